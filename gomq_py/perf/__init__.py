@@ -1,6 +1,6 @@
-"""gomq-py-perf, the load tool: compiled batches out, compiled walks in,
-so that the broker is what is measured.
+"""gomq-py-perf, the load tool: writes compiled batches and parses compiled, so that the broker is what is
+measured.
 
-A leaf of the tree that nobody imports. Workers are forked processes that share one region of counters with
-their parent; the parent only reads it.
+Imported by nothing else. Workers are forked processes that share a region of counters with their parent,
+which only reads it.
 """

@@ -9,7 +9,7 @@ cdef inline bint is_native() noexcept:
 
 cdef inline Py_ssize_t send(
         int descriptor, const unsigned char* p, Py_ssize_t start, Py_ssize_t end, int flags) noexcept:
-    # Octets written of those from start to end; 0 where the socket takes none now, -errno for another fault.
+    # Bytes written of those from start to end; 0 if the socket takes none now, -errno for another error.
     cdef Py_ssize_t written = system_send(descriptor, p + start, <size_t> (end - start), flags)
     while written < 0 and errno == EINTR:
         written = system_send(descriptor, p + start, <size_t> (end - start), flags)

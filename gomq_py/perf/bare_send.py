@@ -1,14 +1,13 @@
-"""Bare send: a system call for each write of a generator that makes one for each message, and nothing else.
+"""Bare send: one system call per write, for a generator that makes one write per message.
 
-A leaf; the compiled twin is ``bare_send.pxd``, and here is nothing: whoever runs interpreted sends as sockets
-of Python's do. That takes 0.5 us beside the call, for a view of the octets, for arguments, and for the
-interpreter's lock, which nobody else wants in such a process.
+A leaf, implemented in its compiled twin ``bare_send.pxd``; interpreted generators use Python's sockets, which
+cost 0.5 us per call for a view, arguments and the interpreter's lock.
 """
 from typing import Any
 
 
 def is_native():
-    """Whether there is such a call."""
+    """Whether the compiled call exists."""
     return False
 
 

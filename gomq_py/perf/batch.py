@@ -1,8 +1,7 @@
-"""Publishes encoded beforehand, in one buffer that is written again and again; only sequence numbers and
+"""Publishes encoded in advance, in one buffer that is written again and again; only sequence numbers and
 timestamps in the bodies change.
 
-What is sent is a slice of whole messages of the cycle, 16 to 64 KiB at a time, so that a message costs the
-publisher its share of one system call.
+A write is a slice of whole messages, 16 to 64 KiB, so that many messages share one system call.
 """
 import os
 import socket
@@ -16,11 +15,10 @@ END_OF_RECORD = getattr(socket, "MSG_EOR", 0)
 
 
 class PublishBatch:
-    """A cycle of messages. ``starts[i]`` is where message i begins in ``buffer``, ``starts[count]`` its end.
+    """A cycle of messages. ``starts[i]``: where message i begins in ``buffer``; ``starts[count]``: its end.
 
-    ``timestamp_at`` and ``sequence_at`` are offsets into a body where 8 octets are stamped, -1 for none; the
-    bodies must be large enough. ``identifier_before``: how far before each body a packet identifier of MQTT
-    lies, 0 for none.
+    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, -1 for none; the bodies must be
+    large enough. ``identifier_before``: distance of MQTT's packet identifier before each body, 0 for none.
     """
 
     __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
@@ -76,9 +74,9 @@ class PublishBatch:
         """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
         takes no more. Raises OSError.
 
-        (messages begun, octets of the last one that are still to be written). ``flags``: END_OF_RECORD for a
-        TCP segment each. TCP_NODELAY alone does not keep them apart: what cannot leave at once is merged
-        while it waits (20 messages to a segment were seen).
+        Returns (messages begun, unwritten bytes of the last one). ``flags``: END_OF_RECORD for a TCP segment
+        per message. TCP_NODELAY alone does not keep them apart: messages that wait are merged (20 to a
+        segment were seen).
         """
         if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
             return self._write_bare(sock.fileno(), first, last, flags)
@@ -94,7 +92,7 @@ class PublishBatch:
         return last - first, 0
 
     def _write_bare(self, descriptor, first, last, flags):
-        """As ``write_singly``, to a socket that does not wait."""
+        """``write_singly`` for a non-blocking socket."""
         p = octets.pointer(self.buffer)
         end = self.starts[first]
         for i in range(first, last):
@@ -109,7 +107,7 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """The end of the longest run of whole messages from ``first`` on that fits ``limit_octets``;
-        at least one message.
+        """End of the longest run of whole messages from ``first`` on within ``limit_octets``; at least one
+        message.
         """
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)

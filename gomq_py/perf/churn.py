@@ -1,5 +1,5 @@
-"""The churn scenarios: make and unmake one thing again and again, one round trip after the other, and tell
-how many a second.
+"""Churn scenarios: make and remove one thing repeatedly, one round trip after the other, and count per
+second.
 """
 import time
 
@@ -9,7 +9,8 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 
 class Churn:
-    """One scenario: ``step`` is one iteration. Makes what it needs when made and cleans up in ``close``."""
+    """One scenario: ``step`` is one iteration. The constructor makes what it needs, and ``close`` removes it.
+    """
 
     def __init__(self, options):
         self.options = options
@@ -21,7 +22,7 @@ class Churn:
         raise NotImplementedError
 
     def close(self):
-        """Leave nothing behind."""
+        """Remove everything made."""
         self.connection.close()
 
 
@@ -64,7 +65,7 @@ class BindChurn(Churn):
         self.channel.queue_unbind(_QUEUE, _EXCHANGE, "churn")
 
     def close(self):
-        """Leave nothing behind."""
+        """Remove everything made."""
         self.channel.queue_delete(_QUEUE)
         super().close()
 
@@ -81,7 +82,7 @@ class ConsumerChurn(Churn):
         self.channel.cancel(self.channel.consume(_QUEUE))
 
     def close(self):
-        """Leave nothing behind."""
+        """Remove everything made."""
         self.channel.queue_delete(_QUEUE)
         super().close()
 
@@ -94,7 +95,7 @@ SCENARIOS = {
 
 def run(options, progress):
     """Iterate for ``seconds`` (0: until interrupted), calling ``progress(iterations per second)`` each
-    second; figures.
+    second; returns figures.
     """
     scenario = SCENARIOS[options.scenario](options)
     iterations = 0

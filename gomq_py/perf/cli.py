@@ -1,4 +1,4 @@
-"""The command line of gomq-py-perf: options to a scenario, and its figures to the terminal or as JSON."""
+"""Command line of gomq-py-perf: runs a scenario from its options and prints its figures as text or JSON."""
 import argparse
 import errno
 import json
@@ -19,14 +19,14 @@ from gomq_py.perf.throughput import Throughput
 
 
 class _Parser(argparse.ArgumentParser):
-    """A mistake is one line, not the list of all options before it."""
+    """Shows an error in one line, without the list of all options."""
 
     def error(self, message):
         self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists the options\n")
 
 
 def parser():
-    """All options of all scenarios."""
+    """The parser of all options of all scenarios."""
     top = _Parser(prog="gomq-py-perf", description="Load a message broker and measure it.",
                   epilog="gomq-py-perf throughput -z 10 is short for gomq-py-perf amqp throughput -z 10; "
                          "gomq-py-perf PROTOCOL SCENARIO --help lists the options of each. "
@@ -97,7 +97,7 @@ def _throughput(options):
 
 
 def _add_declaring(add):
-    """Options of what is declared first, with the ``add_argument`` of a group."""
+    """Options for declarations, added by the ``add_argument`` of a group."""
     add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
     add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
     add(
@@ -160,7 +160,7 @@ def main(arguments=None):
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # who reads the figures has left; the interpreter would complain at its end
+        # the reader of stdout is gone; avoids the interpreter's complaint at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ClientError, OSError) as error:
@@ -175,20 +175,20 @@ def main(arguments=None):
 
 
 def _with_protocol(arguments):
-    """The protocol may be left out, as in lavinmqperf."""
+    """The arguments with the protocol, which may be left out as in lavinmqperf."""
     return (
         ["amqp", *arguments] if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS) else list(arguments)
     )
 
 
 def run_counts(options):
-    """Run, print, exit code."""
+    """Run and print; returns the exit code."""
     scenario = counts.queue_count if options.scenario == "queue-count" else counts.connection_count
     return _print_figures(options, scenario(options))
 
 
 def run_churn(options):
-    """Run, print, exit code."""
+    """Run and print; returns the exit code."""
     quiet = options.quiet or options.json
     return _print_figures(
         options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True))
@@ -204,7 +204,7 @@ def _print_figures(options, figures):
 
 
 def run_throughput(options):
-    """Run, print, exit code. Raises ValueError for options that do not go together."""
+    """Run and print; returns the exit code. Raises ValueError for options that do not go together."""
     kind, checked = (MQTTThroughput, mqtt_options.checked) if options.protocol == "mqtt" else (
         Throughput, _checked)
     scenario = kind(
@@ -231,7 +231,7 @@ def run_throughput(options):
 
 
 def _checked(options):
-    """Options that depend on each other. Raises ValueError."""
+    """Check options that depend on each other. Raises ValueError."""
     check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
@@ -250,7 +250,7 @@ def _checked(options):
 
 
 def _check_properties(options):
-    """Raises ValueError for properties that no message can have; the workers would fail one by one."""
+    """Raises ValueError for invalid message properties, before every worker would fail by itself."""
     try:
         messages.properties(options)
     except (TypeError, ValueError, AttributeError, struct.error) as error:

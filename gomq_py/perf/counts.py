@@ -1,5 +1,5 @@
-"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and tell how fast it went and
-what each costs the broker in memory.
+"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and report the speed and the
+broker's memory for each.
 """
 import random
 import socket
@@ -10,11 +10,11 @@ from gomq_py.amqp.wire.methods import QueueDeclare
 from gomq_py.client.connection import Connection
 from gomq_py.perf import process
 
-_SETTLE_S = 0.5  # before memory is read: the broker ends what the last answer did not wait for
+_SETTLE_S = 0.5  # before memory is read: lets the broker finish
 
 
 def queue_count(options):
-    """Declare ``count`` queues; figures. They stay, unless ``delete`` is asked for."""
+    """Declare ``count`` queues; returns figures. The queues stay, unless ``delete`` is given."""
     names = [f"{options.queue}-{number}" for number in range(options.count)]
     with Connection(options.uri, name="perf queue-count", timeout_s=options.timeout_s) as connection:
         channel = connection.channel()
@@ -29,7 +29,7 @@ def queue_count(options):
                 else:
                     channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
             if options.no_wait and names:
-                # answered when all before it are done
+                # answered after all before it
                 channel.queue_declare(names[len(names) - 1], passive=True)
         if options.delete:
             for name in names:
@@ -39,7 +39,7 @@ def queue_count(options):
 
 def connection_count(options):
     """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until
-    interrupted); figures.
+    interrupted); returns figures.
     """
     process.raise_descriptor_limit()
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def connection_count(options):
 
 @contextmanager
 def _measured(options, noun):
-    """Time and memory of the block, as figures in the dict it yields."""
+    """Measure time and memory of the block, into the dict that it yields."""
     figures: dict = {f"{noun}s": options.count}
     before = process.memory_octets(options.broker_pid) if options.broker_pid else None
     cpu_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
@@ -94,8 +94,8 @@ def _hold(seconds):
 
 
 def _address(options, number):
-    """The URL, with another loopback address for each connection where asked: one pair of addresses has but
-    28 000 ports.
+    """The URL, with another loopback address for each connection if asked: one pair of addresses has only 28
+    000 ports.
     """
     if not options.localhost:
         return options.uri
@@ -109,7 +109,7 @@ def _address(options, number):
 
 
 def _keep_alive(sock, text):
-    """TCP keepalive as "idle:interval:count"."""
+    """Set TCP keepalive from "idle:interval:count"."""
     if text:
         idle, interval, count = (int(part) for part in text.split(":"))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,7 +1,7 @@
-"""Latencies as a histogram of 64 buckets per power of two: at most 1.6 % off, whatever the count, and cheap
+"""Latency histogram with 64 buckets per power of two: an error of at most 1.6 % at any count, and cheap
 enough to add every message.
 
-The buckets lie in memory that the caller gives, so that a worker process counts and its parent reads.
+The buckets lie in memory given by the caller, so that a worker process writes them and its parent reads them.
 """
 SUB_BUCKETS = 64
 BUCKETS = 40 * SUB_BUCKETS  # up to 2^45 ns, which is ten hours
@@ -17,7 +17,7 @@ class LatencyHistogram:
         self.buckets = region
 
     def add(self, value):
-        """Count one value. Below 64 a bucket is one nanosecond wide, above it 1/64 of its power of two."""
+        """Count one value. Buckets are 1 ns wide below 64, and above 1/64 of their power of two."""
         shift = 0
         while value >= 128:
             value >>= 1
@@ -36,8 +36,8 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """Over some regions: {"count", "min", "median", "p75", "p95", "p99", "max"} in milliseconds; only a count
-    of 0 when there is nothing.
+    """Summary over some regions: {"count", "min", "median", "p75", "p95", "p99", "max"} in milliseconds, or
+    only a count of 0.
     """
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)

@@ -1,4 +1,4 @@
-"""One run of publishers and consumers at full speed or a given rate, in processes of their own, whichever the
+"""One run of publishers and consumers, at full speed or a given rate, in processes of their own, for either
 protocol.
 
 The parent prepares the broker, forks the workers, reads their counters once a second, ends the run and makes
@@ -14,7 +14,7 @@ from gomq_py.perf import process, shared, worker
 from gomq_py.perf.latency import summarize
 from gomq_py.perf.shared import SharedRegion
 
-# To begin with, and for each connection: thousands log in one after the other.
+# Base time, and time per connection: thousands log in one after the other.
 _READY_TIMEOUT_S, _READY_EACH_S = 60, 0.02
 _LOOK_S = 0.02
 _FORK = multiprocessing.get_context("fork")
@@ -35,13 +35,13 @@ class Result:
     doubled: int | None = None
     publish_rate: float = 0.0
     consume_rate: float = 0.0
-    # Consumed by each message published, when publishing ended.
+    # Share of expected deliveries that had arrived when publishing ended.
     delivered_share: float | None = None
     latency: dict | None = None  # milliseconds, see latency.summarize
     confirm_latency: dict | None = None
-    faults: list = field(default_factory=list)  # of --verify and of workers
+    faults: list = field(default_factory=list)  # from --verify and workers
     broker_cpu_us: float | None = None
-    # process.memory_octets at the end, and "most_anonymous" of each second
+    # process.memory_octets at the end, and "most_anonymous", the peak
     broker_memory: dict | None = None
     generator_cpu_us: float | None = None
 
@@ -49,8 +49,8 @@ class Result:
 class Load:
     """One run: publishers and consumers for each of ``groups``, the queues or topics of ``options``.
 
-    ``progress(published per second, consumed per second)`` is called each second. A class of a protocol
-    prepares the broker, makes the roles and says what should have come.
+    ``progress(published per second, consumed per second)`` is called each second. The subclass of a protocol
+    prepares the broker, makes the roles and computes the expected deliveries.
     """
 
     def __init__(self, options, groups, progress):
@@ -73,7 +73,7 @@ class Load:
         self.interrupted = False
 
     def run(self):
-        """Run to the end; the Result. Raises ClientError or OSError when it cannot begin."""
+        """Run to the end; returns the Result. Raises ClientError or OSError if it cannot begin."""
         process.raise_descriptor_limit()
         self.prepare()
         self._fork()
@@ -91,32 +91,32 @@ class Load:
         return result
 
     def interrupt(self):
-        """End the run with what has been measured so far."""
+        """End the run early, with its figures so far."""
         self.interrupted = True
 
-    # What a protocol says.
+    # Implemented by a protocol.
 
     def prepare(self):
-        """Make what the load needs, before there are workers."""
+        """Make what the load needs, before the workers are forked."""
         raise NotImplementedError
 
     def clean_up(self):
-        """Leave nothing behind that nobody wants, when the workers have ended in peace."""
+        """Remove leftovers after the workers have ended normally."""
 
     def publisher(self, group, index, quota):
-        """A PublisherRole, in its worker; ``index`` counts the publishers."""
+        """A PublisherRole, made in its worker; ``index`` counts the publishers."""
         raise NotImplementedError
 
     def consumer(self, group, index, quota):
-        """A ConsumerRole, in its worker; ``index`` counts the consumers."""
+        """A ConsumerRole, made in its worker; ``index`` counts the consumers."""
         raise NotImplementedError
 
     def expected(self):
-        """How many messages the consumers should have had by now, all together."""
+        """Deliveries that all consumers together should have had by now."""
         raise NotImplementedError
 
     def judge(self, result):
-        """Note in the Result what is wrong with what came, in words."""
+        """Add faults of the deliveries to the Result."""
         raise NotImplementedError
 
     # The rest is private.
@@ -139,7 +139,7 @@ class Load:
             self._pipes.append(receiver)
 
     def _maker(self, kind, share):
-        """What a worker calls in its process to connect its share of the publishers or consumers."""
+        """A function that a worker calls to connect its share of the publishers or consumers."""
         options, region = self.options, self.region
 
         def make_roles(roles):
@@ -197,7 +197,7 @@ class Load:
         )
 
     def _drain(self):
-        """Wait until consumers have had what was published, for as long as they get on with it."""
+        """Wait until consumers have received what was published, as long as they make progress."""
         region = self.region
         state = {"delivered": -1, "until": 0.0}
 
@@ -212,7 +212,7 @@ class Load:
         self._watch(over, self.options.drain_s)
 
     def _watch(self, over, limit_s=None):
-        """Call ``progress`` each second until ``over()``, or ``limit_s`` at the most."""
+        """Call ``progress`` each second until ``over()``, or for at most ``limit_s``."""
         ends = None if limit_s is None else time.monotonic() + limit_s
         seen_at, published, consumed = (
             time.monotonic(), self.region.total(shared.PUBLISHED), self.region.total(shared.DELIVERED)
@@ -230,7 +230,7 @@ class Load:
                 self._look_at_memory()
 
     def _look_at_memory(self):
-        """The broker's, or None; and the most of it that has been seen."""
+        """The broker's memory, or None; updates the peak."""
         if not self.options.broker_pid:
             return None
         memory = process.memory_octets(self.options.broker_pid)

@@ -1,5 +1,5 @@
-"""What the load consists of: queue names, routing keys, sizes, properties and bodies, chosen by the options
-and the same in every run.
+"""Content of the load: queue names, routing keys, sizes, properties and bodies, chosen by the options and the
+same in every run.
 """
 import random
 from itertools import cycle
@@ -15,7 +15,7 @@ FIRST_NUMBER_BITS = 48  # below the publisher's index in a sequence number
 
 
 class Stamps:
-    """Where 8-octet stamps lie in each body, -1: nowhere; ``end`` is where the rest of the body begins."""
+    """Offsets of 8-byte stamps in each body, -1: none; ``end``: where the rest of the body begins."""
 
     def __init__(self, verify, latency):
         self.timestamp_at = 0 if latency else -1
@@ -24,8 +24,8 @@ class Stamps:
 
 
 def parse_size(text):
-    """(least, most, then those that are taken in turn, if it is a list): "16" -> (16, 16); "16-512" ->
-    (16, 512); "64,16,512" -> (16, 512, 64, 16, 512). Raises ValueError.
+    """(least, most, sizes used in turn if it is a list): "16" -> (16, 16); "16-512" -> (16, 512); "64,16,512"
+    -> (16, 512, 64, 16, 512). Raises ValueError.
     """
     if "," in text:
         in_turn = [int(size) for size in text.split(",")]
@@ -40,12 +40,12 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """The content of every body, apart from what is stamped into it."""
+    """Content of every body, apart from stamps."""
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 
 def routing_keys(options, queue):
-    """The keys that publishes go round."""
+    """Routing keys that publishes use in turn."""
     if options.key_count > 1:
         regions = min(max(options.binding_count, 1), _REGIONS)
         return [f"region.{number % regions}.device.{number}" for number in range(options.key_count)]
@@ -53,7 +53,7 @@ def routing_keys(options, queue):
 
 
 def binding_keys(options, queue):
-    """The keys that a queue is bound with: together they match each of ``routing_keys``."""
+    """Binding keys of a queue: together they match each of ``routing_keys``."""
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
         return [
@@ -66,7 +66,7 @@ def binding_keys(options, queue):
 
 
 def properties(options, with_headers=True):
-    """The wire form of the properties of a message; ``with_headers``: with those of ``header_count``."""
+    """Encoded properties of a message; ``with_headers``: including those of ``header_count``."""
     values = dict(options.properties)
     if options.header_count and with_headers:
         headers = {
@@ -80,7 +80,7 @@ def properties(options, with_headers=True):
 
 
 def expected_content(options):
-    """What every body is, apart from what is stamped into it; b"" where anything goes."""
+    """Expected content of every body, apart from stamps; b"" for any."""
     return b"" if options.random_bodies else filler(options.size[1])
 
 
@@ -99,8 +99,7 @@ def make_amqp_batch(options, channel, queue):
 
 
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
-    """A cycle of publishes: ``encode(key, body)`` gives the octets of one, and where the body lies in them.
-    """
+    """A cycle of publishes: ``encode(key, body)`` returns the bytes of one, and the offset of its body."""
     low, high, *sizes = options.size
     chance = random.Random(0)
     mixed = len(keys) > 1 or low != high
@@ -120,7 +119,7 @@ def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_bef
 
 
 def _body_at(frames, size, frame_max):
-    """Where the first octet of the body lies in the frames of a publish."""
+    """Offset of the body in the frames of a publish."""
     room = frame_max - 8 if frame_max else size
     frame_count = -(-size // room) if size else 0
     return len(frames) - size - 8 * frame_count + 7

@@ -1,4 +1,4 @@
-"""Options of ``gomq-py-perf mqtt throughput``, and which of them go together."""
+"""Options of ``gomq-py-perf mqtt throughput``, and their checks."""
 import os
 
 from gomq_py.client.mqtt_url import DEFAULT_URL, VERSIONS, parse_mqtt_url
@@ -7,7 +7,7 @@ from gomq_py.mqtt.wire.topics import is_shared, shared_fault, topic_filter_fault
 from gomq_py.perf.mqtt_roles import encoded_properties, filter_of
 from gomq_py.perf.options import add_common, add_load, add_writing, check_load, count, groups, prefetch
 
-# What is unacknowledged must fit the 65535 packet identifiers of a connection.
+# Unacknowledged publishes must fit the 65535 packet identifiers of a connection.
 _MOST_UNACKNOWLEDGED = 65535
 _UNACKNOWLEDGED = 100
 
@@ -47,7 +47,7 @@ def throughput(options):
 
 
 def checked(options):
-    """Options that depend on each other, with what follows from them. Raises ValueError."""
+    """Check options that depend on each other and derive others. Raises ValueError."""
     check_load(options)
     parameters = parse_mqtt_url(options.uri)
     options.version = (
@@ -72,6 +72,6 @@ def checked(options):
             is_shared(topic_filter) and shared_fault(topic_filter))
         if fault:
             raise ValueError(fault)
-    # Of client identifiers. The same in every run over a topic, so that kept sessions are found again.
+    # Prefix of client identifiers. The same in every run over a topic, so that kept sessions are found again.
     options.name = f"perf-{options.pattern or options.topic}" if options.persistent else f"perf-{os.getpid()}"
     return options

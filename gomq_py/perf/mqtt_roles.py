@@ -15,30 +15,30 @@ from gomq_py.perf.latency import LatencyHistogram
 from gomq_py.perf.mqtt_walk import ArrivalCheck, MQTTWalk, PacketWindow
 from gomq_py.perf.role import ConsumerRole, PublisherRole, Role
 
-# Of cycles of publishes, over all publishers: with thousands of them each has but one or a few messages.
+# All cycles of publishes together: with thousands of publishers each has only one or a few messages.
 _CYCLES_OCTETS = 64 << 20
 _CYCLE_OCTETS = 65536
-_PUBLISHER_READ_OCTETS = 16384  # acknowledgements of four octets
-_PUBLISHER_PACKET_OCTETS = 4096  # and now and then one with a reason
-_HEAD_OCTETS = 70000  # before a body: a topic and what a broker may add
-_SESSION_EXPIRY_S = 3600  # of a kept session: a run that is killed leaves nothing for ever
+_PUBLISHER_READ_OCTETS = 16384  # acknowledgements of four bytes
+_PUBLISHER_PACKET_OCTETS = 4096  # for one with a reason
+_HEAD_OCTETS = 70000  # before a body: a topic and a broker's additions
+_SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
 
 
 def connect(options, name, **more):
-    """A client that is logged in."""
+    """A logged-in client."""
     return MQTTClient(
         options.uri, version=options.version, client_identifier=name, keep_alive_s=0,
         timeout_s=options.timeout_s, **more)
 
 
 def kept(options):
-    """What a client that keeps its session says in CONNECT."""
+    """CONNECT's arguments for a client that keeps its session."""
     properties = {"session_expiry_interval": _SESSION_EXPIRY_S} if options.version >= MQTT_5 else None
     return {"clean_start": False, "properties": properties}
 
 
 def encoded_properties(options):
-    """The wire form of every message's properties, without their length. Raises ValueError."""
+    """Encoded properties of every message, without their length. Raises ValueError."""
     if options.properties and options.version < MQTT_5:
         raise ValueError("--properties need --mqtt-version 5")
     return encode_values(options.properties, PUBLISH)
@@ -61,17 +61,17 @@ def _make_batch(options, topic, publishers):
 
 
 class _MQTT(Role):
-    """What both roles make of packets that are no part of the load, and of their end."""
+    """Common to both roles: packets outside of the load, and the end."""
 
     def read(self, now_ns, limit_octets=131072):
-        """As any role. Raises ClientError for a broker that breaks the protocol."""
+        """Read as any role. Raises ClientError if the broker breaks the protocol."""
         try:
             return super().read(now_ns, limit_octets)
         except MQTTError as error:
             raise ClientError(f"the broker sent what is no MQTT: {error}") from error
 
     def other(self, what):
-        """An answer with a reason, or the end."""
+        """Handle an answer with a reason, or a disconnect."""
         if isinstance(what, DisconnectPacket):
             reason = name_of(what.TYPE, what.reason_code, self.options.version)
             raise ClientError(f"the broker disconnected: {reason}")
@@ -85,11 +85,11 @@ class _MQTT(Role):
             self.acknowledged(what)
 
     def acknowledged(self, packet):
-        """A PUBACK, PUBREC or PUBCOMP with a reason code."""
+        """Handle a PUBACK, PUBREC or PUBCOMP with a reason code."""
 
 
 class MQTTPublisher(_MQTT, PublisherRole):
-    """Publishes at one QoS with a window of what is unacknowledged."""
+    """Publishes at one QoS with a window of unacknowledged messages."""
 
     def __init__(self, options, counters, index, topic, quota, publishers):
         connection = connect(options, f"{options.name}-publisher-{index}")
@@ -106,12 +106,12 @@ class MQTTPublisher(_MQTT, PublisherRole):
         counters[shared.READY] = 1
 
     def read(self, now_ns, limit_octets=_PUBLISHER_READ_OCTETS):
-        """As any role, into a smaller buffer."""
+        """Read as any role, into a smaller buffer."""
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """No further ahead of the oldest that is unacknowledged than the window is wide: the identifiers of
-        what is in flight stay different, and the window knows them.
+        """At most the window's width ahead of the oldest unacknowledged message: identifiers in flight stay
+        distinct and inside the window.
         """
         allowed = super().allowed()
         if self.confirm and allowed > 0:
@@ -119,19 +119,19 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return allowed
 
     def stamp(self, first, last):
-        """Packet identifiers, too."""
+        """Write packet identifiers, too."""
         super().stamp(first, last)
         if self.confirm:
             self.batch.identify(first, last, self.published % STRING_MAX + 1)
 
     def answer(self):
-        """PUBREL for each PUBREC."""
+        """Send PUBREL for each PUBREC."""
         if self.walk.answered:
             self.send(bytes(self._answers[:self.walk.answered]))
             self.walk.answered = 0
 
     def acknowledged(self, packet):
-        """Refused, or taken on with nobody subscribed."""
+        """Count a refusal, or a message without subscribers."""
         refused = packet.reason_code >= UNSPECIFIED_ERROR
         if refused or not isinstance(packet, PubrecPacket):
             self.window.settle_packet(packet.packet_identifier, refused)
@@ -140,7 +140,7 @@ class MQTTPublisher(_MQTT, PublisherRole):
 
 
 class MQTTConsumer(_MQTT, ConsumerRole):
-    """Subscribes to one filter; acknowledges what it has read."""
+    """Subscribes to one filter and acknowledges messages."""
 
     def __init__(self, options, counters, index, topic, quota, check, latencies):
         more = kept(options) if options.persistent else {}
@@ -158,7 +158,7 @@ class MQTTConsumer(_MQTT, ConsumerRole):
             latencies=LatencyHistogram(latencies) if options.measure_latency else None,
             sequence_at=stamps.sequence_at, timestamp_at=stamps.timestamp_at,
         ))
-        # Not through the client: messages may follow the answer in the same read, and they must be counted.
+        # Not through the client: messages that follow the answer in the same read must be counted.
         subscribe = SubscribePacket(
             packet_identifier=1,
             subscriptions=(Subscription(filter_of(options, topic), options.subscribe_qos),))
@@ -166,7 +166,7 @@ class MQTTConsumer(_MQTT, ConsumerRole):
         self.write()
 
     def finish(self):
-        """Acknowledge what is left."""
+        """Send the remaining acknowledgements."""
         self.answer()
 
     def _count(self, now_ns):
@@ -176,13 +176,12 @@ class MQTTConsumer(_MQTT, ConsumerRole):
 
 
 def consumer_name(options, index):
-    """The client identifier of a consumer: the same in every run over a topic,
-    so that a kept session is found.
+    """Client identifier of a consumer: the same in every run over a topic, so that a kept session is found.
     """
     return f"{options.name}-consumer-{index}"
 
 
 def filter_of(options, topic):
-    """What the consumers of a topic subscribe to."""
+    """Topic filter of a topic's consumers."""
     topic_filter = options.filter or (f"{topic}/+" if options.own_topics else topic)
     return f"$share/{options.share}/{topic_filter}" if options.share else topic_filter

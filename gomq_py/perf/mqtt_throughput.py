@@ -1,4 +1,4 @@
-"""``gomq-py-perf mqtt throughput``: what of a run is MQTT's: topics, sessions, and that each message goes to
+"""``gomq-py-perf mqtt throughput``: MQTT's part of a run: topics, sessions, and delivery of each message to
 every subscriber, or to one of each shared subscription.
 """
 from gomq_py.perf import shared
@@ -19,13 +19,13 @@ class MQTTThroughput(Load):
         ]
 
     def prepare(self):
-        """Forget sessions that an earlier run has left: what they hold would be counted."""
+        """Remove sessions of an earlier run, whose messages would be counted."""
         self._forget_sessions()
         if not self.options.persistent:
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
 
     def clean_up(self):
-        """Forget the sessions of this run."""
+        """Remove the sessions of this run."""
         self._forget_sessions()
 
     def _forget_sessions(self):
@@ -46,14 +46,14 @@ class MQTTThroughput(Load):
             region.latencies(slot))
 
     def expected(self):
-        """What was published and not refused, for each consumer."""
+        """Messages published and not refused, times the consumers of each."""
         return sum(
             self._copies(consumers) * sum(self._taken_on(publisher) for publisher in publishers)
             for publishers, consumers in self._of_topic)
 
     def judge(self, result):
-        """Count what was lost and doubled; both are faults where the QoS promises otherwise, and with
-        --verify disorder and bodies that nobody published are.
+        """Count lost and doubled messages; both are faults if the QoS excludes them, and with --verify so are
+        wrong order and unknown bodies.
         """
         options, region = self.options, self.region
         undisturbed = not (self.interrupted or result.faults)
@@ -74,7 +74,7 @@ class MQTTThroughput(Load):
                 result.faults.append(f"{count} {text}")
 
     def _copies(self, consumers):
-        """How many consumers of a topic get each message."""
+        """Consumers of a topic that get each message."""
         return min(1, len(consumers)) if self.options.share else len(consumers)
 
     def _taken_on(self, publisher):

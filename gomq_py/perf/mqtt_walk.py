@@ -1,10 +1,9 @@
-"""What a load generator's MQTT connection receives, walked without an object per packet: messages counted,
-checked, timed and acknowledged, acknowledgements counted.
+"""Parser for a load generator's MQTT input, without an object per packet: counts, checks, times and
+acknowledges messages, and counts acknowledgements.
 
-The packets are found by mqtt.wire.frames. The worker reads from its socket into ``buffer`` behind the
-``kept`` octets of an incomplete packet and calls ``walk``. PUBACK, PUBREC, PUBREL and PUBCOMP are written
-into ``answers``; packets that are not part of the load (SUBACK, DISCONNECT, what was refused, ...) are put
-into ``others`` as objects.
+mqtt.wire.frames finds the packets. The worker reads from its socket into ``buffer`` behind the ``kept`` bytes
+of an incomplete packet and calls ``walk``. PUBACK, PUBREC, PUBREL and PUBCOMP are written into ``answers``;
+packets outside of the load (SUBACK, DISCONNECT, refusals, ...) are put into ``others`` as objects.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import frames
@@ -14,26 +13,27 @@ from gomq_py.mqtt.wire.constants import (
 from gomq_py.perf.walk import ConfirmWindow, SequenceCheck
 
 NUMBER_MASK = (1 << 48) - 1
-_SEEN_OCTETS = 4 << 20  # over all publishers: what tells a double from a late one
+_SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messages
 
 
 class PacketWindow(ConfirmWindow):
-    """A ConfirmWindow of packet identifiers: publish n, counted from 1,
-    has the identifier (n - 1) % 65535 + 1.
+    """A ConfirmWindow of packet identifiers: publish n, counted from 1, has the identifier (n - 1) % 65535 +
+    1.
     """
 
     __slots__ = ()
 
     def settle_packet(self, identifier, refused):
-        """PUBACK, PUBCOMP or (``refused``) what says why not. Identifiers outside the window are ignored."""
+        """Settle a PUBACK, a PUBCOMP or (``refused``) a failure. Identifiers outside the window are ignored.
+        """
         first = (self.low - 1) % IDENTIFIER_MAX
         ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
         self.settle(self.low + ahead, False, refused)
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that tells what comes twice from what comes late: ``doubled`` is not counted among
-    those that came. Of each publisher it remembers the last ``span`` numbers; what is older counts as late.
+    """A SequenceCheck that tells doubled messages from late ones; ``doubled`` messages are not counted as
+    arrived. Remembers the last ``span`` numbers of each publisher; older ones count as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
@@ -48,7 +48,7 @@ class ArrivalCheck(SequenceCheck):
         self.doubled = 0
 
     def note(self, sequence):
-        """One body's number."""
+        """Check the number of one body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -75,7 +75,7 @@ class ArrivalCheck(SequenceCheck):
 
 
 class MQTTWalk:
-    """The receiving half of one connection. Packets larger than ``packet_octets`` end it."""
+    """The receiving half of one connection. A packet larger than ``packet_octets`` ends it."""
 
     __slots__ = (
         "buffer", "kept", "delivered", "body_octets", "redelivered", "others", "answers", "answered",
@@ -85,13 +85,13 @@ class MQTTWalk:
     def __init__(
             self, version, read_octets=131072, packet_octets=65536, window=None, check=None, latencies=None,
             sequence_at=-1, timestamp_at=-1):
-        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 octets in bodies.
+        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 bytes in bodies.
         """
         self.buffer = bytearray(packet_octets + read_octets)
         self.kept = 0
         self.delivered = self.body_octets = self.redelivered = 0
         self.others = []
-        # Each answer is four octets, and no packet that is answered is shorter.
+        # Each answer has four bytes, and no answered packet is shorter.
         self.answers = bytearray(len(self.buffer) + 8)
         self.answered = 0
         self.version = version
@@ -105,8 +105,8 @@ class MQTTWalk:
         self.now_ns = 0
 
     def walk(self, end, now_ns):
-        """Take every whole packet of the first ``end`` octets, keep the rest at the front; how many messages
-        came. Raises MQTTError.
+        """Parse the whole packets in the first ``end`` bytes and keep the rest at the front; returns the
+        count of messages. Raises MQTTError.
         """
         packets = self.packets
         packets.begin(self.buffer, 0, end)
@@ -134,7 +134,7 @@ class MQTTWalk:
         return self.delivered - before
 
     def take_message(self, p):
-        """A PUBLISH; numbers and timestamps lie in its body."""
+        """Take a PUBLISH, with number and timestamp in its body."""
         at = self.packets.payload_at
         size = self.packets.payload_length
         self.delivered += 1
@@ -156,7 +156,7 @@ class MQTTWalk:
         return 0
 
     def answer(self, kind):
-        """Append the answer to the packet found last."""
+        """Append the answer to the last packet."""
         if self.answered + 5 > len(self.answers):
             raise IndexError("answers that nobody has taken")
         p = octets.pointer(self.answers)

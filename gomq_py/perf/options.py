@@ -1,20 +1,20 @@
-"""Options that the scenarios of more than one protocol have, and the types of all of them."""
+"""Options common to both protocols, and the types of all options."""
 import argparse
 import json
 import math
 
 from gomq_py.perf import messages
 
-# 16 million: what a queue, a window or a table of this process holds without the machine swapping.
+# 16 million: a queue, window or table of this process that fits into memory.
 MOST = 1 << 24
-# Of each kind: sockets of one machine to one port.
+# Per kind: sockets of one machine to one port.
 MOST_CONNECTIONS = 65535
 # RabbitMQ's limit for a message.
 MOST_OCTETS = 512 * 1024 * 1024
 
 
 def add_common(options, url):
-    """Options of every scenario; ``url`` is the broker where none is given."""
+    """Options of every scenario; ``url``: the default broker."""
     options.add_argument("--uri", default=url, help="broker to load (%(default)s)")
     options.add_argument(
         "--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
@@ -30,7 +30,7 @@ def add_common(options, url):
 
 
 def add_load(options, group):
-    """Options of publishers and consumers for each ``group``, a queue or a topic."""
+    """Options of publishers and consumers per ``group``, a queue or a topic."""
     add = options.add_argument
     add("-q", "--quiet", action="store_true", help="print the summary only")
     add(
@@ -79,7 +79,7 @@ def add_load(options, group):
 
 
 def add_writing(add):
-    """Options of how it is written and waited for, with the ``add_argument`` of a group."""
+    """Options for writing and waiting, added by the ``add_argument`` of a group."""
     add(
         "--write-octets", type=count, default=messages.WRITE_OCTETS, metavar="N",
         help="octets per write (%(default)s); 1: a message in each, and a TCP segment",
@@ -142,7 +142,7 @@ def groups(options, group, single):
 
 
 def count(text):
-    """How many of what this process holds."""
+    """A count of things that this process holds."""
     return _number(text, int, MOST)
 
 
@@ -152,12 +152,12 @@ def at_least_one(text):
 
 
 def prefetch(text):
-    """A number of two octets."""
+    """A 16-bit number."""
     return _number(text, int, 65535)
 
 
 def amount(text):
-    """How many messages."""
+    """A count of messages."""
     return _number(text, int, 1 << 62)
 
 
@@ -167,7 +167,7 @@ def real(text):
 
 
 def _number(text, kind, most, least=0):
-    """Raises ArgumentTypeError with a line for whoever typed it."""
+    """A number in bounds. Raises ArgumentTypeError with a one-line text."""
     try:
         number = kind(text)
     except ValueError:
@@ -178,7 +178,7 @@ def _number(text, kind, most, least=0):
 
 
 def size(text):
-    """What ``messages.parse_size`` makes of it. Raises ArgumentTypeError."""
+    """The result of ``messages.parse_size``. Raises ArgumentTypeError."""
     try:
         sizes = messages.parse_size(text)
     except ValueError:

@@ -1,12 +1,10 @@
-"""What a process costs: CPU time and memory from /proc, or nothing where there is no /proc; and what this one
-may have.
-"""
+"""Cost of a process: CPU time and memory from /proc, if there is one; and the limit of open files."""
 import os
 import resource
 
 
 def raise_descriptor_limit():
-    """Let this process and its children have as many sockets as the machine allows."""
+    """Raise the limit of open files for this process and its children to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -14,7 +12,7 @@ def raise_descriptor_limit():
 def cpu_seconds(pid):
     """User and system time of a process with all its threads, to 10 ms.
 
-    Raises OSError when there is no such process.
+    Raises OSError if there is no such process.
     """
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -22,7 +20,7 @@ def cpu_seconds(pid):
 
 
 def memory_octets(pid):
-    """{"rss": all resident pages, "anonymous": those that no file backs, the heap} of a process.
+    """{"rss": all resident pages, "anonymous": those without a file, the heap} of a process, in bytes.
 
     Raises OSError.
     """

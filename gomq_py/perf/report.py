@@ -2,14 +2,14 @@
 
 
 def progress(published_per_s, consumed_per_s):
-    """The line of each second."""
+    """Print the line of each second."""
     print(
         f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True
     )
 
 
 def summary(result):
-    """Lines for the end of a run."""
+    """Text for the end of a run."""
     lines = [
         "", "Summary:",
         f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",
@@ -37,7 +37,7 @@ def summary(result):
 
 
 def as_json(result):
-    """lavinmqperf's keys, and ours beside them."""
+    """JSON with lavinmqperf's keys and ours."""
     figures = {
         "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
         "avg_consume_rate": round(result.consume_rate),

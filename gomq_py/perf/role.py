@@ -1,8 +1,8 @@
-"""One connection under load, whichever protocol: a publisher or a consumer, driven by its worker's loop,
-never waiting for anything.
+"""Role: one connection under load, for either protocol: a publisher or a consumer, driven by its worker's
+loop, never waiting.
 
-After the client has logged in, the socket is read and written here: whole slices of a PublishBatch out, whole
-buffers through a walk in. The counters of the connection's slot are brought up to date after each.
+After the client's login the role reads and writes the socket: slices of a PublishBatch out, buffers through a
+walk in. It updates the counters of the connection's slot after each.
 """
 import ssl
 import time
@@ -14,16 +14,16 @@ from gomq_py.perf import messages, shared
 from gomq_py.perf.batch import END_OF_RECORD
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-_WRITES_IN_A_ROW = 4  # then the worker's other connections have their turn
-_SINGLE_WRITES = 32  # one stamp for so many, when each is a system call
-_CATCH_UP_S = 0.1  # a publisher that was held back longer does not make up for it in one burst
+_WRITES_IN_A_ROW = 4  # then other connections of the worker
+_SINGLE_WRITES = 32  # messages per stamp, if each is a system call
+_CATCH_UP_S = 0.1  # the most that a delayed publisher makes up in one burst
 
 
 class Role:
-    """What publishers and consumers have in common.
+    """Common to publishers and consumers.
 
-    ``due_ns`` is when a rate limit lets it go on, None: only the socket decides. The loop calls ``turn`` when
-    either says so, at the start and when the parent says that publishing is over.
+    ``due_ns``: when a rate limit allows more, None: only the socket decides. The loop calls ``turn`` when
+    either is ready, at the start and when the parent stops publishing.
     """
 
     def __init__(self, options, counters, connection, quota):
@@ -40,8 +40,7 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """From here on the socket is this role's: what the client has read ahead goes through the walk first.
-        """
+        """Take over the socket; input that the client has read ahead goes through the walk first."""
         self.walk = walk
         self._room = memoryview(walk.buffer)
         ahead = self.connection.take_over()
@@ -49,12 +48,12 @@ class Role:
         walk.walk(len(ahead), time.monotonic_ns())
 
     def start(self, now_ns):
-        """The run begins."""
+        """Begin the run."""
         self.started = True
         self._started_ns = now_ns
 
     def read(self, now_ns, limit_octets=131072):
-        """One read and walk; False when there was nothing. Raises ClientError when the broker ends it."""
+        """Read and parse once; False if there was nothing. Raises ClientError if the broker closes."""
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
@@ -88,7 +87,7 @@ class Role:
         return True
 
     def close(self):
-        """Part from the broker, in peace where it is still there and nothing is half written."""
+        """Close, in order if the broker is there and no frame is half written."""
         if self._pending:
             self.connection.abort()
             return
@@ -99,24 +98,24 @@ class Role:
             self.connection.abort()
 
     def stop_publishing(self):
-        """No new messages from now on."""
+        """Publish no new messages."""
 
-    # What a protocol says.
+    # Implemented by a protocol.
 
     def other(self, what):
-        """Something has come that is not part of the load. Raises ClientError where it ends the run."""
+        """Handle input outside of the load. Raises ClientError if it ends the run."""
         raise NotImplementedError
 
     def finish(self):
-        """The run is over."""
+        """Called at the end of the run."""
 
 
 class PublisherRole(Role):
-    """Publishes its cycle until it is told to stop or its quota is reached, and then until all is confirmed.
+    """Publishes its cycle until it is stopped or its quota is reached, and then until all is confirmed.
 
-    ``window`` counts what is confirmed, ``confirm`` is how many may be unconfirmed, 0: nothing is confirmed.
-    ``phase`` is the share of the pause between two messages at a rate that passes before the first, so that
-    many do not publish in the same moment.
+    ``window`` counts confirms; ``confirm``: most unconfirmed messages, 0: no confirms. ``phase``: share of
+    the first pause at a rate that passes before the first message, so that many publishers do not publish at
+    the same moment.
     """
 
     def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):
@@ -128,25 +127,25 @@ class PublisherRole(Role):
         self._first_number = index << messages.FIRST_NUMBER_BITS
         self._stamps = messages.Stamps(options.verify, options.measure_latency)
         self._octets = memoryview(batch.buffer)
-        self._next = 0  # of the cycle
+        self._next = 0  # index in the cycle
         self._phase = phase
-        # A write through TLS is a record of its own anyway, and takes no flags.
+        # Every write through TLS is a record, and takes no flags.
         self._singly = options.write_octets == 1 and not isinstance(self.socket, ssl.SSLSocket)
         self._flags = 0 if options.mergeable else END_OF_RECORD
 
     def interest(self):
-        """What to wait for on the socket."""
+        """Events to wait for on the socket."""
         if self._pending or (not self.options.rate and self.allowed() > 0):
             return POLLIN | POLLOUT
         return POLLIN
 
     def start(self, now_ns):
-        """The run begins."""
+        """Begin the run."""
         rate = self.options.rate
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
     def stop_publishing(self):
-        """No new messages from now on; what is pending is written and confirmed."""
+        """Publish no new messages; pending ones are still written and confirmed."""
         self.stopping = True
 
     def turn(self, now_ns, readable):
@@ -161,10 +160,10 @@ class PublisherRole(Role):
                 break
         self._count(now_ns)
 
-    # What a protocol says.
+    # Implemented by a protocol.
 
     def allowed(self):
-        """How many messages may be published now, the rate aside."""
+        """Messages that may be published now, apart from the rate."""
         if self.stopping:
             return 0
         allowed = self.batch.count
@@ -175,26 +174,24 @@ class PublisherRole(Role):
         return allowed
 
     def answer(self):
-        """Make pending what the walk answers."""
+        """Queue the answers of the walk."""
 
     def stamp(self, first, last):
-        """Write numbers and times into messages of the cycle that are published next."""
+        """Write numbers and times into the next messages of the cycle."""
         if self._stamps.end:
             self.batch.stamp(first, last, self._first_number + self.published, time.monotonic_ns())
 
     def was_published(self, count):
-        """So many more messages are published, or pending."""
+        """Note ``count`` more messages, published or pending."""
 
     def is_complete(self):
-        """Whether nothing is to come any more, when no new messages are published."""
+        """Whether no more answers are due, if no new messages are published."""
         return not self.confirm or self.window.confirmed == self.published
 
     # The rest is private.
 
     def _publish(self, now_ns):
-        """Make the next slice pending, or write its messages one by one; False when nothing may be published
-        now.
-        """
+        """Queue the next slice, or write its messages one by one; False if nothing may be published now."""
         allowed = self.allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:
@@ -220,7 +217,7 @@ class PublisherRole(Role):
         return True
 
     def _write_singly(self, first, last):
-        """Where the messages end that were begun."""
+        """Write messages one by one; returns the end of those begun."""
         count, missing = self.batch.write_singly(self.socket, first, last, self._flags)
         if missing:
             end = self.batch.starts[first + count]
@@ -228,7 +225,7 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """How many messages are due, and when the next ones will be."""
+        """Messages that are due; sets when the next are."""
         rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
         if due > rate * _CATCH_UP_S + burst:
@@ -258,15 +255,15 @@ class ConsumerRole(Role):
 
     def __init__(self, options, counters, connection, quota):
         super().__init__(options, counters, connection, quota)
-        self._held = False  # by the rate
+        self._held = False  # held back by the rate
 
     def attach(self, walk):
-        """As of any role; ``answer`` takes from the walk's answers."""
+        """Take over the socket; ``answer`` takes the walk's answers."""
         super().attach(walk)
         self._answers = memoryview(walk.answers)
 
     def interest(self):
-        """What to wait for on the socket: while acks are stuck nothing more is read."""
+        """Events to wait for on the socket: nothing is read while acks are stuck."""
         if self._pending:
             return POLLOUT
         return 0 if self._held or self.done else POLLIN
@@ -281,7 +278,7 @@ class ConsumerRole(Role):
         self._count(now_ns)
 
     def answer(self):
-        """Make pending and write what the walk answers."""
+        """Queue and write the answers of the walk."""
         walk = self.walk
         if walk.answered:
             self.send(bytes(self._answers[:walk.answered]))

@@ -1,4 +1,4 @@
-"""Publishers and consumers of AMQP 0-9-1, each with one connection and channel 1."""
+"""AMQP 0-9-1 publishers and consumers, each with one connection and channel 1."""
 import time
 
 from gomq_py.amqp.wire.frames import method_frame
@@ -23,7 +23,7 @@ def _connect(options, name):
 
 
 def _method(payload):
-    """A method that is not part of the load. Raises ClientError where it ends the run."""
+    """Decode a method outside of the load. Raises ClientError if it ends the run."""
     method = decode_method(payload)
     if isinstance(method, (ChannelClose, ConnectionClose)):
         raise ClientError(f"{method.reply_code} {method.reply_text}")
@@ -36,7 +36,7 @@ class Publisher(PublisherRole):
     """Publishes with confirms, transactions or neither."""
 
     def __init__(self, options, counters, index, queue, quota, latencies):
-        """``latencies``: memory for the histogram of its confirms."""
+        """``latencies``: memory for the histogram of confirms."""
         connection, channel = _connect(options, f"perf publisher {index}")
         batch = messages.make_amqp_batch(options, channel, queue)
         self._is_timed = options.measure_latency and options.confirm > 0
@@ -52,7 +52,7 @@ class Publisher(PublisherRole):
         counters[shared.READY] = 1
 
     def allowed(self):
-        """Not while a commit is under way, nor more than a transaction holds."""
+        """Limited by a commit in progress and by the size of a transaction."""
         if self._committing:
             return 0
         allowed = super().allowed()
@@ -61,7 +61,7 @@ class Publisher(PublisherRole):
         return allowed
 
     def was_published(self, count):
-        """Notes the time for the confirms; commits a transaction that is full."""
+        """Note the time for the confirms; commit a full transaction."""
         if self._is_timed:
             self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
         if self.options.publish_transaction:
@@ -70,18 +70,18 @@ class Publisher(PublisherRole):
                 self._commit()
 
     def is_complete(self):
-        """Commits what is left."""
+        """Commit the rest first."""
         if self._in_transaction and not self._committing:
             self._commit()
         return not self._committing and super().is_complete()
 
     def other(self, what):
-        """tx.commit-ok lets the next transaction begin."""
+        """Handle tx.commit-ok: the next transaction may begin."""
         if isinstance(_method(what), TxCommitOk):
             self._committing = False
 
     def answer(self):
-        """Nothing is answered; messages that came back are counted."""
+        """Count returned messages; nothing is answered."""
         self.counters[shared.RETURNED] = self.walk.returned
 
     def _commit(self):
@@ -118,8 +118,7 @@ class Consumer(ConsumerRole):
         if options.poll:
             counters[shared.READY] = 1
         else:
-            # Not through the client: deliveries may follow the answer in the same read, and they must be
-            # counted.
+            # Not through the client: deliveries that follow the answer in the same read must be counted.
             consume = BasicConsume(
                 queue=queue, consumer_tag=f"perf-{index}", no_ack=not options.ack,
                 arguments=options.consumer_args,
@@ -128,19 +127,19 @@ class Consumer(ConsumerRole):
             self.write()
 
     def start(self, now_ns):
-        """The run begins."""
+        """Begin the run."""
         super().start(now_ns)
         if self.options.poll:
             self.send(self._get)
             self.write()
 
     def other(self, what):
-        """basic.consume-ok: the run may begin."""
+        """Handle basic.consume-ok: the run may begin."""
         if isinstance(_method(what), BasicConsumeOk):
             self.counters[shared.READY] = 1
 
     def answer(self):
-        """Acks, with their transactions, or the next poll."""
+        """Send acks, with their transactions, or the next poll."""
         walk = self.walk
         self.counters[shared.EMPTY_GETS] = walk.empty_gets
         if self.options.ack_transaction and walk.answered:
@@ -157,7 +156,7 @@ class Consumer(ConsumerRole):
         self.write()
 
     def finish(self):
-        """Ack what is left, so that the queue is as empty as the load made it."""
+        """Ack the rest, so that no message of the load stays in the queue."""
         self.walk.ack_rest()
         self.answer()
         if self.options.ack_transaction:

@@ -1,7 +1,7 @@
-"""The memory that workers and their parent share: flags from the parent, counters from each connection,
-latencies and checks from each consumer.
+"""Memory shared by workers and their parent: flags from the parent, counters of each connection, latencies
+and checks of each consumer.
 
-Each slot has one writer, so nothing is locked; 8-octet stores are whole. A region is made before the workers
+Each slot has one writer, so there are no locks; 8-byte stores are atomic. A region is made before the workers
 are forked.
 """
 import mmap
@@ -21,8 +21,8 @@ _COUNTERS = 16
 
 
 class SharedRegion:
-    """Counters of each connection, those of the publishers first, and of each consumer a latency histogram
-    and three numbers for each of ``numbered`` publishers; of each publisher a histogram of its confirms.
+    """Counters of each connection, publishers first; for each consumer a latency histogram and three numbers
+    for each of ``numbered`` publishers; for each publisher a histogram of its confirms.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -31,7 +31,7 @@ class SharedRegion:
         self._consumer_words = BUCKETS + 3 * numbered
         self._consumers_at = _FLAGS + (publishers + consumers) * _COUNTERS
         self._publishers_at = self._consumers_at + consumers * self._consumer_words
-        # What nobody writes to takes no memory.
+        # Untouched pages take no memory.
         self._memory = mmap.mmap(-1, 8 * (self._publishers_at + publishers * BUCKETS))
         self._words = memoryview(self._memory).cast("Q")
 
@@ -44,12 +44,12 @@ class SharedRegion:
         self._words[index] = 1
 
     def counters(self, connection):
-        """The counters of one connection, to be indexed by the names above."""
+        """The counters of one connection, indexed by the names above."""
         start = _FLAGS + connection * _COUNTERS
         return self._words[start:start + _COUNTERS]
 
     def latencies(self, connection):
-        """The histogram of one consumer, by its number among all connections."""
+        """The histogram of one consumer; ``connection``: its number among all connections."""
         return self._of_consumer(connection, 0, BUCKETS)
 
     def confirm_latencies(self, publisher):
@@ -58,7 +58,7 @@ class SharedRegion:
         return self._words[start:start + BUCKETS]
 
     def check(self, connection):
-        """(following, counts, sums) of one consumer, one number per publisher each."""
+        """(following, counts, sums) of one consumer, each with one number per publisher."""
         return tuple(
             self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
             for part in range(3)
@@ -69,15 +69,15 @@ class SharedRegion:
         return sum(self._column(counter))
 
     def every(self, counter, connections):
-        """Whether a counter is set for each of some connections, a range."""
+        """Whether a counter is set for all connections of a range."""
         return all(self._column(counter)[connections.start:connections.stop])
 
     def latest(self, counter, connections):
-        """The largest value of a counter over some connections; 0 without any."""
+        """The largest value of a counter over a range of connections; 0 without any."""
         return max(self._column(counter)[connections.start:connections.stop], default=0)
 
     def _column(self, counter):
-        """One counter of each connection: a view, because ten thousand are looked at many times a second."""
+        """One counter of all connections: a view, because ten thousand are read many times a second."""
         return self._words[_FLAGS + counter:self._consumers_at:_COUNTERS]
 
     def _of_consumer(self, connection, offset, count):

@@ -1,5 +1,5 @@
-"""``gomq-py-perf amqp throughput``: what of a run is AMQP's:
-queues, and that each message goes to one consumer.
+"""``gomq-py-perf amqp throughput``: AMQP's part of a run: queues, and delivery of each message to one
+consumer.
 """
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
@@ -30,12 +30,12 @@ class Throughput(Load):
                 except ChannelClosed as error:
                     if error.reply_code != 406:
                         raise
-                    # it exists with other arguments, which are the user's business
+                    # an existing queue with other arguments is the user's
                     channel = connection.channel()
                     try:
                         channel.queue_declare(queue, passive=True)
                     except ChannelClosed:
-                        raise error from None  # it does not: the arguments themselves were refused
+                        raise error from None  # it does not exist: the arguments were refused
                 if options.purge:
                     channel.queue_purge(queue)
                 if options.exchange:
@@ -63,12 +63,12 @@ class Throughput(Load):
             region.latencies(slot))
 
     def expected(self):
-        """What was published and neither came back nor was refused."""
+        """Messages published and neither returned nor refused."""
         total = self.region.total
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 
     def judge(self, result):
-        """With --verify: order, completeness, bodies."""
+        """Check order, completeness and bodies, with --verify."""
         if self.options.verify:
             result.faults += self._faults(result)
 
@@ -83,7 +83,7 @@ class Throughput(Load):
         if self.interrupted or not self.publishers or not self.consumers or self.options.consume_count:
             return faults
         if result.returned or result.refused or result.redelivered:
-            return faults  # then the numbers need not be complete
+            return faults  # the numbers need not be complete then
         for publisher in self.publishers:
             published = region.counters(publisher)[shared.PUBLISHED]
             checks = [region.check(slot) for slot in self.consumers]

@@ -1,9 +1,9 @@
-"""What a load generator's connection receives, walked without an object per frame: deliveries counted,
-checked, timed and acked, confirms counted.
+"""Parser for a load generator's AMQP input, without an object per frame: counts, checks, times and acks
+deliveries, and counts confirms.
 
-The worker reads from its socket into ``buffer`` behind the ``kept`` octets of an incomplete frame and calls
-``walk``. Acks are written into ``answers``, methods that are not part of the load (close, cancel, ...) are
-put into ``others``. Trusts nothing: sizes are checked before use.
+The worker reads from its socket into ``buffer`` behind the ``kept`` bytes of an incomplete frame and calls
+``walk``. Acks are written into ``answers``, methods outside of the load (close, cancel, ...) are put into
+``others``. Trusts nothing: sizes are checked before use.
 """
 from array import array
 
@@ -18,9 +18,8 @@ assert len(ACK_FRAME) == 21
 
 
 class ConfirmWindow:
-    """Counts confirms exactly, singles out of order and multiples mixed;
-    ``size`` is the most that may be unconfirmed at once. ``latencies``: the histogram of how long each took
-    from ``note_sent`` to the time ``now_ns`` at which it is settled; None: they are not measured.
+    """Counts confirms exactly, single and multiple, in any order; ``size``: most unconfirmed publishes.
+    ``latencies``: histogram of the times from ``note_sent`` to the settlement at ``now_ns``, or None.
     """
 
     __slots__ = ("confirmed", "refused", "low", "mask", "settled", "latencies", "sent_ns", "now_ns")
@@ -34,11 +33,11 @@ class ConfirmWindow:
         self.sent_ns = array("Q", bytes(8 * slots if latencies is not None else 8))
         self.now_ns = 0
         self.mask = slots - 1
-        self.low = 1  # the lowest sequence number not settled
+        self.low = 1  # lowest unsettled sequence number
         self.confirmed = self.refused = 0
 
     def settle(self, tag, multiple, refused):
-        """basic.ack or (``refused``) basic.nack. Numbers outside the window are ignored."""
+        """Settle a basic.ack or (``refused``) basic.nack. Numbers outside the window are ignored."""
         if tag < self.low or tag > self.low + self.mask:
             return
         first = self.low if multiple else tag
@@ -56,7 +55,7 @@ class ConfirmWindow:
             self.low += 1
 
     def note_sent(self, first, last, now_ns):
-        """The messages ``first`` to ``last`` (inclusive), counted from 1, are sent now."""
+        """Note that the messages ``first`` to ``last`` (inclusive), counted from 1, are sent now."""
         if self.latencies is None:
             return
         while first <= last:
@@ -65,12 +64,12 @@ class ConfirmWindow:
 
 
 class SequenceCheck:
-    """Order and completeness by the number in each body: publisher in the upper 16 bits,
-    its count from 0 in the lower 48.
+    """Checks order and completeness by the number in each body: publisher in the upper 16 bits, its count
+    from 0 in the lower 48.
 
-    ``following``, ``counts`` and ``sums`` are memoryviews of one u64 per publisher: the lowest number that is
-    still in order, how many came, and their sum, which together tell at the end whether exactly the published
-    ones came. Every body must equal ``filler`` from ``filled_from`` on (empty: anything goes).
+    ``following``, ``counts`` and ``sums``: memoryviews of one u64 per publisher: the next number in order,
+    the count of messages and the sum of their numbers, which show at the end whether exactly the published
+    ones arrived. Every body must equal ``filler`` from ``filled_from`` on (empty: no check).
     """
 
     __slots__ = (
@@ -85,7 +84,7 @@ class SequenceCheck:
         self.misordered = self.corrupt = 0
 
     def note(self, sequence):
-        """One body's number."""
+        """Check the number of one body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -99,7 +98,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """A part of a body, ``size`` octets that begin at ``offset`` in it."""
+        """Check a part of a body, ``size`` bytes from ``offset`` on."""
         if not self.filler:
             return 0
         if offset < self.filled_from:
@@ -127,15 +126,15 @@ class FrameWalk:
         self, frame_max, read_octets=131072, ack_every=0, window=None, check=None, latencies=None,
         sequence_at=-1, timestamp_at=-1,
     ):
-        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``:
-        offsets of 8 octets in each body.
+        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 bytes in each
+        body.
         """
         self.buffer = bytearray(frame_max + 8 + read_octets)
         self.kept = 0
         self.delivered = self.body_octets = self.redelivered = self.returned = self.empty_gets = 0
         self.last_tag = self.acked_tag = 0
         self.others = []
-        # A delivery is at least 46 octets on the wire and its ack 21.
+        # A delivery has at least 46 bytes and its ack 21.
         self.answers = bytearray(len(self.buffer) // 46 * 21 + 42)
         self.answered = 0
         self.ack_every = ack_every
@@ -144,14 +143,14 @@ class FrameWalk:
         self.latencies = latencies
         self.sequence_at = sequence_at if check is not None else -1
         self.timestamp_at = timestamp_at if latencies is not None else -1
-        # octets of the body being received that are still to come, and that have come
+        # bytes of the current body that are missing, and that were received
         self.missing = self.offset = 0
         self.now_ns = 0
         self.returning = False
 
     def walk(self, end, now_ns):
-        """Take every whole frame of the first ``end`` octets, keep the rest at the front; how many deliveries
-        were completed. Raises FrameError.
+        """Parse the whole frames in the first ``end`` bytes and keep the rest at the front; returns the count
+        of completed deliveries. Raises FrameError.
         """
         if end > len(self.buffer):
             raise IndexError("more octets than the buffer holds")
@@ -187,7 +186,7 @@ class FrameWalk:
         return self.delivered - before
 
     def take_method(self, p, at, size):
-        """A method frame's payload."""
+        """Handle a method frame's payload."""
         method = octets.be32(p, at) if size >= 4 else 0
         if method == DELIVER and size > 5 and size >= 14 + p[at + 4]:
             tag_at = at + 5 + p[at + 4]
@@ -210,7 +209,7 @@ class FrameWalk:
         return 0
 
     def take_body(self, p, at, size):
-        """A body frame's payload; numbers and timestamps lie in the first of a message."""
+        """Handle a body frame's payload; number and timestamp lie in the first of a message."""
         if size > self.missing:
             raise FrameError("a body is longer than its header says")
         if not self.returning:
@@ -232,7 +231,7 @@ class FrameWalk:
         return 0
 
     def complete(self):
-        """The last octet of a message is there."""
+        """Finish a message whose last byte has arrived."""
         if self.returning:
             self.returning = False
             self.returned += 1

@@ -1,4 +1,4 @@
-"""A worker process: one loop over the connections of its share of the load."""
+"""Worker process: one loop over the connections of its share of the load."""
 import ctypes
 import gc
 import heapq
@@ -12,23 +12,21 @@ from gomq_py.perf import shared
 
 _LOOK_AT_FLAGS_MS = 50
 _PR_SET_PDEATHSIG = 1
-_PR_SET_TIMERSLACK = 29  # so that waits of 100 us take 100 us, not 150
+_PR_SET_TIMERSLACK = 29  # waits of 100 us take 100 us, not 150
 _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors up to 1023 only
 
 
 def run(make_roles, region, failures, parent):
-    """In the child: make the connections, wait for the start, run until stopped.
+    """Run in the child: connect, wait for the start, work until stopped.
 
-    ``failures`` is the write end of a pipe for one text.
-
-    ``parent`` is the process that decides when to stop: a worker that outlived it would load the broker for
-    ever.
+    ``failures``: write end of a pipe for one error text. ``parent``: the process that stops this one; a
+    worker that outlived it would load the broker for ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        return  # it was gone before
+        return  # already gone
     roles: list = []
     try:
         make_roles(roles)
@@ -51,14 +49,14 @@ def run(make_roles, region, failures, parent):
 
 
 class Loop:
-    """Turns each role whenever its socket or its rate lets it go on, until the parent says stop."""
+    """Calls ``turn`` of each role when its socket or its rate allows, until the parent stops it."""
 
     def __init__(self, roles, region):
         self._region = region
         self._roles = {role.socket.fileno(): role for role in roles}
         self._masks = dict.fromkeys(self._roles, select.POLLIN)
-        self._due: list = []  # (when, descriptor) of those that a rate holds back, a heap
-        self._planned: dict = {}  # descriptor -> the entry of the heap that counts
+        self._due: list = []  # heap of (when, descriptor) held back by a rate
+        self._planned: dict = {}  # descriptor -> valid heap entry
         self._poll = select.epoll()  # its flags are poll's
         for descriptor in self._roles:
             self._poll.register(descriptor, select.POLLIN)
@@ -70,7 +68,7 @@ class Loop:
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
     def run(self):
-        """From ready to stopped."""
+        """Run from ready to stopped."""
         region, roles = self._region, self._roles.values()
         while not region.flag(shared.STARTED) and not region.flag(shared.STOP):
             self._turn(1)
@@ -86,19 +84,17 @@ class Loop:
                 for role in roles:
                     role.stop_publishing()
                 self._turn_all()
-            # Of the whole process, so one of its connections counts it.
+            # CPU time of the whole process, counted for one of its connections.
             next(iter(roles)).counters[shared.CPU_NS] = time.process_time_ns() - before_ns
         for role in roles:
             role.finish()
 
     def close(self):
-        """Let go of the poll object."""
+        """Close the poll object."""
         self._poll.close()
 
     def _turn(self, timeout_ms):
-        """Wait, and turn those whose socket or time has come: of thousands of idle ones the others cost
-        nothing.
-        """
+        """Wait, and call the roles whose socket or time is ready: thousands of idle ones cost nothing."""
         readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
         while self._due and self._due[0][0] <= now_ns:
@@ -121,20 +117,20 @@ class Loop:
         if mask != self._masks[descriptor]:
             self._masks[descriptor] = mask
             self._poll.modify(descriptor, mask)
-        # What waits for room is turned when there is some.
+        # A role that waits for room is called when there is some.
         due_ns = None if role.done or mask & select.POLLOUT else role.due_ns
         if due_ns is not None and due_ns != self._planned.get(descriptor):
             self._planned[descriptor] = due_ns
             heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
-        """How long to wait for sockets: until the next rate limit lets something go."""
+        """Longest wait for sockets: until the next rate limit allows something."""
         if not self._due:
             return _LOOK_AT_FLAGS_MS
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
 
     def _wait(self, timeout_ms):
-        """Wait for any event; the descriptors with something to read, and those with any event."""
+        """Wait for any event; returns the descriptors with input, and those with any event."""
         if not self._precise:
             events = self._poll.poll(timeout_ms / 1000)
             return {descriptor for descriptor, what in events if what & ~select.POLLOUT}, {
