@@ -1,13 +1,13 @@
 """``gomq-py-pipeline`` and ``python -m gomq_py.pipeline``."""
 import sys
 
-EXIT_INTERRUPTED = 130  # 128 and the signal's number, as shells have it
+EXIT_INTERRUPTED = 130  # 128 plus the signal's number, as in shells
 
 
 def main():
     """Run one command. Exit codes: 0 done, 1 a job failed, 2 wrong usage."""
     try:
-        from gomq_py.pipeline.cli import pipeline  # here, because Ctrl-C may come while it is read
+        from gomq_py.pipeline.cli import pipeline  # here: Ctrl-C may arrive during the import
         return pipeline.main(prog_name="gomq-py-pipeline", standalone_mode=True)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -1,6 +1,6 @@
 """The commands of ``gomq-py-pipeline``.
 
-Options in, one line on standard error and an exit code where a job fails.
+A failed job prints one line on standard error and sets the exit code.
 """
 import functools
 import json
@@ -18,7 +18,7 @@ from gomq_py.spark.options import Options
 
 
 def _in_a_folder(context, parameter, path):
-    """A file that can be made, told before Spark is started."""
+    """Check that the file's folder exists, before Spark is started."""
     folder = None if path is None else os.path.dirname(os.path.abspath(path))
     if folder is not None and not os.access(folder, os.W_OK):
         raise click.BadParameter(f"{folder} is no folder that can be written to")
@@ -98,7 +98,7 @@ def _pairs(given):
 
 
 def reading_options(given):
-    """The source's options of a command's parameters, which are taken out of them."""
+    """Remove the source's options from a command's parameters and return them."""
     options = {name: value for key, name in _NAMES.items() if (value := given.pop(key, None)) is not None}
     if "dataDir" in options:
         options["transport"] = "files"
@@ -106,7 +106,7 @@ def reading_options(given):
 
 
 def _session(command, given):
-    from gomq_py.pipeline.session import make_session  # here: whoever asks for --help waits for no Spark
+    from gomq_py.pipeline.session import make_session  # here: --help does not load Spark
     return make_session(
         f"gomq-py-pipeline {command}", given.pop("master"), given.pop("memory"),
         _pairs(given.pop("conf")).items(),
@@ -114,7 +114,7 @@ def _session(command, given):
 
 
 def _fails_in_a_line(command):
-    """What goes wrong is one line and exit code 1."""
+    """Decorator: report errors as one line and exit code 1."""
     @functools.wraps(command)
     def wrapped(**given):
         from gomq_py.pipeline.running import JobFailed
@@ -304,7 +304,7 @@ def replay(table, where, rate, keep_deaths, dry_run, **given):
     if given["credentials_file"]:
         writing["credentialsFile"] = given["credentials_file"]
     if not dry_run:
-        Options(writing)  # before Spark is started
+        Options(writing)  # checks them before Spark is started
     reading = {} if table else reading_options(given)
     spark = _session("replay", given)
     try:
@@ -319,7 +319,7 @@ def replay(table, where, rate, keep_deaths, dry_run, **given):
 
 
 def _run(spark, make_writers, given):
-    """Run the queries that ``make_writers(spark)`` makes, then end the session."""
+    """Run the queries of ``make_writers(spark)``, then end the session."""
     from gomq_py.pipeline.running import Reporter, run
     if given["once"] and given["every"]:
         raise click.UsageError("--once and --every exclude each other")

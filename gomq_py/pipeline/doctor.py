@@ -1,6 +1,6 @@
-"""Doctor: is there everything that a pipeline needs?
+"""Doctor: checks the requirements of a pipeline.
 
-Java, pyspark, a broker that lets us read, room on the disk.
+Java, pyspark, a broker with permission to read, room on the disk.
 """
 import importlib.util
 import os
@@ -21,7 +21,7 @@ KNOWN_PYSPARK = ((4, 2), (4, 4))
 
 
 class Finding(NamedTuple):
-    """One line of the examination."""
+    """One line of the report."""
 
     level: str
     subject: str
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 
 
 def examine(reading, folder="."):
-    """Findings: what is there, and what to do about what is not. ``reading``: options of the source."""
+    """Findings: what exists, and how to get what is missing. ``reading``: options of the source."""
     yield _java()
     yield from _packages()
     yield _codec()

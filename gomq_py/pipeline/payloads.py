@@ -1,9 +1,9 @@
 """Payloads of devices: JSON, lines of JSON, CBOR and MessagePack to plain values.
 
-A leaf: octets in, values out.
+A leaf: bytes in, values out.
 
-Whatever the octets are, nothing but Undecodable is raised: who sends them is anybody. Depth and size are
-bounded by the octets themselves; a length is compared with what is left before it is believed.
+Raises nothing but Undecodable, whatever the bytes: anybody may send them. Depth and size are bounded; a
+length is compared with the remaining bytes before it is used.
 """
 import json
 import struct
@@ -14,7 +14,7 @@ _CBOR_SIMPLE = {20: False, 21: True, 22: None, 23: None}
 _MSGPACK_NUMBERS = {
     0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",
     0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
-# First octet: (octets of the length, what it is the length of).
+# First byte: (bytes of the length, unit of the length).
 _MSGPACK_SIZED = {
     0xC4: (1, "octets"), 0xC5: (2, "octets"), 0xC6: (4, "octets"),
     0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
@@ -23,11 +23,11 @@ _BREAK = object()
 
 
 class Undecodable(ValueError):
-    """The octets are not what they should be. The text says why."""
+    """The bytes are malformed. The text says why."""
 
 
 def decode(kind, octets):
-    """The readings (dicts) that a payload holds; one, except of lines and arrays. Raises Undecodable."""
+    """The readings (dicts) of a payload: one, or several for lines and arrays. Raises Undecodable."""
     try:
         found = DECODERS[kind](bytes(octets))
     except RecursionError:
@@ -60,7 +60,7 @@ def _whole(reader):
 
 
 def _take(octets, at, count):
-    """``count`` octets. Raises Undecodable where there are fewer."""
+    """``count`` bytes. Raises Undecodable if there are fewer."""
     if count > len(octets) - at:
         raise Undecodable(f"cut short at octet {len(octets)}")
     return octets[at:at + count], at + count
@@ -78,7 +78,7 @@ def _key(value):
 
 
 def _cbor(octets, at, depth):
-    """One item (RFC 8949): (value, where it ends). A tag is passed over; a break is _BREAK."""
+    """One item (RFC 8949): (value, where it ends). A tag is skipped; a break is _BREAK."""
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     first, at = _take(octets, at, 1)

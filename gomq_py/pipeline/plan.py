@@ -42,7 +42,7 @@ class Job:
 
 @dataclass
 class Plan:
-    """What a pipeline file says."""
+    """The content of a pipeline file."""
 
     jobs: list
     master: str = "local[*]"
@@ -51,7 +51,7 @@ class Plan:
 
 
 def read_plan(path):
-    """The Plan in a file; paths in it are seen from its folder. Raises OptionError that names the file."""
+    """The Plan in a file, with paths relative to its folder. Raises OptionError that names the file."""
     try:
         with open(path, "rb") as file:
             given = tomllib.load(file)
@@ -63,7 +63,7 @@ def read_plan(path):
 
 
 def make_plan(given, folder):
-    """The Plan that a file's tables say. Raises OptionError."""
+    """The Plan of a file's tables. Raises OptionError."""
     _known("the file", given, {"spark", "source", "job"})
     spark = given.get("spark", {})
     _known("[spark]", spark, {"master", "memory", "conf"})

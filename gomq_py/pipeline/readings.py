@@ -1,4 +1,4 @@
-"""Readings: what a schema file says of devices' payloads, and payloads as rows of these types. No Spark.
+"""Readings: schema files for devices' payloads, and payloads as typed rows. No Spark.
 
     format = "json"              # json, ndjson, cbor, msgpack
     device = "topic:1"           # a word of the routing key, from 0, or "field:NAME"
@@ -23,7 +23,7 @@ TYPES = ("double", "long", "boolean", "string")
 UNITS = ("s", "ms", "iso")
 RESERVED = ("queue", "offset", "device", "time", "date", "window", "error")
 _KEYS = {"format", "device", "time", "time_unit", "fields", "windows"}
-# Of years 1 to 9999, which datetime has.
+# Years 1 to 9999, the range of datetime.
 _FIRST_S, _LAST_S = -62135596800, 253402300799
 
 
@@ -52,7 +52,7 @@ def read_schema(path):
 
 
 def make_schema(given):
-    """The Schema that a table of a file says. Raises OptionError."""
+    """The Schema of a file's table. Raises OptionError."""
     strange = sorted(set(given) - _KEYS)
     if strange:
         raise OptionError(f"{strange[0]} is unknown; there are {', '.join(sorted(_KEYS))}")
@@ -117,13 +117,13 @@ def _time(schema, reading, came_at):
         seconds = _value(value, schema.time, "double") / (1000 if schema.time_unit == "ms" else 1)
         if _FIRST_S <= seconds <= _LAST_S:
             return datetime.fromtimestamp(seconds, UTC)
-    except (TypeError, ValueError, OverflowError):  # the last: in UTC it is before year 1 or behind 9999
+    except (TypeError, ValueError, OverflowError):  # OverflowError: in UTC before year 1 or after 9999
         pass
     raise Undecodable(f"field {schema.time} is no time in {schema.time_unit}: {_shown(value)}")
 
 
 def _value(value, name, kind):
-    """The value as of this type; None stays None. Raises Undecodable."""
+    """The value converted to this type; None stays None. Raises Undecodable."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -141,12 +141,12 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """Whether it is Unicode: JSON can say half of a surrogate pair, which no table can hold."""
+    """Whether it is Unicode: JSON allows half a surrogate pair, which no table can hold."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 
 def _shown(value):
-    """Its beginning. The whole may be large, or deeper than repr() can go."""
+    """Its beginning: the value may be large, or nested deeper than repr() can go."""
     return reprlib.repr(value)[:60]
 
 

@@ -1,7 +1,7 @@
-"""Running queries to their end, or until somebody stops them, and telling how far they are.
+"""Runs queries to their end, or until stopped, and reports progress.
 
-On a terminal one line that is written over, otherwise a line of JSON for each batch. Counts go to Prometheus
-as well where that is wanted (exposition).
+On a terminal as one line that is overwritten, otherwise as a line of JSON for each batch. Counts also go to
+Prometheus if wanted (exposition).
 """
 import json
 import re
@@ -16,8 +16,8 @@ from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode
 
 LOOK_EVERY_S = 0.2
-# Spark waits 10 s, which no setting changes, for the Python process that plans a streaming query. On a busy
-# machine it may need longer: so many tries are five minutes.
+# Spark waits 10 s, not configurable, for the Python process that plans a streaming query. On a busy machine
+# it may need longer: so many attempts are five minutes.
 MOST_STARTS = 30
 
 
@@ -26,10 +26,9 @@ class JobFailed(Exception):
 
 
 class Reporter:
-    """Counts of all queries of a run, told as they change.
+    """Reports the counts of all queries of a run as they change.
 
-    ``prometheus``: a file; ``address``: where they are served, too, until end().
-    Raises OptionError where that cannot be.
+    ``prometheus``: a file; ``address``: serves them over HTTP until end(). Raises OptionError if that fails.
     """
 
     def __init__(self, out=None, prometheus=None, address=None):
@@ -43,7 +42,7 @@ class Reporter:
         self.endpoint = None if address is None else exposition.Endpoint(address)
 
     def look(self, name, query):
-        """Tell what is new of a query."""
+        """Report the progress of a query."""
         progress = query.lastProgress
         if (
             progress is None
@@ -78,7 +77,7 @@ class Reporter:
         self._out.flush()
 
     def end(self):
-        """The run is over."""
+        """End the report."""
         if self._is_terminal:
             self._out.write("\n")
         for name in sorted(self.rows):
@@ -101,14 +100,12 @@ class Reporter:
 
 
 def lag_of(progress):
-    """How many messages the sources of a progress report have that were not read;
-    None where they do not say.
-    """
+    """Unread messages of the sources in a progress report; None if unknown."""
     lag = 0
     for source in progress["sources"]:
         try:
             ends, latest = decode(json.loads(source["endOffset"])), decode(json.loads(source["latestOffset"]))
-        except Exception:  # another kind of source, or none that tells
+        except Exception:  # another kind of source, or one without a lag
             return None
         lag += sum(
             max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
@@ -118,8 +115,8 @@ def lag_of(progress):
 
 
 def run(writers, every=None, reporter=None):
-    """Start {name: DataStreamWriter} and return when all have ended: for what is there now, or (``every``,
-    such as "10 seconds") until a signal comes. Raises JobFailed.
+    """Start {name: DataStreamWriter} and return when all have ended: with the present data, or (``every``,
+    such as "10 seconds") at a signal. Raises JobFailed.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -144,7 +141,7 @@ def run(writers, every=None, reporter=None):
 
 
 class Running:
-    """A query that was started, maybe more than once."""
+    """A query and its restarts."""
 
     def __init__(self, name, writer):
         self._name = name
@@ -153,10 +150,9 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """False where it has ended well.
+        """False if it has ended well.
 
-        Starts it again where it ended only because the machine is busy; it goes on at its checkpoint.
-        Raises JobFailed.
+        Restarts it at its checkpoint if it ended only because the machine is busy. Raises JobFailed.
         """
         if self.query.isActive:
             return True
@@ -171,13 +167,13 @@ class Running:
 
 
 def was_slow_to_start(error):
-    """Whether the Python process of a streaming query was not there in time."""
+    """Whether the Python process of a streaming query did not start in time."""
     return "Python worker failed to connect back" in str(error)
 
 
 def _look(running, reporter):
-    """Tell what is new; whether any query goes on."""
-    # Before their progress is read, whose last part comes before their end.
+    """Report progress; True while any query is active."""
+    # Before the progress is read: a query reports its last part before it ends.
     still = [one for one in running.values() if one.query.isActive]
     for name, one in running.items():
         reporter.look(name, one.query)
@@ -185,7 +181,7 @@ def _look(running, reporter):
 
 
 def repeat(work, pause_s):
-    """Do it once, or (``pause_s``) again and again, this long after it began, until a signal comes."""
+    """Call ``work`` once, or (``pause_s``) at this interval until a signal."""
     stop = threading.Event()
     _on_signals(stop)
     while True:
@@ -196,7 +192,7 @@ def repeat(work, pause_s):
 
 
 def seconds_of(duration):
-    """The seconds of a duration such as "10 seconds". Raises OptionError."""
+    """Seconds of a duration such as "10 seconds". Raises OptionError."""
     found = re.fullmatch(r"(\d+) ?(second|minute|hour)s?", duration.strip())
     if found is None:
         raise OptionError(f"{duration!r} is no duration such as '10 seconds', '1 minute' or '2 hours'")
@@ -204,7 +200,7 @@ def seconds_of(duration):
 
 
 def _on_signals(stop):
-    """SIGTERM and SIGINT end a run in order."""
+    """Set ``stop`` at SIGTERM and SIGINT."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

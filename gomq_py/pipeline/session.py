@@ -1,6 +1,4 @@
-"""The Spark session that jobs run in: small by default, on loopback alone,
-with this Python for its workers.
-"""
+"""The Spark session of jobs: small by default, on loopback only, with this Python for its workers."""
 import os
 import sys
 
@@ -8,13 +6,12 @@ from gomq_py.pipeline.java import find_java
 
 DEFAULTS = {
     "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
-    # A job's parts are files; hundreds of empty ones for each batch are what the default of
-    # 200 means on one machine.
+    # Parts are files: the default of 200 means hundreds of empty files per batch on one machine.
     "spark.sql.shuffle.partitions": "4",
 }
-# Hadoop asks for links and sets modes by starting programs where it has no native library, as in pyspark's
-# wheel. With Spark's own choice of a manager a batch's checkpoint starts 20 of them, with this one 4. What it
-# gives up is a rename that fails where the file is there already; Hadoop's local files have none either.
+# Without a native library, as in pyspark's wheel, Hadoop starts programs to read links and set modes. With
+# Spark's default manager a batch's checkpoint starts 20 of them, with this one 4. It gives up renames that
+# fail if the target exists; Hadoop's local files do not have that either.
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 FEWER_PROCESSES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -23,14 +20,14 @@ LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 
 
 def make_session(name, master="local[*]", memory="1g", conf=()):
-    """A SparkSession. ``conf``: pairs that win over the defaults. Raises NoJava."""
+    """A SparkSession. ``conf``: pairs that override the defaults. Raises NoJava."""
     os.environ["JAVA_HOME"] = find_java().home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     is_local = master.startswith("local")
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession  # here, because commands that need no Spark are quick without it
+    from pyspark.sql import SparkSession  # here: commands without Spark are quick
     builder = SparkSession.builder.master(master).appName(name).config("spark.driver.memory", memory)
     for key, value in {**DEFAULTS, **(LOCAL if is_local else {}), **dict(conf)}.items():
         builder = builder.config(key, value)
@@ -44,9 +41,7 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Let checkpoints be written with fewer processes, unless the settings name a manager or Spark lacks this
-    one.
-    """
+    """Set FEWER_PROCESSES as checkpoint manager, unless the settings name one or Spark lacks it."""
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         session.conf.set(CHECKPOINT_MANAGER, FEWER_PROCESSES)

@@ -1,8 +1,8 @@
-"""Where a new query begins: "latest" and times are made numbers once, before Spark is asked,
-and kept beside the checkpoint.
+"""Start of a new query: "latest" and times are resolved to offsets once, before Spark is asked, and kept
+beside the checkpoint.
 
-Spark asks a source for its first offset again when it dies before the first batch is committed. With "latest"
-that would be a later one, and what came in between would never be read.
+Spark asks a source for its first offset again if it dies before the first batch is committed. "Latest" would
+then be later, and messages in between would never be read.
 """
 import json
 import os
@@ -15,7 +15,7 @@ NAME = "gomq-start.json"
 
 
 def fixed_start(given, checkpoint):
-    """The reader's options with startingOffsets as numbers; those of the first run, where there was one."""
+    """The reader's options with startingOffsets as numbers; those of the first run, if there was one."""
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)
     if kept is None:

@@ -1,12 +1,12 @@
-"""The jobs: each module says what its queries are.
+"""The jobs: each module defines its queries.
 
-They are run by ``running``, configured by ``cli`` and ``plan``.
+``running`` runs them, ``cli`` and ``plan`` configure them.
 """
 
 
 def all_writers(spark, jobs):
     """{name: DataStreamWriter} of the jobs (plan.Job) of a pipeline file, in their order."""
-    # Here, because a plan is checked before Spark is there.
+    # Imported here: a plan is checked without Spark.
     from gomq_py.pipeline.jobs import bronze, metrics, telemetry
     found: dict = {}
     for job in jobs:

@@ -1,22 +1,21 @@
-"""Bronze: streams as they are, to Parquet by date and stream.
+"""Bronze: streams unchanged, to Parquet by date and stream.
 
 Each offset once, as long as the stream keeps it.
 
-That rests on the list of files that Spark's file sink keeps in ``_spark_metadata``: nothing else may write
-into the table, and whoever reads it reads it through Spark. ``compact`` writes a second table with fewer
-files, and leaves the first alone.
+That relies on the list of files that Spark's file sink keeps in ``_spark_metadata``: nothing else may write
+into the table, and readers must use Spark. ``compact`` writes a second table with fewer files and leaves the
+first alone.
 """
 from pyspark.sql import functions as f
 
 from gomq_py.pipeline.starting import fixed_start
 
-# What a batch takes at most unless options say otherwise:
-# the size of the files, and of the memory that it needs.
+# Default limit of a batch: bounds the size of files and the memory.
 MAX_OFFSETS = "1000000"
 
 
 def source_options(reading, checkpoint):
-    """The source's options of a job that reads all there is, in batches of a bounded size."""
+    """The source's options of a job that reads everything, in bounded batches."""
     options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
     if "startingTimestamp" in reading:
         options.pop("startingOffsets")
@@ -24,8 +23,8 @@ def source_options(reading, checkpoint):
 
 
 def with_times(rows):
-    """Rows whose ``timestamp`` is the time of the batch where none is known: consumers of other brokers are
-    not told when a message came. A batch that is repeated has the same.
+    """Rows with the batch's time as ``timestamp`` if it is null: consumers of other brokers do not learn a
+    message's time. A repeated batch has the same time.
     """
     return rows.withColumn("timestamp", f.coalesce("timestamp", f.current_timestamp()))
 
@@ -41,7 +40,7 @@ def writers(spark, reading, out, checkpoint=None, name="bronze"):
 
 
 def compact(spark, source, out, files_per_partition=1):
-    """Write the whole table into another one with fewer files. Returns how many rows there were."""
+    """Copy the whole table into another one with fewer files. Returns the count of rows."""
     table = spark.read.parquet(source)
     table = table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset")
     table.write.mode("overwrite").partitionBy("date", "stream").parquet(out)

@@ -1,23 +1,23 @@
-"""Dead letters: why messages died, by queue, reason and hour, with a few of them to look at.
+"""Dead letters: why messages died, by queue, reason and hour, with samples.
 
-A batch over a stream that takes the dead letters of queues (docs/spark.md), or over a table of bronze.
+A batch over a stream that receives dead letters (docs/spark.md), or over a table of bronze.
 """
 from pyspark.sql import functions as f
 
-# What the source shows of the header: JSON. Newest death first; only that one is counted.
+# The source's JSON of the x-death header, newest death first; only that one is counted.
 DEATHS = "array<struct<count:bigint,queue:string,exchange:string,reason:string,time:string>>"
 LONGEST_SAMPLE = 200
 
 
 def rows(spark, reading=None, table=None):
-    """The messages of a stream, or of a table that bronze wrote."""
+    """The messages of a stream, or of a bronze table."""
     if table is not None:
         return spark.read.parquet(table)
     return spark.read.format("gomq").options(**{"includeHeaders": "true", **reading}).load()
 
 
 def deaths(messages):
-    """Messages that died: with ``died_in``, ``reason``, ``deaths`` (how often there) and ``hour``."""
+    """Messages that died, with ``died_in``, ``reason``, ``deaths`` (count in that queue) and ``hour``."""
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(
         f.col("death.queue").alias("died_in"), f.col("death.reason").alias("reason"),
@@ -26,7 +26,7 @@ def deaths(messages):
 
 
 def summary(messages):
-    """One row per queue, reason and hour, with how many messages and of how many octets."""
+    """One row per queue, reason and hour, with counts of messages and bytes."""
     return deaths(messages).groupBy("died_in", "reason", "hour").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.max("deaths").alias("most_deaths"),
@@ -34,8 +34,7 @@ def summary(messages):
 
 
 def samples(messages, count=3):
-    """The newest messages of each queue and reason: where they stand,
-    and the beginning of what they hold as text.
+    """The newest messages of each queue and reason: their position and the beginning of their bodies as text.
     """
     from pyspark.sql import Window
     newest = Window.partitionBy("died_in", "reason").orderBy(f.desc("timestamp"), f.desc("offset"))

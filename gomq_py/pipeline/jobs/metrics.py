@@ -1,14 +1,14 @@
-"""Metrics: how many messages and octets came, by stream, exchange and minute.
+"""Metrics: counts of messages and bytes, by stream, exchange and minute.
 
-What a dashboard asks, without the bodies.
+For dashboards; bodies are not read.
 """
 from pyspark.sql import functions as f
 
 from gomq_py.pipeline.jobs.bronze import source_options, with_times
 
 _NEEDED = "queue string, timestamp timestamp, exchange string, body binary"
-# Minutes are written when messages this much later have come:
-# segments of several streams are not read in the order of their times.
+# A minute is written when messages this much later have arrived: segments of several streams are not read in
+# the order of their times.
 WATERMARK = "1 minute"
 
 

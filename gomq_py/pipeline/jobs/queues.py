@@ -1,8 +1,8 @@
-"""Queues: what the broker says of its queues, sample after sample, as a table by date.
+"""Queues: samples of the broker's queue statistics, as a table by date.
 
-For questions about last month, which the broker, whose own history is short, cannot answer.
+For questions about last month; the broker's own history is short.
 
-Counters (published, delivered, acked, redelivered) are since the broker started; a sample is one file.
+Counters (published, delivered, acked, redelivered) start with the broker; a sample is one file.
 """
 from datetime import UTC, datetime
 

@@ -1,9 +1,9 @@
-"""Replay: messages of a table, or of a stream, published again.
+"""Replay: publishes messages of a table, or of a stream, again.
 
-Filters, a rate, and a dry run that only counts.
+With filters, a rate, and a dry run that only counts.
 
-Messages keep their properties and headers, and get queue and offset for an id where they have none.
-``x-death`` is left out unless it is wanted: a message that is replayed starts anew.
+Messages keep their properties and headers, and get queue and offset as an id if they have none. ``x-death``
+is removed by default: a replayed message starts anew.
 """
 from pyspark.sql import functions as f
 
@@ -22,14 +22,14 @@ def chosen(messages, where=None, keep_deaths=False):
 
 
 def counts(messages):
-    """(queue, messages, octets, first offset, last offset) of what would be published."""
+    """(queue, messages, octets, first offset, last offset) of the messages to publish."""
     return messages.groupBy("queue").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.min("offset").alias("first"), f.max("offset").alias("last")).orderBy("queue")
 
 
 def publish(messages, writing, rate=None):
-    """Publish them. With a ``rate`` one task does it all, so many messages a second."""
+    """Publish the messages. With a ``rate`` one task does it all, so many messages a second."""
     if rate is not None:
         messages = messages.coalesce(1)
         writing = {**writing, "messagesPerSecond": str(rate)}

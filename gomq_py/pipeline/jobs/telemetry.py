@@ -1,9 +1,9 @@
-"""Telemetry: payloads of devices to typed readings, windows per device,
-and a quarantine for what cannot be decoded.
+"""Telemetry: payloads of devices to typed readings, windows per device, and a quarantine for undecodable
+payloads.
 
 Three queries over the same streams, each with its own checkpoint, so that each table has every offset once
-whatever dies when. A window is written when the watermark has passed its end: with ``--once`` the newest ones
-wait for the next data.
+whichever process dies. A window is written when the watermark has passed its end: with ``--once`` the newest
+ones wait for the next data.
 """
 import os
 
@@ -45,7 +45,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Per device and window: how many readings, and mean, least and most of each number."""
+    """Per device and window: count of readings, and mean, minimum and maximum of each number."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
@@ -58,13 +58,13 @@ def windows(rows, schema):
 
 
 def returned(schema):
-    """What the decoder gives, in Spark's words: readings, or one error."""
+    """The decoder's result as a Spark type: readings, or one error."""
     fields = "".join(f", `{name}`: {_SPARK[kind]}" for name, kind in schema.fields)
     return f"array<struct<error: string, device: string, time: timestamp{fields}>>"
 
 
 class Decoder:
-    """A message to its readings, in Spark's workers. Not mapInArrow, which would need pandas."""
+    """Decodes a message to its readings, in Spark's workers. Not mapInArrow, which would need pandas."""
 
     def __init__(self, schema):
         self._schema = schema
