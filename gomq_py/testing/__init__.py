@@ -1,3 +1,3 @@
-"""A broker for other people's test suites: a pytest plugin, a killable child process, and switches that make
-it misbehave.
+"""A broker for other projects' tests: a pytest plugin, a killable child process, and switches that make it
+misbehave.
 """

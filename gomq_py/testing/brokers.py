@@ -1,5 +1,5 @@
-"""The parent's side: a broker in a child process, which a test may ask to misbehave, kill, and start again on
-the same data and port.
+"""The parent's side: a broker in a child process, which a test can make misbehave, kill, and restart on the
+same data and port.
 """
 import json
 import os
@@ -16,7 +16,7 @@ from gomq_py.embedded import Broker, url_of
 
 STOP_TIMEOUT_S = 30
 NOT_RUNNING = "the broker is not running: start() it first"
-# Options with a port, of which 0 is any.
+# Options with a port; 0: any free port.
 PORTS = (
     "amqp_port", "amqps_port", "mqtt_port", "mqtts_port", "http_port", "https_port", "metrics_http_port"
 )
@@ -31,15 +31,15 @@ class ChildBroker:
 
     def __init__(self, data_dir=None, **options):
         """Raises TypeError or ValueError as ``gomq_py.Broker`` does."""
-        Broker(data_dir, **options)  # which has done nothing yet but look at them
+        Broker(data_dir, **options)  # only checks the options
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
         self.data_dir = str(data_dir or self._own_folder)
         self._options = {
             "sync": False, "mqtt_port": 0, **{name: _plain(value) for name, value in options.items()}
         }
         self._process = None
-        self._log = None  # what the child's standard error is, from the first start on
-        self._logged = ""  # what it held when it was closed
+        self._log = None  # file of the child's standard error, from the first start on
+        self._logged = ""  # its content when it was closed
         self._reserved = []
         self.addresses = {}
 
@@ -54,7 +54,7 @@ class ChildBroker:
     def start(self):
         """Start the child; returns when clients can connect, on the same ports as before.
 
-        Raises RuntimeError with what kept it from starting.
+        Raises RuntimeError with the reason if it cannot start.
         """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
@@ -76,14 +76,14 @@ class ChildBroker:
         return self
 
     def stop(self):
-        """An orderly stop: connections are closed with 320, everything is kept."""
+        """Stop in order: connections are closed with 320, everything is kept."""
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             self._end()
 
     def kill(self):
-        """SIGKILL: as a crash. What was confirmed is kept."""
+        """Send SIGKILL, like a crash. Confirmed messages are kept."""
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
@@ -95,12 +95,11 @@ class ChildBroker:
         return self.start()
 
     def close(self):
-        """Stop, and remove the folder unless it was given.
-
-        Clients that a test left connected are cut off first, not waited for.
+        """Stop, and remove the folder unless it was given. Clients that are still connected are cut off
+        first.
         """
         if self.is_running:
-            with suppress(RuntimeError):  # it ended this moment
+            with suppress(RuntimeError):  # just ended
                 self.drop_connections()
         self.stop()
         if self._log is not None:
@@ -119,11 +118,11 @@ class ChildBroker:
 
     @property
     def log_text(self):
-        """What the child has logged since it was made, over all its starts; ``log_level`` says how much."""
+        """The child's log over all its starts; ``log_level`` sets the amount."""
         if self._log is None:
             return self._logged
         length = os.fstat(self._log.fileno()).st_size
-        octets = os.pread(self._log.fileno(), length, 0)  # the child writes where the file's own position is
+        octets = os.pread(self._log.fileno(), length, 0)  # pread leaves the file position to the child
         return self._logged + octets.decode("utf-8", "replace")
 
     # where it is
@@ -155,13 +154,11 @@ class ChildBroker:
     # switches: see chaos.Chaos
 
     def drop_connections(self):
-        """Cut every connection without a word. Returns how many there were."""
+        """Cut every connection without a handshake. Returns their count."""
         return self._ask("drop_connections")
 
     def close_connections(self, reason="closed by a test"):
-        """Close every connection with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns how many there
-        were.
-        """
+        """Close every connection with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns their count."""
         return self._ask("close_connections", reason)
 
     def refuse_logins(self, refuse=True):
@@ -169,7 +166,7 @@ class ChildBroker:
         self._ask("refuse_logins", refuse)
 
     def delay_confirms(self, seconds):
-        """Hold every publisher confirm back for so long; for channels opened before and after."""
+        """Delay every publisher confirm by so long, on all channels."""
         self._ask("delay_confirms", seconds)
 
     def nack_confirms(self, every):
@@ -181,15 +178,15 @@ class ChildBroker:
         self._ask("trip_alarm", reason)
 
     def calm(self):
-        """Everything back to normal."""
+        """Reset all switches."""
         self._ask("calm")
 
     def _reserve_ports(self):
-        """Choose free ports where any will do, and keep them while the child is down: other processes of a
+        """Choose free ports where 0 was given, and keep them while the child is down: other processes of a
         test run take ports all the time.
 
-        A socket that is bound and does not listen keeps a port from being given away, and lets a server have
-        it (SO_REUSEADDR).
+        A bound socket that does not listen keeps a port from being given away, and lets a server use it
+        (SO_REUSEADDR).
         """
         for name in {"amqp_port", *self._options}:
             if name in PORTS and self._options.get(name, 0) == 0:
@@ -200,14 +197,14 @@ class ChildBroker:
                 self._options[name] = holder.getsockname()[1]
 
     def _ask(self, verb, *arguments):
-        """What the child answers.
+        """The child's answer.
 
-        Raises ValueError where it does not understand the arguments, RuntimeError where there is no child.
+        Raises ValueError for arguments that the child refuses, RuntimeError without a child.
         """
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         request = json.dumps({"verb": verb, "arguments": arguments})
-        with suppress(BrokenPipeError):  # it has ended, and the answer says so
+        with suppress(BrokenPipeError):  # it has ended, as the answer shows
             print(request, file=self._process.stdin, flush=True)
         return self._answer()["value"]
 
@@ -228,10 +225,10 @@ class ChildBroker:
         finally:
             process.kill()
             process.stdout.close()
-            with suppress(BrokenPipeError):  # of a process that ended by itself
+            with suppress(BrokenPipeError):  # the process has ended by itself
                 process.stdin.close()
 
 
 def _plain(value):
-    """An option as JSON has it: paths are texts."""
+    """An option in JSON's types: paths become texts."""
     return str(value) if isinstance(value, PurePath) else value

@@ -1,9 +1,7 @@
-"""Chaos: switches that make a broker misbehave as brokers do, for the tests of programs that have to live
-with it.
+"""Chaos: switches that make a broker misbehave as real brokers do, for testing programs against it.
 
-Runs in the broker's own thread, over the launcher's rooms. What it does to clients is what they would see
-from a real fault; what was confirmed is kept all the same. Never part of a broker that nobody tests with:
-``gomq_py.testing`` puts it in.
+Runs in the broker's own thread, over the launcher's parts. Clients see what a real fault would show;
+confirmed messages are kept. Never part of a broker outside of tests: ``gomq_py.testing`` adds it.
 """
 from collections import deque
 
@@ -22,7 +20,7 @@ LONGEST_DELAY_S = 86400
 
 
 class Chaos:
-    """The switches of one broker. Every verb answers at once; ``calm`` puts everything back."""
+    """The switches of one broker. Every method returns at once; ``calm`` resets all."""
 
     def __init__(self, launcher):
         self._clients = launcher.hub.clients
@@ -35,7 +33,7 @@ class Chaos:
             launcher.mqtt.make_inbound = self._inbound
 
     def drop_connections(self):
-        """Cut every connection without a word, as a network does. Returns how many there were."""
+        """Cut every connection without a handshake, as a network does. Returns their count."""
         connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
@@ -45,7 +43,7 @@ class Chaos:
         """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason, or a DISCONNECT
         with 0x98 (MQTT 5).
 
-        Returns how many there were.
+        Returns their count.
         """
         _check_text("close_connections", reason)
         connections = self._clients.all()
@@ -60,7 +58,7 @@ class Chaos:
         self._clients.refusing_logins = refuse
 
     def delay_confirms(self, seconds):
-        """Hold every publisher confirm, PUBACK, PUBREC and PUBCOMP back for so long."""
+        """Delay every publisher confirm, PUBACK, PUBREC and PUBCOMP by so long."""
         if (
             isinstance(seconds, bool) or not isinstance(seconds, (int, float))
             or not 0 <= seconds <= LONGEST_DELAY_S
@@ -72,8 +70,8 @@ class Chaos:
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. Over MQTT 5 with the
-        reason code 0x80, before that by the end of the connection.
+        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. MQTT 5 gets reason
+        code 0x80, earlier versions are disconnected.
 
         Counted over all channels opened from here on, and over MQTT's publishes of QoS 1 and 2.
         """
@@ -86,7 +84,7 @@ class Chaos:
         self._publishes = 0
 
     def trip_alarm(self, reason="low on memory"):
-        """Raise a resource alarm: publishers are held, and over AMQP told with connection.blocked.
+        """Raise a resource alarm: publishers are blocked, over AMQP with connection.blocked.
 
         ``reason`` is "low on" something; None lifts it.
         """
@@ -97,14 +95,14 @@ class Chaos:
             self._alarms.set(ALARM_SOURCE, reason.removeprefix(LOW_ON))
 
     def calm(self):
-        """Everything back to normal."""
+        """Reset all switches."""
         self.refuse_logins(False)
         self.delay_confirms(0)
         self.nack_confirms(0)
         self.trip_alarm(None)
 
     def unlucky(self, first, last):
-        """The publishes among ``first`` to ``last`` of a channel whose turn it is to be refused."""
+        """The publishes among ``first`` to ``last`` of a channel that are to be refused."""
         if not self.nack_every:
             return []
         unlucky = [
@@ -147,15 +145,14 @@ class ChaosConfirms(Confirms):
         self._chosen_up_to = 0
 
     def published(self, last, refused, unsynced):
-        """As Confirms, with the unlucky ones among the refused."""
+        """As Confirms, with the unlucky publishes among the refused."""
         unlucky = self._chaos.unlucky(self._chosen_up_to + 1, last)
-        self._chosen_up_to = last  # under a name of its own: the base has seen nothing of these yet
+        self._chosen_up_to = last  # an attribute of its own: the base has not counted these yet
         super().published(last, sorted({*refused, *unlucky}), unsynced)
 
 
 class ChaosConnection:
-    """An MQTT connection, for its Inbound, as whose ``output`` this stands: answers to publishes go by here.
-    """
+    """Takes the place of an MQTT connection as its Inbound's ``output``: filters answers to publishes."""
 
     def __init__(self, connection, chaos):
         self.output = self
@@ -168,7 +165,7 @@ class ChaosConnection:
         return getattr(self._connection, name)
 
     def write(self, octets):
-        """Send the answers in their order, some of them as refusals, when it is time."""
+        """Send the answers in order, when due, some of them as refusals."""
         if not self._chaos.confirm_delay_s and not self._waiting:
             self._answer(octets)
             return
@@ -177,7 +174,7 @@ class ChaosConnection:
         gevent.spawn_later(self._chaos.confirm_delay_s, self._time_has_come, self._count)
 
     def _time_has_come(self, number):
-        while self._waiting and self._waiting[0][0] <= number:  # those before it wait no longer than it
+        while self._waiting and self._waiting[0][0] <= number:  # earlier ones are due, too
             self._answer(self._waiting.popleft()[1])
 
     def _answer(self, octets):

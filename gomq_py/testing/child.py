@@ -1,8 +1,8 @@
-"""The child's side: a broker with its switches, told what to do over standard input, one JSON object per
-line, answered on standard output.
+"""The child's side: a broker with its switches, controlled over standard input by one JSON object per line,
+with answers on standard output.
 
 ``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker keywords. Ends when
-its parent's end of the pipe does, so that a test run that was killed leaves nothing behind.
+the parent's end of the pipe closes, so that a killed test run leaves nothing behind.
 """
 import json
 import sys
@@ -24,7 +24,7 @@ def main(arguments):
     log.configure(options.get("log_level", "info"))
     try:
         broker = Broker(data_dir, **options).start()
-    except Exception as error:  # whatever it was, the parent raises it in the test
+    except Exception as error:  # the parent raises it in the test
         answer({"error": str(error)})
         return 2
     chaos = broker.call(Chaos)
@@ -47,7 +47,7 @@ def main(arguments):
 
 
 def answer(value):
-    """One line to the parent."""
+    """Write one line to the parent."""
     print(json.dumps(value), flush=True)
 
 

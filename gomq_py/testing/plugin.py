@@ -6,13 +6,13 @@ Installed with gomq-py.
 import pytest
 
 
-# Of the log that a failed test's report shows.
+# Lines of the broker's log in a failed test's report.
 LOG_LINES = 100
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A test that failed shows what its broker logged."""
+    """Add the broker's log to a failed test's report."""
     report = yield
     if report.failed:
         for name in ("gomq", "gomq_fresh"):
@@ -29,7 +29,7 @@ def gomq():
 
     After a test that used its switches, call ``gomq.calm()``.
     """
-    # here, because every pytest run on this installation loads the plugin
+    # here: every pytest run of this installation loads the plugin
     from gomq_py.testing.brokers import ChildBroker
     with ChildBroker() as broker:
         yield broker
