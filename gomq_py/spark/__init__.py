@@ -1,14 +1,14 @@
 """Spark on the broker's streams and queues: the Python data source ``gomq`` (docs/spark.md).
 
-Apart from the broker: runs in Spark's driver and its workers, reads over HTTP or from files, writes through
-``client``. Standard library, pyarrow and pyspark; no gevent, so that it runs wherever Spark does. ``source``
-is what Spark is shown; what it reads is planned in ``planning``.
+Apart from the broker: runs in Spark's driver and workers, reads over HTTP or from files, writes through
+``client``. Standard library, pyarrow and pyspark, without gevent, so that it runs wherever Spark does.
+``source`` is the interface to Spark, ``planning`` decides what is read.
 """
 
 
 def register(spark):
-    """Let a session know the format ``gomq``. Not needed where ``pyspark_gomq`` can be imported: Spark finds
-    that by itself.
+    """Register the format ``gomq`` in a session. Not needed if ``pyspark_gomq`` can be imported: Spark finds
+    it by itself.
     """
     from gomq_py.spark.source import GomqDataSource  # here, because pyspark is an extra
     spark.dataSource.register(GomqDataSource)

@@ -1,4 +1,4 @@
-"""The broker's AMQP door as Spark's driver and workers reach it: address, login, and what a refusal means.
+"""The broker's AMQP listener for Spark's driver and workers: address, login, and errors for refusals.
 
 Above client. The sink publishes through it, the transport ``amqp`` consumes.
 """
@@ -16,14 +16,14 @@ ACCESS_REFUSED, NOT_FOUND = 403, 404
 
 @dataclass
 class AmqpDoor:
-    """How the broker that the options name is reached, and as whom."""
+    """Connects to the broker of the options."""
 
     options: Options
     credentials: Credentials = field(repr=False)
 
     @property
     def url(self):
-        """The AMQP URL with the login in it. Not to be shown."""
+        """The AMQP URL with the login. Never show it."""
         user, password = self.credentials.user, self.credentials.token or self.credentials.password
         scheme, _, host = self.shown.partition("://")
         host = host.partition("/")[0]

@@ -1,10 +1,9 @@
-"""Streams as their consumers see them: the transport for brokers that serve no segments (RabbitMQ, LavinMQ).
+"""Streams read by consumers: the transport for brokers that serve no segments (RabbitMQ, LavinMQ).
 
-Below planning and delivered; above client. Slower than the others, and every message costs the broker's loop
-what it costs for any consumer. A broker tells neither the bounds of a stream nor whether it is the one of
-yesterday, so they are looked for: consumers that begin at ``first`` and at ``last`` show the bounds, and an
-offset in the checkpoint carries a digest of the message before it, which another stream of the name would
-not have there.
+Below planning and delivered; above client. Slower than the others, and each message costs the broker as much
+as for any consumer. A broker reports neither the bounds of a stream nor its identity: consumers that begin at
+``first`` and ``last`` find the bounds, and an offset in the checkpoint carries a digest of the message before
+it, which a new stream of the same name does not have there.
 """
 import hashlib
 import time
@@ -17,14 +16,14 @@ from gomq_py.spark.errors import GomqError, NoStream, Refused, Unreachable
 from gomq_py.spark.transport import HEAD_BYTES, Segment, Shape
 
 PAUSE_S = 0.2
-# Unsettled messages of a consumer. What is not read yet waits in sockets, not in this process.
+# Unsettled messages of a consumer. Further ones wait in sockets, not in this process.
 PREFETCH = 2000
-# How long a stream that RabbitMQ counts no messages of (3.10 counts none in any) may take to show one.
+# Time for a stream without a message count in RabbitMQ (3.10 counts none) to deliver a message.
 QUIET_S = 1.0
-# How often a consumer that waits looks whether the broker has ended it.
+# How often a waiting consumer checks whether the broker has ended it.
 LOOK_EVERY_S = 0.5
-# A stream is divided at the multiples of this many offsets, and a message counts as that many octets: sizes
-# are told by nobody.
+# A stream is divided at multiples of this many offsets, and a message counts as that many bytes: brokers do
+# not report sizes.
 SEGMENT_ROWS = 100_000
 ROW_BYTES = 1024
 OFFSET_HEADER = "x-stream-offset"
@@ -32,8 +31,8 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """The streams of one vhost. Keeps one connection open; ``close`` gives it back. May be pickled: the
-    connection stays behind.
+    """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
+    connection.
     """
 
     def __init__(self, options, credentials):
@@ -47,12 +46,12 @@ class AmqpTransport:
         return {**self.__dict__, "_connection": None}
 
     def close(self):
-        """Give the connection back."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
 
-    # what it knows
+    # queries
 
     def describe(self, name):
         """The Shape of a stream. Raises NoStream, Refused, Unreachable."""
@@ -69,13 +68,13 @@ class AmqpTransport:
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
-        """A digest of the message before this offset; "" where it is not kept."""
+        """A digest of the message before this offset; "" if it is not kept."""
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
         """(offset, Delivery) of a stream from ``start`` on, or from the first one kept.
 
-        Goes on after a broken connection; never ends by itself. Raises NoStream, Refused, Unreachable.
+        Reconnects; never ends by itself. Raises NoStream, Refused, Unreachable.
         """
         at = start
         deadline = time.monotonic() + self._retry_s
@@ -91,19 +90,19 @@ class AmqpTransport:
             except (ClientError, OSError, Unreachable) as error:
                 self._pause(deadline, error, name)
 
-    # how it finds out
+    # how queries are answered
 
     def _first(self, name):
-        """The first offset kept; None where there are no messages."""
+        """The first offset kept, or None if there are no messages."""
         with self._consuming(name, "first", 1) as consumer:
             ready = consumer.first_ones(self._timeout_s)
             return ready[0][0] if ready else None
 
     def _last(self, name):
-        """The offset of a message behind which the broker had no other at some moment of this call."""
+        """The offset of the last message at some moment of this call."""
         with self._consuming(name, "last", PREFETCH) as consumer:
             ready = consumer.first_ones(self._timeout_s)
-            while len(ready) >= PREFETCH // 2:  # it may have stopped for want of credit
+            while len(ready) >= PREFETCH // 2:  # the prefetch may have stopped it
                 more = consumer.ready()
                 if not more:
                     break
@@ -121,7 +120,7 @@ class AmqpTransport:
 
     @contextmanager
     def _consuming(self, name, start, prefetch):
-        """A Consumer. What the broker says of it is told in our words."""
+        """A Consumer, as a context manager. Translates the broker's errors into ours."""
         channel = None
         try:
             if self._connection is None or self._connection.error is not None:
@@ -131,7 +130,7 @@ class AmqpTransport:
         except ChannelClosed as error:
             raise self._refused(error, name) from None
         except NoStream:
-            self.close()  # before anything was settled: a queue gets its messages back
+            self.close()  # before anything was settled: requeues the messages
             raise self._no_stream(name) from None
         except (ClientError, OSError):
             self.close()
@@ -174,7 +173,7 @@ class AmqpTransport:
                 self._pause(deadline, error)
 
     def _pause(self, deadline, error, name=None):
-        """Wait before the next try. Raises Unreachable when there is to be none."""
+        """Wait before a retry. Raises Unreachable when the time is up."""
         self.close()
         if time.monotonic() >= deadline:
             what = "" if name is None else f" (reading stream '{name}')"
@@ -186,8 +185,8 @@ class AmqpTransport:
 
 
 class Consumer:
-    """A consumer on a channel of its own, from a place of a stream on. Settles what it has given out when it
-    is asked for more.
+    """A consumer on a channel of its own, from an offset of a stream on. Each call settles the messages of
+    the call before.
     """
 
     def __init__(self, channel, name, start, prefetch):
@@ -202,15 +201,14 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """[(offset, Delivery)] of what the broker had for it by now: what it sends comes before its answer to
-        another question.
+        """[(offset, Delivery)] that the broker had ready: they arrive before the answer to a later request.
         """
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()
 
     def first_ones(self, timeout_s):
-        """What is ready; where that is nothing and the stream may hold messages all the same, what comes."""
+        """The ready messages, or, if there are none and the stream may have some, the next ones."""
         ready = self.ready()
         if ready:
             return ready
@@ -219,7 +217,7 @@ class Consumer:
         return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
 
     def next_ones(self, timeout_s, is_there=True):
-        """[(offset, Delivery)], at least one. Where none comes in time: Unreachable, or (not ``is_there``) an
+        """[(offset, Delivery)], at least one. If none arrives in time: Unreachable, or (not ``is_there``) an
         empty list. Raises NoStream.
         """
         self._settle()
@@ -238,7 +236,7 @@ class Consumer:
         return self._take()
 
     def _take(self):
-        """What has come."""
+        """Take the deliveries that have arrived."""
         found = []
         deliveries = self._channel.deliveries
         while deliveries:
@@ -249,7 +247,7 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """The offset in the header; the next one where properties that fill a frame left it no room."""
+        """The offset in the header, or the next offset if full properties left no room for the header."""
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:
@@ -268,7 +266,8 @@ class Consumer:
 
 
 def digest(delivery):
-    """Of what a publisher gave, as hexadecimal digits. Not of the properties, to which brokers add."""
+    """Hexadecimal digest of the publisher's part of a message, without the properties, to which brokers add.
+    """
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -1,15 +1,16 @@
-"""Deduplication: whether the target remembers as many ids as a batch has,
-which is what a repeated batch relies on.
+"""Deduplication: checks that the target remembers as many ids as a batch has; repeated batches rely on that.
 """
 from gomq_py.spark.errors import GomqError, OptionError
 from gomq_py.spark.http_transport import HttpTransport
 
-# What a target remembers where it does not say how much (broker.deduplication).
+# Default cache size of a target (broker.deduplication).
 DEFAULT_SIZE = 128
 
 
 def check_cache(target):
-    """The target of option deduplicationHeader remembers a whole batch. Raises OptionError, GomqError."""
+    """Check that the target of option deduplicationHeader remembers a whole batch. Raises OptionError,
+    GomqError.
+    """
     options = target.options
     header = options["deduplicationHeader"]
     if header is None:

@@ -1,7 +1,7 @@
-"""Deliveries to batches of rows: what reading is for segments, for messages that a consumer gets.
+"""Deliveries to batches of rows: the counterpart of reading for messages from consumers.
 
-Above the transport ``amqp`` and rows. Consumers are not told when a message came: ``timestamp`` is what an
-interceptor of the broker has noted (header ``timestamp_in_ms``), else the publisher's property, else null.
+Above the transport ``amqp`` and rows. Consumers do not learn a message's time: ``timestamp`` is the one noted
+by an interceptor of the broker (header ``timestamp_in_ms``), else the publisher's property, else null.
 """
 import logging
 
@@ -17,9 +17,7 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads pieces, one after the other, with the columns ``names``. ``lost``: how many offsets were gone on
-    without.
-    """
+    """Reads pieces, one after the other, with the columns ``names``. ``lost``: count of skipped offsets."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -32,7 +30,7 @@ class DeliveryReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """RecordBatches of all pieces, in order. Raises DataLoss and what the transport raises."""
+        """RecordBatches of all pieces, in order. Raises DataLoss and the transport's errors."""
         for stream, first, until in runs(pieces):
             yield from self._read(stream, first, until)
 
@@ -67,7 +65,7 @@ class DeliveryReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _lose(self, stream, first, until, why):
-        """Offsets are not to be had. Raises DataLoss unless gaps are accepted."""
+        """Note that offsets are missing. Raises DataLoss unless gaps are accepted."""
         if until <= first:
             return
         text = f"stream '{stream}' lacks offsets {first} to {until - 1}: {why}"
@@ -78,7 +76,7 @@ class DeliveryReader:
 
 
 class Row:
-    """One message. ``properties``: a dict of those that are there, without headers."""
+    """One message. ``properties``: a dict of the present ones, without headers."""
 
     __slots__ = ("stream", "vhost", "offset", "delivery", "_values")
 
@@ -88,7 +86,7 @@ class Row:
 
     @property
     def values(self):
-        """Properties by name; nothing where nobody can read them."""
+        """Properties by name; empty if they cannot be decoded."""
         if self._values is None:
             try:
                 self._values = self.delivery.properties.as_dict()
@@ -98,13 +96,13 @@ class Row:
 
     @property
     def headers(self):
-        """Headers by name, without what the broker told of the offset."""
+        """Headers by name, without the broker's offset header."""
         given = self.values.get("headers") or {}
         return {name: value for name, value in given.items() if name != OFFSET_HEADER}
 
 
 def runs(pieces):
-    """(stream, first, until) of pieces, neighbours together: one consumer reads on."""
+    """(stream, first, until) of pieces, neighbours merged, so that one consumer reads them."""
     found: list = []
     for piece in pieces:
         if found and found[-1][0] == piece.stream and found[-1][2] == piece.first:
@@ -115,7 +113,7 @@ def runs(pieces):
 
 
 def _text(value):
-    """As a column of texts can hold it: U+FFFD for octets that are no UTF-8."""
+    """Text for a column: U+FFFD for bytes that are not UTF-8."""
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -1,20 +1,20 @@
-"""What goes wrong between Spark and the broker, as texts that name the thing and say what to do. A leaf."""
+"""Errors between Spark and the broker, with texts that say what to do. A leaf."""
 
 
 class GomqError(Exception):
-    """Any of these: its text is what the operator sees in Spark's log."""
+    """Base class; its text is what the operator sees in Spark's log."""
 
 
 class OptionError(GomqError, ValueError):
-    """An option is missing, unknown or cannot be what it is."""
+    """An option is missing, unknown or invalid."""
 
 
 class Refused(GomqError):
-    """The broker does not let this user in, or not at this."""
+    """The broker refuses this user the login or the operation."""
 
 
 class Unreachable(GomqError):
-    """Nobody answers, or not as a gomq-py does."""
+    """The broker does not answer, or is not a gomq-py."""
 
 
 class NoStream(GomqError):
@@ -22,7 +22,7 @@ class NoStream(GomqError):
 
 
 class DataLoss(GomqError):
-    """Messages that were asked for are not there any more, or do not check."""
+    """Requested messages are missing or damaged."""
 
     ADVICE = "Set failOnDataLoss to false to go on without them."
 

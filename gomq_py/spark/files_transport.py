@@ -1,9 +1,9 @@
 """Streams in a data folder: of a broker on the same or a mounted disk, or a backup. Below planning and
 reading.
 
-Closed segments are read to their end. The one that is written is read as far as its file says that it was
-flushed, which is noted now and then; where no broker runs on the folder, as far as its records check. Nothing
-is changed, no lock is taken.
+Closed segments are read to their end. The active segment is read as far as its file notes that it was
+flushed, which happens now and then; without a running broker, as far as its records check. Changes nothing
+and takes no lock.
 """
 import hashlib
 import os
@@ -17,22 +17,22 @@ from gomq_py.storage.format import columns, head
 
 _NAME = re.compile(r"msgs\.(\d{10})")
 _HOLDER = re.compile(r"PID (\d+) @ (\S+)")
-# No ordinal is higher.
+# Above any ordinal.
 _ALL = 1 << 32
 
 
 class FilesTransport:
-    """The streams of one vhost in a data folder. Holds nothing open between calls."""
+    """The streams of one vhost in a data folder. Opens files only during calls."""
 
     def __init__(self, options, credentials=None):
         self.folder = options["dataDir"]
         self.vhost = options["vhost"]
 
     def close(self):
-        """Nothing is open."""
+        """Nothing to close."""
 
     def names(self):
-        """Which streams there are is in the broker's own log."""
+        """Raises GomqError: the names of streams are in the broker's own log."""
         raise GomqError(
             "option subscribePattern needs transport=http: a data folder does not tell names; "
             "name streams with subscribe"
@@ -47,7 +47,7 @@ class FilesTransport:
             try:
                 part, epoch = self._segment(os.path.join(folder, f"msgs.{number:010}"), number, is_live)
             except FileNotFoundError:
-                continue  # dropped meanwhile
+                continue  # deleted meanwhile
             if part is not None:
                 parts.append(part)
         if not parts:
@@ -67,16 +67,16 @@ class FilesTransport:
         return shape.end_offset
 
     def mark(self, name, offset):
-        """Nothing: epochs tell streams of one name apart."""
+        """Always "": epochs identify streams."""
         return ""
 
     def octets(self, name, epoch, number, at, count):
-        """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
+        """Chunks of ``count`` bytes of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
         yield from copied(self.octets_into, name, epoch, number, at, count)
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns; yields how
-        many came. Raises SegmentGone, NoStream.
+        """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
+        yields the count of each read. Raises SegmentGone, NoStream.
         """
         try:
             with open(os.path.join(self._folder(name), f"msgs.{number:010}"), "rb") as file:
@@ -117,7 +117,7 @@ class FilesTransport:
         try:
             names = os.listdir(folder)
         except FileNotFoundError:
-            names = []  # deleted this moment
+            names = []  # just deleted
         if any(name.startswith("acks.") for name in names):
             raise NoStream(
                 f"what is in {folder} is a queue, no stream: attach a stream to its exchange and read that"
@@ -125,7 +125,7 @@ class FilesTransport:
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
-        """Whether a broker may be writing there. Its lock is not tried: that could keep a broker from
+        """Whether a broker may be writing there. Does not try its lock, which could keep a broker from
         starting.
         """
         try:
@@ -139,7 +139,7 @@ class FilesTransport:
         return holder[2] != socket.gethostname() or os.path.exists(f"/proc/{holder[1]}")
 
     def _segment(self, path, number, is_live):
-        """(Segment or None where the file has no head yet, epoch)."""
+        """(Segment or None if the file has no head yet, epoch)."""
         with open(path, "rb") as file:
             first = file.read(head.HEAD_BYTES)
             found = head.decode(first, head.MSGS_MAGIC)
@@ -158,13 +158,13 @@ class FilesTransport:
 
 
 def folder_id(vhost, name):
-    """What the folder of a queue is called, up to the dot (docs/storage-format.md)."""
+    """Folder name of a queue, up to the dot (docs/storage-format.md)."""
     first, second = vhost.encode("utf-8", "surrogateescape"), name.encode("utf-8", "surrogateescape")
     return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 
 
 def _scanned(content, number, found):
-    """The Segment of a file without a seal: its end is that of the last record that checks."""
+    """The Segment of an unsealed file: it ends with the last record that checks."""
     first_ms = last_ms = 0
     block = columns.Block(4096, 1 << 30)
     for block in _blocks(content, found, block):
@@ -177,9 +177,7 @@ def _scanned(content, number, found):
 
 
 def _blocks(content, found, block):
-    """The block, filled again and again with the sound records of a segment, wherever damage lies between
-    them.
-    """
+    """Yields the block, refilled with the sound records of a segment, skipping damage between them."""
     at = head.HEAD_BYTES
     while True:
         status = block.walk(content, at, len(content), found.seed, found.first_offset, 0, _ALL)

@@ -1,8 +1,8 @@
 """Streams over the management API: the default transport. Below planning and reading; stdlib only.
 
-Bounds come from the broker and cover what is flushed, so that what was read once never changes. A connection
-that breaks is made anew and a range that comes short is asked for again from where it ended, for
-``retrySeconds`` without an octet; then it is an error. What the broker refuses is one at once.
+The broker's bounds cover what is flushed, so that read data never changes. A broken connection is reopened
+and a short answer is continued where it ended, for up to ``retrySeconds`` without a byte; then it is an
+error. A refusal is an error at once.
 """
 import base64
 import http.client
@@ -15,23 +15,22 @@ from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.options import CREDENTIALS_ADVICE
 from gomq_py.spark.transport import Segment, Shape
 
-# Waited between two tries; the broker may be starting.
+# Pause between two attempts; the broker may be starting.
 PAUSE_S = 0.2
 COPIED_BYTES = 65536
-# What the broker says to somebody it does not let in; it says 401 to those who may not do
-# what they ask for as well.
+# Reasons of a 401 that mean a failed login; missing permissions are answered by 401, too.
 LOGIN_REFUSALS = ("Login failed", "User can only log in via localhost", "Unauthorized", "UNAUTHORIZED")
 LONGEST_REASON = 300
 QUEUES_AT_ONCE = 500
 
 
 class SegmentGone(Exception):
-    """The broker does not have this segment any more, or has another stream of this name."""
+    """The broker no longer has this segment, or has another stream of this name."""
 
 
 class HttpTransport:
-    """The streams of one vhost. Keeps one connection open; ``close`` gives it back. May be pickled: the
-    connection stays behind.
+    """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
+    connection.
     """
 
     def __init__(self, options, credentials):
@@ -47,12 +46,12 @@ class HttpTransport:
         return {**self.__dict__, "_connection": None}
 
     def close(self):
-        """Give the connection back."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    # what it knows
+    # queries
 
     def names(self):
         """The names of the streams of the vhost that this user may read. Raises Refused, Unreachable."""
@@ -95,7 +94,7 @@ class HttpTransport:
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def queues(self):
-        """What the broker says of every queue of the vhost, as dicts; needs a tag that may look (monitoring).
+        """The broker's description of every queue of the vhost, as dicts; needs the monitoring tag.
 
         Raises Refused, Unreachable.
         """
@@ -109,16 +108,16 @@ class HttpTransport:
             page, pages = page + 1, given["page_count"]
 
     def mark(self, name, offset):
-        """Nothing: epochs tell streams of one name apart."""
+        """Always "": epochs identify streams."""
         return ""
 
     def octets(self, name, epoch, number, at, count):
-        """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
+        """Chunks of ``count`` bytes of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
         yield from copied(self.octets_into, name, epoch, number, at, count)
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """Put ``count`` octets of a segment's file from ``at`` on into what ``room()`` returns, a memoryview
-        each time; yields how many came. Raises SegmentGone, Refused, Unreachable.
+        """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
+        yields the count of each read. Raises SegmentGone, Refused, Unreachable.
         """
         deadline = time.monotonic() + self._retry_s
         end = at + count
@@ -137,13 +136,13 @@ class HttpTransport:
                     at += came
                     yield came
                 if at < end:
-                    self.close()  # what is left of a short answer would be taken for the next one
+                    self.close()  # the rest of a short answer would look like the next
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 failure = str(error) or type(error).__name__
             except GeneratorExit:
                 if at < end:
-                    self.close()  # the caller has enough, and the rest of the answer is still to come
+                    self.close()  # the caller stopped in the middle of the answer
                 raise
             else:
                 failure = f"answers end early, {end - at} octets before their time"
@@ -213,7 +212,7 @@ class HttpTransport:
         )
 
     def _raise_refusal(self, response, what, body=None):
-        """Raise what an answer other than 200 means."""
+        """Raise the error for an answer other than 200."""
         status = response.status
         if status < 300:
             return
@@ -231,7 +230,7 @@ class HttpTransport:
         raise Unreachable(f"{self.url} answers {status} when asked for {what}: {reason}")
 
     def _pause(self, deadline, failure):
-        """Wait before the next try. Raises Unreachable when there is to be none."""
+        """Wait before a retry. Raises Unreachable when the time is up."""
         if time.monotonic() >= deadline:
             raise Unreachable(
                 f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): "
@@ -240,7 +239,7 @@ class HttpTransport:
 
 
 def copied(octets_into, *arguments):
-    """The octets that a method such as ``octets_into`` gives, in pieces of their own."""
+    """The bytes of a method such as ``octets_into``, as separate chunks."""
     piece = bytearray(COPIED_BYTES)
     for came in octets_into(lambda: memoryview(piece), *arguments):
         yield bytes(memoryview(piece)[:came])
@@ -251,7 +250,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """What a refusal says, in one line."""
+    """The reason of a refusal, in one line."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

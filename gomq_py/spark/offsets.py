@@ -1,12 +1,12 @@
-"""Where a query stands in each stream: what Spark keeps in its checkpoint.
+"""A query's position in each stream, as kept in Spark's checkpoint.
 
     {"v": 1, "streams": {
         "<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
 
-``next`` is the first offset that has not been read. ``epoch`` tells a stream from a later one of the same
-name. ``segment`` and ``at``, where they are known, say at which position of which segment that offset's
-record begins, so that the next batch need not read what is before it. ``mark`` is a digest of the message
-before ``next``, of brokers that tell no epoch. A leaf.
+``next`` is the first unread offset. ``epoch`` identifies the stream among others of the same name.
+``segment`` and ``at``, if known, are the segment and position of that offset's record, so that the next batch
+need not read what is before it. ``mark`` is a digest of the message before ``next``, for brokers without
+epochs. A leaf.
 """
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Position:
     epoch: str
     next: int
     segment: int = 0
-    at: int = 0  # 0: not known
+    at: int = 0  # 0: unknown
     mark: str = ""
 
 
@@ -38,8 +38,7 @@ def encode(positions):
 
 
 def decode(given):
-    """{stream: Position} of what ``encode`` made. Raises GomqError for what another version or program wrote.
-    """
+    """{stream: Position} from the JSON of ``encode``. Raises GomqError for another version's or program's."""
     try:
         if given["v"] != VERSION:
             raise GomqError(

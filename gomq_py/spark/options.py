@@ -1,9 +1,8 @@
-"""Options of the data source: what they are called, what they may be, and what is said where they are
-something else.
+"""Options of the data source: names, values, and errors for invalid ones.
 
-Names are those of Spark's source for Kafka where that has them, and as there the case of a name does not
-matter. Everything is looked at when Spark makes the source, so that load() fails and not the first action. No
-option holds a password: options stand in plans, event logs and the UI.
+Names are those of Spark's source for Kafka if it has them; as there, case does not matter. All are checked
+when Spark makes the source, so that load() fails and not the first action. No option holds a password:
+options appear in plans, event logs and the UI.
 """
 import difflib
 import json
@@ -56,19 +55,19 @@ def _count_to(most):
 
 
 def _whole(text):
-    """The number that it is, below 2**62; None where it is none."""
+    """The number in ``text``, below 2**62, or None."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 62:
         return None
     return int(text)
 
 
 def _shown(value):
-    """Its beginning, for a text."""
+    """The value's beginning, for an error text."""
     return repr(value) if len(value) <= LONGEST_SHOWN else repr(value[:LONGEST_SHOWN]) + "..."
 
 
 def _pushed(name, value):
-    """Which filters leave out segments: False for none, True for those on offsets, "times" for times too."""
+    """Filters that exclude segments: False for none, True for those on offsets, "times" for times too."""
     if value.lower() not in ("true", "false", TIMES):
         raise OptionError(
             f"option {name} is false, true (filters on offset) or times (on timestamp as well), not {value!r}"
@@ -192,7 +191,7 @@ READER = "reading"
 WRITER = "writing"
 BOTH = "both"
 
-# name -> (how it is read, what it is where it is not given, what it is for)
+# name -> (parser, default, use)
 TABLE = {
     "url": (_url, DEFAULT_URL, BOTH),
     "vhost": (_text, "/", BOTH),
@@ -232,14 +231,14 @@ TABLE = {
     "confirmBatch": (_count, 1000, WRITER),
 }
 _BY_LOWER = {name.lower(): name for name in TABLE}
-# What a streaming query has for itself, and shows its sink as well.
+# Options of the streaming query itself, which Spark also passes to the sink.
 _OF_SPARK = {"checkpointlocation", "queryname"}
 _SECRETS = {"user", "username", "password", "token", "secret"}
 
 
 @dataclass
 class Credentials:
-    """Who asks. Never shown: neither in a plan nor in a text."""
+    """A login. Never shown: neither in a plan nor in a text."""
 
     user: str = "guest"
     password: str = field(default="guest", repr=False)
@@ -247,7 +246,7 @@ class Credentials:
 
 
 class Options:
-    """What was asked for, by the names of ``TABLE``. Raises OptionError."""
+    """The given options, by the names of ``TABLE``. Raises OptionError."""
 
     def __init__(self, given):
         self._values = {name: default for name, (_, default, _) in TABLE.items()}
@@ -267,7 +266,7 @@ class Options:
 
     @property
     def is_for_writing(self):
-        """Whether these describe a sink."""
+        """Whether these are a sink's options."""
         return bool(self.given & {name for name, (_, _, use) in TABLE.items() if use == WRITER})
 
     def _check(self):
@@ -359,7 +358,7 @@ def _unknown(key):
 
 
 def credentials(options, environment=None):
-    """Who asks: from option credentialsFile (JSON with user and password, or token), else the environment,
+    """The login: from option credentialsFile (JSON with user and password, or token), else the environment,
     else guest. Raises OptionError.
     """
     environment = os.environ if environment is None else environment

@@ -1,9 +1,8 @@
-"""Planning: which offsets are read, which octets of which segments hold them, and who reads which. No Spark,
-no I/O of its own.
+"""Planning: which offsets are read, which bytes of which segments hold them, and which task reads which. No
+Spark, no I/O of its own.
 
-Between source, which Spark calls, and a transport, which knows the streams. What was to be read and is gone
-is told here, before any task starts: DataLoss, or a gap that is logged and counted where failOnDataLoss is
-false.
+Between source, which Spark calls, and a transport, which knows the streams. Missing messages are found here,
+before any task starts: DataLoss, or a gap that is logged and counted if failOnDataLoss is false.
 """
 import heapq
 import logging
@@ -20,8 +19,8 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass(frozen=True)
 class Piece:
-    """Offsets ``first`` to ``until`` (excluded) of one segment of a stream, in its octets from ``at`` to
-    ``end``; ``at`` is where the record with ``at_offset`` begins.
+    """Offsets ``first`` to ``until`` (exclusive) of one segment, in its bytes from ``at`` to ``end``; the
+    record of ``at_offset`` begins at ``at``.
     """
 
     stream: str
@@ -36,26 +35,26 @@ class Piece:
 
     @property
     def bytes(self):
-        """Octets that reading it takes, about."""
+        """Bytes to read for it, approximately."""
         return self.end - self.at
 
 
 class Planner:
-    """The streams that options name, as a transport sees them."""
+    """Plans for the streams of the options, which a transport describes."""
 
     def __init__(self, options, transport):
         self.options = options
         self.transport = transport
 
     def names(self):
-        """The streams to read, now: a pattern may match others later."""
+        """The streams to read now; a pattern may match others later."""
         if self.options["subscribe"] is not None:
             return list(self.options["subscribe"])
         wanted = re.compile(self.options["subscribePattern"])
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """{stream: Shape}. Raises NoStream for one that is named and is not there."""
+        """{stream: Shape}. Raises NoStream for a missing stream that is named."""
         shapes = {}
         for name in self.names():
             try:
@@ -68,7 +67,7 @@ class Planner:
     # where to begin and to end
 
     def starts(self, shapes, default):
-        """{stream: Position} that the options begin with; ``default`` where they do not say."""
+        """{stream: Position} where the options begin, or ``default``."""
         asked = self.options["startingOffsets"]
         found = {}
         for name, shape in shapes.items():
@@ -89,7 +88,7 @@ class Planner:
         return found
 
     def ends(self, shapes):
-        """{stream: Position} that a batch query ends with."""
+        """{stream: Position} where a batch query ends."""
         asked = self.options["endingOffsets"]
         found = {}
         for name, shape in shapes.items():
@@ -107,7 +106,7 @@ class Planner:
         return found
 
     def kept(self, name, shape, offset):
-        """``offset``, or the first one kept where that is higher and messages may be missed."""
+        """``offset``, or the first one kept if that is higher and losses are accepted."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -117,15 +116,15 @@ class Planner:
         return shape.first_offset
 
     def lost(self, text):
-        """What was to be read is not there. Raises DataLoss, or says so and goes on."""
+        """Report missing messages: raises DataLoss, or logs and goes on."""
         if self.options["failOnDataLoss"]:
             raise DataLoss(text)
         LOG.warning("%s: gone on without them", text)
 
-    # who reads what
+    # division into tasks
 
     def pieces(self, name, shape, start, stop):
-        """The Pieces of one stream between two Positions. What is missing between segments is lost."""
+        """The Pieces of one stream between two Positions. Gaps between segments are reported as lost."""
         found = []
         first, until = start.next, stop.next
         expected = first
@@ -154,8 +153,8 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """The pieces in groups, one for each task: neighbours together up to ``partitionBytes``, and at least
-        ``minPartitions`` where there are as many messages.
+        """The pieces in groups, one per task: neighbours together up to ``partitionBytes``, and at least
+        ``minPartitions`` if there are as many messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
@@ -171,7 +170,7 @@ class Planner:
 
 
 def in_more(groups, sizes, least):
-    """The groups in their order, the largest divided until there are ``least`` or none can be divided."""
+    """The groups in order, the largest divided until there are ``least`` or none can be divided."""
     if len(groups) >= least:
         return groups
     divisible = [(-size, index, group[0].first, group) for index, (size, group) in enumerate(
@@ -190,15 +189,15 @@ def in_more(groups, sizes, least):
 
 
 def is_divisible(group):
-    """Whether two tasks may share these pieces."""
+    """Whether two tasks can share these pieces."""
     return len(group) > 1 or group[0].until - group[0].first > 1
 
 
 def divided(group):
-    """Two groups: of half of the pieces each, or of half of the messages of the only one.
+    """Two groups: each with half of the pieces, or with half of the messages of the only one.
 
-    Where the second half begins in the segment is not known before somebody has walked there:
-    who reads it passes over the first.
+    Where the second half begins in the segment is unknown before it is read, so its reader skips the first
+    half.
     """
     if len(group) > 1:
         return [group[:len(group) // 2], group[len(group) // 2:]]
@@ -208,7 +207,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """The Position of an offset, with where its record will begin if the shape tells."""
+    """The Position of an offset, with the place of its record if the shape has it."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

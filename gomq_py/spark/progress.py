@@ -1,7 +1,7 @@
-"""Progress of a streaming query: how far the next batch goes, and what lies between two checkpointed offsets.
+"""Progress of a streaming query: end of the next batch, and pieces between two checkpointed offsets.
 
-A stream that was deleted, made anew or cut at its old end since the checkpoint is data loss; where that is
-accepted the query goes on with what there is. No Spark in here.
+A stream that was deleted, recreated or truncated since the checkpoint is data loss; if that is accepted the
+query goes on with what there is. No Spark in here.
 """
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Of one query. ``seen``: {stream: Position} of the ends that were seen last."""
+    """Progress of one query. ``seen``: {stream: Position} of the last known ends."""
 
     def __init__(self, options, planner):
         self._options = options
@@ -20,14 +20,14 @@ class Progress:
         self.seen = {}
 
     def fix_target(self):
-        """The query ends where the streams end now."""
+        """End the query where the streams end now."""
         self._target = {
             name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch that begins at ``start`` ends. The same Positions as in
-        ``start`` where nothing has come.
+        """{stream: Position} where the batch from ``start`` ends; the Positions of ``start`` if there is
+        nothing new.
         """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
@@ -49,7 +49,7 @@ class Progress:
         return ends
 
     def pieces(self, start, end):
-        """What lies between two ends."""
+        """The Pieces between two ends."""
         found = []
         for name, stop in end.items():
             begin = start.get(name)
@@ -68,14 +68,14 @@ class Progress:
                     f"{stop.next - 1} were read"
                 )
                 continue
-            # One that the query met while it ran is read from its first message on.
+            # A stream found during the query is read from its first message.
             if begin is None or begin.epoch != stop.epoch:
                 begin = Position(stop.epoch, min(shape.first_offset, stop.next))
             found += self._planner.pieces(name, shape, begin, stop)
         return found
 
     def _shapes(self, start):
-        """The shapes of the streams that are read, those of the checkpoint included."""
+        """Shapes of the streams to read, including those of the checkpoint."""
         shapes = {}
         for name in dict.fromkeys([*self._planner.names(), *start]):
             try:
@@ -89,14 +89,14 @@ class Progress:
         return shapes
 
     def _marked(self, name, offset, shape):
-        """The Position of an end, with what the next batch knows the stream by."""
+        """The Position of an end, with the epoch or mark by which the next batch recognizes the stream."""
         found = end_position(shape, offset)
         mark = self._planner.transport.mark(name, offset)
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """The shape, with an epoch where the transport tells none: that of the checkpoint, or the next number
-        where the stream is not the one that was read up to there.
+        """The shape with an epoch, if the transport has none: that of the checkpoint, or the next number if
+        the stream is another one.
         """
         if shape.epoch or begin is None:
             return shape
@@ -106,7 +106,7 @@ class Progress:
         return replace(shape, epoch=next_epoch(begin.epoch) if is_another else begin.epoch)
 
     def _span(self, name, shape, begin):
-        """Offsets from which to which there is something to read."""
+        """(first, until): unread offsets."""
         if begin is not None and not shape.end_is_known:
             return begin.next, begin.next
         end = shape.end_offset
@@ -130,8 +130,8 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Where a batch of at most ``length`` rows ends: with a segment where one ends in its second half, so
-        that the next batch begins at one.
+        """End of a batch of at most ``length`` rows: a segment's end if there is one in its second half, so
+        that the next batch begins with a segment.
         """
         end = span[0] + length
         if end < span[1]:
@@ -142,7 +142,7 @@ class Progress:
         return end
 
     def _rows_of(self, shape, span, lengths):
-        """How many rows of a stream its share of maxBytesPerTrigger is, at least one."""
+        """Rows of a stream within its share of maxBytesPerTrigger, at least one."""
         share = max(
             1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length))
         )
@@ -159,8 +159,8 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """At most ``limit`` rows of streams that have these, each in proportion to what it has and at least one
-    as long as there are any left.
+    """At most ``limit`` rows, divided among streams in proportion to their rows, at least one each while any
+    are left.
     """
     whole = sum(lengths.values())
     if whole <= limit:
@@ -177,5 +177,5 @@ def shares(lengths, limit):
 
 
 def next_epoch(epoch):
-    """The number behind it, of epochs that are told by nobody and counted here."""
+    """The next of the epochs counted here, for transports without epochs."""
     return str(int(epoch) + 1 if epoch.isdecimal() else 1)

@@ -1,9 +1,9 @@
-"""Pruning: which segments a filter on offsets or times excludes.
+"""Pruning: finds segments that a filter on offsets or times excludes.
 
-Filters of Spark in, yes or no out; what is not understood excludes nothing.
+Takes Spark's filters; an unknown filter excludes nothing.
 
-Filters on time only where they are asked for: a segment tells the times of its first and last message, and a
-clock that was set back puts others between them.
+Filters on time are used only if asked for: a segment records the times of its first and last message, and
+after a clock was set back others may lie outside.
 """
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ HIGHEST = (1 << 63) - 1
 
 
 class Span:
-    """The integers that may match all filters on one column, from ``first`` to ``last``."""
+    """The range of integers, ``first`` to ``last``, that may match all filters on one column."""
 
     def __init__(self, filters, column, read=int):
         """``read``: a filter's value as an integer, rounded down."""
@@ -33,12 +33,12 @@ class Span:
             self.first, self.last = max(self.first, min(values)), min(self.last, max(values))
 
     def meets(self, first, last):
-        """Whether one of these may match."""
+        """Whether an integer of this range may match."""
         return last >= self.first and first <= self.last
 
 
 class Bounds:
-    """What may match: by offset, and (``with_times``) by the broker's time."""
+    """The ranges that may match: by offset, and (``with_times``) by the broker's time."""
 
     def __init__(self, filters, with_times=False):
         self._offsets = Span(filters, "offset")
@@ -52,6 +52,6 @@ class Bounds:
 
 
 def milliseconds(moment):
-    """Unix milliseconds of a datetime, which is UTC where it does not say."""
+    """Unix milliseconds of a datetime, UTC by default."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86400000 + since.seconds * 1000 + since.microseconds // 1000

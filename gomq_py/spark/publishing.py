@@ -1,8 +1,8 @@
 """Publishing rows: a worker's side of the sink. Rows in, confirmed messages out; no Spark in here.
 
-Above client. Every message is confirmed before ``publish`` returns: at least once. A connection that breaks
-is made anew and what was not confirmed is published again, so a message may come twice unless the target
-deduplicates: each message has an id for that, which is the same when Spark repeats the task.
+Above client. Every message is confirmed before ``publish`` returns: at least once. After a reconnect
+unconfirmed messages are published again, so a message may arrive twice unless the target deduplicates: each
+message has an id for that, the same when Spark repeats the task.
 """
 import json
 import time
@@ -13,18 +13,18 @@ from gomq_py.spark.amqp_door import ACCESS_REFUSED, NOT_FOUND, AmqpDoor
 from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
 
 PAUSE_S = 0.2
-# What the rows of a sink may have, and as which of Spark's types; other columns are not looked at.
+# Columns of a sink's rows and their Spark types; other columns are ignored.
 COLUMNS = {
     "body": ("binary", "string"), "exchange": ("string",), "routing_key": ("string",), "queue": ("string",),
     "offset": ("bigint", "int"), "headers": ("map<string,string>",),
 }
-# Not published again: who published a message then is not who does it now.
+# Not published again: the publisher is another user now.
 _LEFT_OUT = "user_id"
 _NAMES = frozenset(Properties.__slots__) - {_LEFT_OUT, "headers"}
 
 
 def check_columns(columns, options):
-    """Columns ({name: Spark's type}) can be published with these options. Raises OptionError."""
+    """Check that columns ({name: Spark's type}) can be published with these options. Raises OptionError."""
     if "body" not in columns:
         raise OptionError(f"there is no column body to publish; there are {', '.join(columns)}")
     for name, kinds in COLUMNS.items():
@@ -53,10 +53,10 @@ def check_columns(columns, options):
 
 
 class Target(AmqpDoor):
-    """Where messages go: what the options say of it, and how it is reached."""
+    """The sink's exchange or queue, and the connection to it."""
 
     def check(self):
-        """It is there and takes messages. Raises what keeps it from that."""
+        """Check that it exists and accepts messages. Raises the reason if not."""
         exchange, queue = self.options["exchange"], self.options["queue"]
         with self.connect() as connection:
             try:
@@ -68,7 +68,7 @@ class Target(AmqpDoor):
                 raise self.refused(error) from None
 
     def refused(self, error):
-        """What a closed channel means."""
+        """The error for a closed channel."""
         where = (
             f"queue '{self.options['queue']}'" if self.options["queue"] is not None
             else f"exchange '{self.options['exchange']}'"
@@ -87,7 +87,7 @@ class Target(AmqpDoor):
 
 
 class Publisher:
-    """Publishes the rows of one partition. ``prefix`` begins the ids of rows that have none of their own."""
+    """Publishes the rows of one partition. ``prefix``: of ids for rows without their own."""
 
     def __init__(self, target, prefix):
         self._target = target
@@ -98,7 +98,7 @@ class Publisher:
         self._began = 0.0
 
     def publish(self, rows):
-        """Publish dicts; how many. Every one is confirmed when this returns. Raises GomqError."""
+        """Publish dicts, and return their count once all are confirmed. Raises GomqError."""
         batch = []
         self._began = time.monotonic()
         try:
@@ -129,13 +129,13 @@ class Publisher:
         return min(self._options["confirmBatch"], rate or self._options["confirmBatch"])
 
     def _pace(self):
-        """Wait where more were published than ``messagesPerSecond`` allows."""
+        """Wait if ``messagesPerSecond`` is exceeded."""
         rate = self._options["messagesPerSecond"]
         if rate is not None:
             time.sleep(max(0.0, self._began + self.count / rate - time.monotonic()))
 
     def _send(self, batch):
-        """Publish and wait for all confirms, over and over until ``retrySeconds`` have passed."""
+        """Publish and wait for all confirms, retrying for ``retrySeconds``."""
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:
@@ -212,7 +212,7 @@ class Publisher:
 
 
 def _value(text):
-    """The value of a header, which the source shows as JSON; what is no JSON is a text."""
+    """The value of a header, which the source shows as JSON; anything else is a text."""
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Reading: the octets of pieces to batches of rows. Runs in Spark's workers, and without Spark at all.
+"""Reading: the bytes of pieces to batches of rows. Runs in Spark's workers, and without Spark at all.
 
-Between a transport and rows. At most a chunk of ``batchBytes`` and one record are in memory, whatever the
-stream. A record that does not check, or is not there, is DataLoss with stream, segment and position, or where
-failOnDataLoss is false a gap that is logged with how many offsets it has.
+Between a transport and rows. Holds at most a chunk of ``batchBytes`` and one record in memory, for any
+stream. A damaged or missing record is DataLoss with stream, segment and position, or, if failOnDataLoss is
+false, a gap that is logged with its count of offsets.
 """
 import logging
 from collections import OrderedDict
@@ -14,15 +14,13 @@ from gomq_py.spark.rows import Rows
 from gomq_py.storage.format import columns, head
 
 LOG = logging.getLogger("gomq_py.spark")
-# A header with the longest routing, rounded up to the alignment of records: what may begin in one chunk and
-# end in the next.
+# A header with the longest routing, rounded up to the alignment of records: may begin in one chunk and end in
+# the next.
 _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads pieces, one after the other, with the columns ``names``. ``lost``: how many offsets were gone on
-    without.
-    """
+    """Reads pieces, one after the other, with the columns ``names``. ``lost``: count of skipped offsets."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -33,7 +31,7 @@ class PieceReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """RecordBatches of all pieces, in order. Raises DataLoss and what the transport raises."""
+        """RecordBatches of all pieces, in order. Raises DataLoss and the transport's errors."""
         for piece in pieces:
             yield from self._read(piece)
 
@@ -58,7 +56,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """A Source at the piece's first record, or before it, and the segment's seed."""
+        """A Source at or before the piece's first record, and the segment's seed."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)
@@ -66,7 +64,7 @@ class PieceReader:
             return self._open_at_start(piece)
         first = b"".join(self._transport.octets(piece.stream, piece.epoch, piece.number, 0, head.HEAD_BYTES))
         seed = self._seed_of(piece, first)
-        if place.seed not in (0, seed):  # of another life of the file: a data folder was put back
+        if place.seed not in (0, seed):  # the file was replaced, as by a restored data folder
             return self._open_at_start(piece)
         self._block.next_ordinal = place.offset - piece.segment_first
         return Source(self._transport, piece, place.position), seed
@@ -130,8 +128,8 @@ class PieceReader:
                     return
 
     def _seek(self, source, at, seed):
-        """Where the next sound header is behind a damaged one, in the source's buffer; -1: nowhere in what is
-        to be read.
+        """Position of the next sound header behind a damaged one, in the source's buffer; -1: none in the
+        range to read.
         """
         at += 8
         while True:
@@ -144,7 +142,7 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Offsets up to that of the ordinal ``until`` are not to be had. Raises DataLoss unless gaps are
+        """Note that offsets up to that of the ordinal ``until`` are missing. Raises DataLoss unless gaps are
         accepted.
         """
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
@@ -164,16 +162,15 @@ class PieceReader:
 
 
 class Place(NamedTuple):
-    """Where the record with an offset begins, or will begin, in a segment with this seed."""
+    """Position of an offset's record, written or yet to be written, in a segment with this seed."""
 
     offset: int
     position: int
     seed: int
 
 
-# Where this process ended in segments that it did not read to their end. Spark uses a worker again for the
-# next batch, which would otherwise begin at the segment's start: batches much smaller than a segment would
-# read it again and again.
+# Where this process stopped reading inside segments. Spark reuses a worker for the next batch, which would
+# otherwise begin at the segment's start: batches much smaller than a segment would read it again and again.
 _PLACES: OrderedDict = OrderedDict()
 _MOST_PLACES = 1024
 
@@ -186,8 +183,8 @@ def _remember(piece, place):
 
 
 class Source:
-    """The octets of a piece, a window at a time: ``buffer`` up to ``end`` holds those from
-    ``position`` of the file on.
+    """The bytes of a piece, a window at a time: ``buffer`` up to ``end`` holds those from ``position`` of the
+    file on.
     """
 
     def __init__(self, transport, piece, start):
@@ -198,18 +195,18 @@ class Source:
             self._room, piece.stream, piece.epoch, piece.number, start, piece.end - start)
 
     def close(self):
-        """Nothing more is wanted."""
+        """Stop reading."""
         self._counts.close()
 
     def drop(self, count):
-        """The first ``count`` octets are not needed any more."""
+        """Drop the first ``count`` bytes."""
         with memoryview(self.buffer) as view:
             view[:self.end - count] = view[count:self.end]
         self.end -= count
         self.position += count
 
     def fill(self, count):
-        """Read until the buffer holds ``count`` octets or nothing more comes. False: nothing came."""
+        """Read until the buffer holds ``count`` bytes or the input ends. False if nothing was read."""
         before = self.end
         if len(self.buffer) < count:
             larger = bytearray(count)
@@ -223,5 +220,5 @@ class Source:
         return self.end > before
 
     def _room(self):
-        """Where the next octets go."""
+        """The free part of the buffer."""
         return memoryview(self.buffer)[self.end:]

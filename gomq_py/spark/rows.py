@@ -1,7 +1,6 @@
-"""Rows: the columns that Spark is shown, and Arrow batches of them from the blocks of storage.format.columns.
+"""Rows: the columns shown to Spark, and Arrow batches of them from the blocks of storage.format.columns.
 
-The batches have exactly the schema that Spark expects, no column more than was asked for. Names that are no
-UTF-8 are shown with U+FFFD for what is not.
+The batches have exactly the requested schema. Names that are not UTF-8 are shown with U+FFFD.
 """
 import json
 from functools import lru_cache
@@ -23,7 +22,7 @@ PROPERTIES = (
 _OCTETS = {columns.DELIVERY_MODE_PROPERTY, columns.PRIORITY_PROPERTY}
 _TIME = pa.timestamp("us", "UTC")
 _HEADERS_FLAG = 0x8000 >> columns.HEADERS_PROPERTY
-# Unix seconds that fit into microseconds of 64 bits; a publisher may have sent any number.
+# Largest Unix seconds that fit into 64-bit microseconds; a publisher may have sent any number.
 LARGEST_SECONDS = (1 << 63) // 1000000 - 1
 
 
@@ -53,14 +52,12 @@ DDL = {
 
 
 def ddl(include_headers):
-    """The schema as Spark's words."""
+    """The schema in Spark's DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if include_headers or name != "headers")
 
 
 def check_projection(names, types):
-    """The columns of a schema that somebody gave (names, and their types in Spark's words). Raises
-    OptionError.
-    """
+    """Check the columns of a user's schema (names, and their types in Spark's DDL). Raises OptionError."""
     for name, kind in zip(names, types, strict=True):
         if name not in DDL:
             raise OptionError(f"the schema asks for column '{name}', and there are {', '.join(DDL)}")
@@ -96,7 +93,8 @@ class Rows:
         }
 
     def batch(self, block, buffer, stream):
-        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be used again."""
+        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be reused afterwards.
+        """
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -107,8 +105,8 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """The buffer of a block with the properties of rows that came over MQTT behind it, as basic ones. Of what
-    nobody can read there are none.
+    """The buffer of a block, extended by the properties of MQTT messages translated to basic ones. Unreadable
+    ones are empty.
     """
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
@@ -165,7 +163,7 @@ def _properties(block, buffer, stream):
 
 
 def _numbers(count, present, ends, content, place):
-    """Octets, or big-endian seconds as times; a time that no timestamp can hold is null."""
+    """Bytes, or big-endian seconds as times; a time out of range is null."""
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)]
     )
@@ -202,7 +200,7 @@ def shown(headers):
 
 
 def _plain(value):
-    """What JSON has no word for."""
+    """The JSON form of a value that JSON lacks."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return str(value)

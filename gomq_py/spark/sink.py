@@ -1,8 +1,8 @@
-"""The sink, as Spark's Python Data Source API calls it:
-batches of rows, published and confirmed by publishing.
+"""The sink, as Spark's Python Data Source API calls it: publishes batches of rows through publishing, with
+confirms.
 
-No transaction spans partitions: a batch that fails is published again by Spark from its beginning,
-or by the next run.
+No transaction spans partitions: a failed batch is published again by Spark from its beginning, or by the next
+run.
 """
 import logging
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What one task did."""
+    """Result of one task."""
 
     count: int
 
 
 class _Writer:
-    """What both writers do. Made in the driver, where the target is checked; ``write`` runs in a worker."""
+    """Common to both writers. Made in the driver, where the target is checked; ``write`` runs in a worker."""
 
     def __init__(self, options, schema):
         check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)
@@ -34,7 +34,7 @@ class _Writer:
         check_cache(self._target)
 
     def write(self, iterator):
-        """Publish the batches of a partition; returns when all of it is confirmed."""
+        """Publish the batches of a partition; returns once all are confirmed."""
         context = TaskContext.get()
         query, batch = (
             context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")
@@ -56,11 +56,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """``df.write.format("gomq")``."""
 
     def commit(self, messages):
-        """Nothing is left to do: what was written is published."""
+        """Only logs: the messages are published."""
         self._log(messages, "")
 
     def abort(self, messages):
-        """What other tasks published stays: a broker takes nothing back."""
+        """Only warns: a broker cannot take back what other tasks have published."""
         LOG.warning(
             "a batch was not published as a whole; what was, stays: "
             "publish it again with ids and a target that deduplicates"

@@ -3,7 +3,7 @@ reading (how).
 
 Spark makes these objects in Python processes of its own and pickles the readers to its workers: with the
 login, which therefore need not be in their environment, and without connections. Logs go to standard error,
-which Spark keeps with its own.
+which Spark keeps.
 """
 import logging
 import sys
@@ -45,23 +45,23 @@ class GomqDataSource(DataSource):
         return rows.ddl(self._options["includeHeaders"])
 
     def reader(self, schema):
-        """Reads what is there now."""
+        """A reader of the present messages."""
         self._refuse("maxOffsetsPerTrigger", "maxBytesPerTrigger", why="is for streaming: use readStream")
         kind = FilteringReader if self._options["pushFilters"] else BatchReader
         return kind(self._options, _columns(schema))
 
     def streamReader(self, schema):
-        """Reads on and on."""
+        """A reader for streaming queries."""
         self._refuse("endingOffsets", "endingTimestamp", "pushFilters", why="is for batch queries: use read")
         return StreamReader(self._options, _columns(schema))
 
     def writer(self, schema, overwrite):
-        """Publishes a batch."""
+        """A writer of one batch."""
         self._refuse_overwrite(overwrite)
         return sink.BatchWriter(self._options, schema)
 
     def streamWriter(self, schema, overwrite):
-        """Publishes batch after batch."""
+        """A writer of successive batches."""
         return sink.StreamWriter(self._options, schema)
 
     def _refuse_overwrite(self, overwrite):
@@ -75,14 +75,14 @@ class GomqDataSource(DataSource):
 
 
 class Part(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     def __init__(self, pieces):
         super().__init__(tuple(pieces))
 
 
 class _Reader:
-    """What both readers have: options, a transport, and the reading itself, in a worker."""
+    """Common to both readers: options, a transport, and reading in a worker."""
 
     def __init__(self, options, names):
         self._options = options
@@ -93,7 +93,7 @@ class _Reader:
     def read(self, partition):
         """The batches of one partition."""
         log_to_stderr()
-        if partition is None or partition.value is None:  # what Spark makes of an empty list of partitions
+        if partition is None or partition.value is None:  # Spark's form of an empty list of partitions
             return
         try:
             yield from make_reader(self._options, self._transport, self._names).batches(partition.value)
@@ -105,7 +105,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """From the options' start to their end, both as they are when the query runs."""
+    """Reads from the options' start to their end, both as of the start of the query."""
 
     def partitions(self):
         """One per task."""
@@ -120,17 +120,16 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Reads no segment that a filter excludes.
+    """Skips segments that a filter excludes.
 
-    A class of its own, because Spark refuses every query of a reader that takes filters unless
+    A separate class, because Spark refuses every query of a reader with filters unless
     spark.sql.python.filterPushdown.enabled is true.
     """
 
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note what they exclude, and leave all of them to Spark too:
-        a segment that is read may hold other rows.
+        """Note the filters, and leave all of them to Spark too: a segment that is read may hold other rows.
         """
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
@@ -141,18 +140,18 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """From the checkpoint, or the options' start, on."""
+    """Reads from the checkpoint, or the options' start, on."""
 
     def __init__(self, options, names):
         super().__init__(options, names)
         self._progress = Progress(options, self._planner)
 
     def initialOffset(self):
-        """Where a query without a checkpoint begins."""
+        """The start of a query without a checkpoint."""
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """What a batch may be."""
+        """The limit of a batch."""
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
         if self._options["maxBytesPerTrigger"] is not None:
@@ -160,15 +159,15 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start, limit):
-        """Where the next batch ends."""
+        """The end of the next batch."""
         return encode(self._progress.next_end(decode(start), not isinstance(limit, ReadAllAvailable)))
 
     def prepareForTriggerAvailableNow(self):
-        """What comes from here on is for the next run."""
+        """Leave later messages to the next run."""
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Where the streams end, as far as was seen: for the lag that Spark shows."""
+        """The last known ends of the streams, for the lag that Spark shows."""
         return encode(self._progress.seen) if self._progress.seen else None
 
     def partitions(self, start, end):
@@ -176,10 +175,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._parts(self._progress.pieces(decode(start), decode(end)))
 
     def commit(self, end):
-        """Nothing: the checkpoint says what was read."""
+        """Nothing to do: the checkpoint records what was read."""
 
     def stop(self):
-        """Give the connection back."""
+        """Close the connection."""
         self._transport.close()
 
 
@@ -190,7 +189,7 @@ def _columns(schema):
 
 
 def log_to_stderr():
-    """Warnings of this package are seen, whatever this process is."""
+    """Show this package's warnings on standard error, in any process."""
     if not LOG.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -1,17 +1,15 @@
-"""What a transport knows of streams: their shape, and octets of their segments. Plain data; http_transport,
-files_transport and amqp_transport make it.
+"""Descriptions of streams and segments. Plain data; made by http_transport, files_transport and
+amqp_transport.
 """
 from dataclasses import dataclass
 
-# What is before the first record of a segment.
+# Size of a segment's head, before its first record.
 HEAD_BYTES = 128
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One file of a stream. ``bytes``: how many octets of it, from its start, are flushed and may be read;
-    times are Unix milliseconds.
-    """
+    """One file of a stream. ``bytes``: the flushed length, which may be read; times are Unix milliseconds."""
 
     number: int
     first_offset: int
@@ -23,9 +21,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a stream holds: offsets from ``first_offset`` up to, not including, ``end_offset`` can be read,
-    and mean the same as long as ``epoch`` is the same. ``end_is_known`` is False for an empty stream of a
-    broker that does not tell which offset comes next.
+    """Offsets from ``first_offset`` to ``end_offset`` (exclusive) of a stream can be read, and mean the same
+    as long as ``epoch`` is the same. ``end_is_known``: False for an empty stream of a broker that does not
+    report the next offset.
     """
 
     epoch: str
@@ -35,7 +33,7 @@ class Shape:
     end_is_known: bool = True
 
     def overlapping(self, first, until):
-        """The segments that hold offsets from ``first`` up to, not including, ``until``."""
+        """The segments with offsets from ``first`` to ``until`` (exclusive)."""
         return [
             part
             for part in self.segments

@@ -1,4 +1,4 @@
-"""Which transport the options name, and who makes rows of what it gives."""
+"""Makes the transport that the options name, and the reader for it."""
 from gomq_py.spark.amqp_transport import AmqpTransport
 from gomq_py.spark.files_transport import FilesTransport
 from gomq_py.spark.http_transport import HttpTransport
@@ -13,7 +13,7 @@ def make_transport(options, credentials):
 
 
 def make_reader(options, transport, names):
-    """Who reads pieces through it, with these columns. That needs pyarrow, which whoever only looks at a
+    """The reader of pieces through it, with these columns. Needs pyarrow, which users that only look at a
     broker (gomq-py-pipeline doctor) may not have.
     """
     if options["transport"] == AMQP:
