@@ -1,1 +1,1 @@
-"""What a queue calls: stores of messages, of priorities and of streams, and their recovery."""
+"""The stores that queues use: of messages, of priorities and of streams, and their recovery."""

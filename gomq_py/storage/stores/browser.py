@@ -1,9 +1,8 @@
-"""Browser: walks the ready messages of a store, oldest first, and leaves everything as it was.
+"""Browser: walks the ready messages of a store, oldest first, without changing anything.
 
-Beside message_store, which it only reads. Between two calls the store may do what it likes: messages that
-left are passed over, those that came after the browser was made are not shown. Segments that the store keeps
-closed are mapped for reading and closed again. Reads no more than it shows; who walks far yields now and
-then, because ``skip`` and ``next`` do not.
+Beside message_store, which it only reads. The store may change between two calls: messages that left are
+skipped, later ones than the browser are not shown. Closed segments are mapped for reading and closed again.
+Reads only what it shows; ``skip`` and ``next`` do not yield, so a long walk has to yield between them.
 """
 import heapq
 import mmap
@@ -17,14 +16,14 @@ from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.stores import message_store as _message_store  # noqa: F401  (its .pxd types the store)
 
-# Requeued messages sorted at once: about 2 ms. Runs of this many are merged as they are asked for.
+# Requeued messages sorted at once, in about 2 ms. Sorted runs are merged as they are read.
 SORTED_AT_ONCE = 20_000
 
 _NOWHERE = b""
 
 
 class Browser:
-    """Over one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
+    """A walk over one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
 
     __slots__ = (
         "store", "_requeued", "_number", "_at", "_segment", "_last", "_last_end", "_own", "_own_acks",
@@ -42,7 +41,7 @@ class Browser:
         self._p = octets.pointer(_NOWHERE)
 
     def next(self, message):
-        """Show the next message. False: that was the last."""
+        """Show the next message. False: there are no more."""
         while self._requeued is not None:
             location = next(self._requeued, 0)
             if location == 0:
@@ -60,9 +59,9 @@ class Browser:
         return False
 
     def skip(self, count, limit):
-        """Pass over up to ``count`` messages, looking at no more than ``limit`` records.
+        """Skip up to ``count`` messages, reading at most ``limit`` records.
 
-        Returns how many were passed.
+        Returns how many were skipped.
         """
         passed = 0
         while self._requeued is not None and passed < count and passed < limit:
@@ -87,7 +86,7 @@ class Browser:
         return passed
 
     def close(self):
-        """Let go of what is mapped."""
+        """Close all mappings."""
         self._let_go()
         self._requeued = None
         self._number = 1 << 40
@@ -95,9 +94,9 @@ class Browser:
     # segments
 
     def _come_to_segment(self):
-        """Make the segment that the walk has reached readable, or the next one that is left.
+        """Make the current segment readable, or the next one that exists.
 
-        False: that was the last.
+        False: there are no more.
         """
         while True:
             segment = self.store.browsable(self._number)
@@ -136,7 +135,7 @@ class Browser:
             own.close()
 
     def _point(self, segment):
-        """Find the segment's octets, in the store's mapping or in one of our own.
+        """Find the segment's bytes, in the store's mapping or in our own.
 
         False: they cannot be read.
         """
@@ -153,7 +152,7 @@ class Browser:
             try:
                 self._own = _mapped(segment.msgs, self.store.path_of("msgs", segment.number), segment.end)
             except (OSError, ValueError):
-                # gone or cut short this moment; the store will say so when it comes to it
+                # just removed or cut short; the store reports it when it gets there
                 return False
             if len(self._own) < segment.end:
                 return False
@@ -161,7 +160,7 @@ class Browser:
         return True
 
     def _acks_of(self, segment):
-        """What the acks file of a segment of an earlier run says now."""
+        """The present acks of a segment of an earlier run."""
         if segment.is_open:
             return acks_format.load(segment.acks.map, segment.ack_seed)
         try:
@@ -173,7 +172,7 @@ class Browser:
     # records
 
     def _next_ready(self, segment):
-        """Position of the next record that waits, and the walk moves behind it; -1 when there is none."""
+        """Position of the next ready record, or -1; the walk moves behind it."""
         p, seed = self._p, segment.seed
         end = segment.end
         if segment.number == self._last and end > self._last_end:
@@ -233,7 +232,7 @@ class ChainedBrowser:
         self._browsers = [Browser(store) for store in stores]
 
     def next(self, message):
-        """Show the next message. False: that was the last."""
+        """Show the next message. False: there are no more."""
         while self._browsers:
             if self._browsers[0].next(message):
                 return True
@@ -241,9 +240,9 @@ class ChainedBrowser:
         return False
 
     def skip(self, count, limit):
-        """Pass over up to ``count`` messages, looking at no more than about ``limit`` records.
+        """Skip up to ``count`` messages, reading about ``limit`` records at most.
 
-        Returns how many were passed.
+        Returns how many were skipped.
         """
         passed = 0
         while self._browsers and passed < count:
@@ -257,7 +256,7 @@ class ChainedBrowser:
         return passed
 
     def close(self):
-        """Let go of what is mapped."""
+        """Close all mappings."""
         for browser in self._browsers:
             browser.close()
         self._browsers = []
@@ -270,8 +269,8 @@ def browse(store):
 
 
 def _mapped(file, path, end):
-    """A read-only mapping, read from the disk up to ``end``: of the open file if it has lost its name, else
-    of the file at the path.
+    """A read-only mapping, read from the disk up to ``end``: of the open file if it has no name any more,
+    else of the file at the path.
 
     Raises OSError, ValueError. A bad sector must raise here: in the mapping it would end the process.
     """
@@ -287,7 +286,7 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(locations):
-    """The locations in order, sorted in parts as they are asked for; None when there are none."""
+    """The locations in order, sorted in parts as they are read; None if there are none."""
     if not locations:
         return None
     return heapq.merge(

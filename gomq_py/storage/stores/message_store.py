@@ -1,10 +1,10 @@
 """Message store: one queue's messages as a log of segments and the acks beside them.
 
-Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest that is
-ready and shift() takes it; delete() acks it, requeue() puts it back in its place. No object per message: a
-location is a number, and a backlog costs one Segment per 8 MiB. Never yields or flushes: durability is
-storage.flush.group_commit's business, which a store that has something to flush tells so once per sync. A
-location (storage.locations) is handed out with each message and names it until it is deleted.
+Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest ready one
+and shift() takes it; delete() acks it, requeue() returns it to its place. No object per message: a location
+is a number, and a backlog costs one Segment per 8 MiB. Never yields or flushes: durability belongs to
+storage.flush.group_commit, which a store notifies once per sync if it has something to flush. A location
+(storage.locations) is returned with each message and identifies it until it is deleted.
 """
 from gomq_py.observability.log import logger
 from gomq_py.storage import locations
@@ -22,22 +22,22 @@ from gomq_py.storage.stores.segment_log import PROVEN_BYTES
 
 LOG = logger("storage")
 
-# The next segment is opened ahead when one part in so many of a segment has been read: in time, and not for a
-# queue of which somebody takes a message now and then. One that is written to still, and so open, is looked
-# at again so many times.
+# The next segment is opened ahead when 1/AHEAD_PART of a segment has been read: in time, and not for queues
+# that are rarely read. If it is still open because it is being written, this is checked again every
+# 1/LOOKS_AHEAD of a segment.
 AHEAD_PART = 2
 LOOKS_AHEAD = 8
-# So much of a segment of an earlier run is read by a thread while the cursor is in the half before it.
+# A thread reads so much of an earlier run's segment while the cursor is in the half before it.
 AHEAD_BYTES = 1 << 20
 
-# What an acks file grows by when messages keep coming back: 2048 counts.
+# Growth of an acks file when messages keep coming back: 2048 counts.
 ACKS_GROWTH_BYTES = 32768
 
-# A pair of entries in the acks file is worth it from so many records on; fewer are written as single acks.
+# Fewest records for which a pair of entries in the acks file pays; fewer are written as single acks.
 SMALLEST_RUN = 3
 
-# Bodies of so many octets are written with a call where they can be: through the mapping each page of them
-# that was flushed before, or never touched, would be a fault, and the flush interrupt other processors.
+# Larger bodies are written with a call if possible: through the mapping each page that is new or was flushed
+# is a fault, and the flush interrupts other processors.
 WRITTEN_OCTETS = 128 * 1024
 
 _FROM_CURSOR = 1
@@ -48,10 +48,10 @@ class MessageStore(segment_log.SegmentLog):
     """The messages of one queue, or of one level of a priority queue. Made by
     storage.stores.recovery.open_store.
 
-    Its cursor stands at ``_read_at`` of the segment ``_read``: what lies before it was taken, or is among
-    those that came back (``_requeued``). What lies behind it waits, but for what was picked, of which the
-    segments know. ``_counts`` says how often which message came back. Acks are written in runs (``_run``).
-    ``_noted``: storage.segments.idle watches the store.
+    The cursor is at ``_read_at`` of the segment ``_read``: messages before it were taken or requeued
+    (``_requeued``), messages behind it are ready unless picked (taken out of order), which the segments
+    record. ``_counts``: how often each message came back. Acks are written in runs (``_run``). ``_noted``:
+    storage.segments.idle watches the store.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class MessageStore(segment_log.SegmentLog):
         self._level_bits = locations.level_bits(level)
         self._read = self._proof = self._requeued = self._counts = None
         self._read_at = HEAD_BYTES
-        self._ahead_at = 0  # where in its segment the cursor looks again at what comes next
+        self._ahead_at = 0  # position at which the cursor next checks what to open ahead
         self._run = AckRun()
         self._noted = False
         self._peeked = self._peeked_location = self._peeked_size = self._peeked_body = 0
@@ -105,11 +105,10 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _append_uncached(self, segment, message, size):
-        """As Segment.append, where the system has no pages for the record: a page that is first written
-        through the mapping is cleared before, and a fault. It is written with the batch's others, by way of
-        the stage.
+        """Segment.append for a part of the file without cached pages: writing to a new page through the
+        mapping clears it and faults. The record is written with the batch's others, through the stage.
 
-        False: the stage cannot have it, nor has it others of this store. Raises StoreClosed when it was full
+        False: the stage cannot take it, and holds nothing of this store. Raises StoreClosed if it was full
         and could not be written.
         """
         if not message.at_once and self._has_stage(size):
@@ -122,8 +121,8 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file. False: it lies where only a copy reaches
-        it. Raises StoreError, and the store is fenced.
+        """Write the body of the next record to the segment's file. False: the body can only be copied. Raises
+        StoreError after fencing the store.
         """
         view = message.body_view()
         if view is None:
@@ -136,8 +135,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def peek(self, message):
-        """Show the oldest ready message, without taking it; False when there is none, or when it
-        ``is_waiting``.
+        """Show the oldest ready message without taking it. False if there is none, or if it ``is_waiting``.
 
         Valid until the next peek, read, shift, or switch.
         """
@@ -160,7 +158,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def shift(self):
-        """Take what the last peek showed: it is unacked until delete or requeue."""
+        """Take the message of the last peek: it is unacked until delete or requeue."""
         if self._peeked == _FROM_CURSOR:
             self._read.taken += 1
             self._read.taken_bytes += self._peeked_body
@@ -179,9 +177,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def is_waiting(self):
-        """Whether the next message lies in files that a thread has yet to open, or to read: see
-        ``open_aside``.
-        """
+        """True while a thread still has to open or read the file of the next message: see ``open_aside``."""
         if self._read is None or (self._requeued is not None and self._requeued.count):
             return False
         if self._proof is not None and self._proof.segment is self._read:
@@ -190,14 +186,14 @@ class MessageStore(segment_log.SegmentLog):
         return opening is not None and opening.awaited and opening.files is None
 
     def shows_recovered(self):
-        """Whether the last peek showed a message of an earlier run that had been delivered then and has not
-        come back in this one.
+        """Whether the last peek showed a message that an earlier run delivered and that has not come back in
+        this run.
         """
         return self._peeked == _FROM_CURSOR and self._peeked_count > 0
 
     def postpone(self):
-        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it
-        ready again as it was.
+        """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
+        requeue() makes it ready again as it was.
         """
         count, entry = self._peeked_count, self._peeked_entry
         self._peeked_count = 0
@@ -208,13 +204,13 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def peeked_due_s(self, now_s):
-        """When what the last peek showed, which shows_recovered(), is to be delivered, as wait_until() noted;
-        0: it did not, or it was since.
+        """Unix seconds until which the peeked message must wait, if an earlier run recorded an unfinished
+        back-off; otherwise 0.
         """
         return self._read.due_before(self._read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """An unacked message is done with.
+        """Remove an unacked message for good.
 
         Neighbours deleted in order become one entry of the acks file, at the latest in flush.
         """
@@ -246,7 +242,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def requeue(self, location):
-        """An unacked message is ready again, in its old place, as redelivered."""
+        """Make an unacked message ready again, in its old place, marked as redelivered."""
         segment = self._find(location)
         if segment is None:
             return 0
@@ -288,8 +284,8 @@ class MessageStore(segment_log.SegmentLog):
             return None
 
     def flush(self):
-        """End of a batch: what was appended, delivered and deleted is in the mappings, so that a killed
-        process keeps it, and announced.
+        """End of a batch: the appends, deliveries and deletions are in the mappings, so that a killed process
+        keeps them, and announced.
         """
         if self._staged:
             self._write_staged()
@@ -320,7 +316,7 @@ class MessageStore(segment_log.SegmentLog):
         """
         at = locations.position_of(location)
         self._peeked = 0
-        self._end_stage()  # which may fence: then there is nothing to take
+        self._end_stage()  # may fence the store: then there is nothing to take
         if (
             self._counts is not None and self._requeued is not None and self._counts.get(location)
             and self._requeued.discard(location)
@@ -344,7 +340,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def unpick(self, location):
-        """A picked message is ready again as if nothing had been."""
+        """Make a picked message ready again, as if it had not been picked."""
         at = locations.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
@@ -354,13 +350,13 @@ class MessageStore(segment_log.SegmentLog):
                 self._requeued = LocationHeap()
             self._requeued.push(location)
         else:
-            return self.requeue(location)  # the cursor has come past meanwhile
+            return self.requeue(location)  # the cursor has passed it meanwhile
         self._count_taken(-1, self._find(location).body_length_at(at))
         return 0
 
     def wait_until(self, location, count, due_s):
-        """An unacked message that came back for the ``count``-th time is not to be delivered before this
-        (Unix seconds): the next run must know.
+        """Record for the next run that an unacked message must not be delivered before this time (Unix
+        seconds). It came back for the ``count``-th time.
         """
         segment = self._find(location)
         if segment is None or segment.acks is None:
@@ -381,7 +377,7 @@ class MessageStore(segment_log.SegmentLog):
     # the slow verbs
 
     def purge(self):
-        """Forget all ready messages. Returns how many there were."""
+        """Drop all ready messages. Returns their count."""
         self._end_stage()
         count = self.ready_count
         self._peeked = 0
@@ -410,8 +406,8 @@ class MessageStore(segment_log.SegmentLog):
         return count
 
     def oldest_ready_ms(self):
-        """When about the oldest ready message came in, in Unix milliseconds; 0: nothing is ready, or nobody
-        knows without opening a file.
+        """About when the oldest ready message came in, in Unix milliseconds. 0 if nothing is ready, or if a
+        file would have to be opened to know.
         """
         if self.ready_count == 0:
             return 0
@@ -432,7 +428,7 @@ class MessageStore(segment_log.SegmentLog):
         return oldest
 
     def ready_octets(self):
-        """As Store.ready_octets: their bodies, and of what is beside bodies in the records the average."""
+        """Bytes of the ready messages: their bodies, and an average of the rest of the records."""
         beside = count = 0
         self._end_stage()
         segment = self._read
@@ -443,8 +439,8 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than
-        ``bounds[n - 1]``, as a list; last those above.
+        """Counts of messages, ready or unacked, that came back more than ``bounds[n - 1]`` and up to
+        ``bounds[n]`` times, as a list; the last entry counts those above.
         """
         counted = [0] * (len(bounds) + 1)
         if self._counts is not None:
@@ -452,9 +448,7 @@ class MessageStore(segment_log.SegmentLog):
         return counted
 
     def adopt(self, segment):
-        """A segment of an earlier run, found by recovery; they come oldest first, before anything else
-        happens.
-        """
+        """Add a segment of an earlier run. Called by recovery, oldest first, before any other method."""
         self._segments[segment.number] = segment
         if self._last is None:
             self._read = segment
@@ -464,10 +458,10 @@ class MessageStore(segment_log.SegmentLog):
         self.ready_count += segment.count - segment.acked
         self.ready_bytes += segment.body_bytes - segment.acked_bytes
 
-    # what a Browser asks
+    # called by Browser
 
     def requeued_locations(self):
-        """The locations that came back and wait, in no order."""
+        """The locations of requeued messages, in no order."""
         return None if self._requeued is None or not self._requeued.count else self._requeued.snapshot()
 
     def end_of_log(self):
@@ -478,11 +472,11 @@ class MessageStore(segment_log.SegmentLog):
         return self._last.number, self._last.end
 
     def read_segment(self):
-        """The segment that the cursor is in, or None."""
+        """The cursor's segment, or None."""
         return self._read
 
     def read_position(self):
-        """Where in that segment it stands."""
+        """The cursor's position in that segment."""
         return self._read_at
 
     def location_of(self, number, at):
@@ -490,7 +484,7 @@ class MessageStore(segment_log.SegmentLog):
         return locations.pack(self._level_bits, number, at)
 
     def browsable(self, number):
-        """The segment of this number, or the next one there is, that the cursor has not left behind."""
+        """The first segment from this number on that the cursor has not passed."""
         segment = self._segments.get(number)
         if segment is not None and self._read is not None and number >= self._read.number:
             return segment
@@ -500,18 +494,18 @@ class MessageStore(segment_log.SegmentLog):
         return segment
 
     def read_back(self, location, message):
-        """Show a message that came back and waits; False when it is not there any more."""
+        """Show a requeued message; False if it is no longer there."""
         return (
             locations.number_of(location) in self._segments
             and self._counts is not None and self._counts.get(location) > 0
             and self.read(location, message)
         )
 
-    # rest, as storage.segments.idle asks for it
+    # called by storage.segments.idle
 
     def resting_at(self):
-        """Where the writer stands, for a store that holds nothing and still has a segment to write to; 0:
-        there is nothing to give back.
+        """The writer's position, if the store is empty and still has a write segment; 0: there is nothing to
+        give back.
         """
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
@@ -519,11 +513,14 @@ class MessageStore(segment_log.SegmentLog):
         return locations.pack(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Nobody watches the store any more: it notes itself the next time it becomes empty."""
+        """Note that the store is no longer watched: it reports itself again the next time it becomes empty.
+        """
         self._noted = False
 
     def give_segment_back(self):
-        """What resting_at() found. The next message comes to a small segment, as a new queue's first does."""
+        """Give the write segment of resting_at() back. The next message gets a small segment, as in a new
+        queue.
+        """
         self.flush()
         segment = self._write
         self._begin_small()
@@ -536,11 +533,11 @@ class MessageStore(segment_log.SegmentLog):
             self.pool.resting.note(self)
         return 0
 
-    # what the log asks
+    # called by SegmentLog
 
     def _next_shelf(self):
-        """The pages of a segment that the cursor is in are written through its mapping. A queue that grows is
-        written to with calls.
+        """UNCACHED for a queue that grows, which is written with calls; a segment that the cursor is in is
+        written through its mapping.
         """
         return UNCACHED if self.durable and self._read is not self._write else self._shelf
 
@@ -570,12 +567,11 @@ class MessageStore(segment_log.SegmentLog):
             segment_log.SegmentLog._leave_behind(self, segment)
 
     def _finish(self, segment):
-        """Nothing in the segment is wanted any more; it is not the write segment."""
+        """Discard a segment of which nothing is wanted any more; not the write segment."""
         if self._read is not None and segment.number > self._read.number:
             self._unlink(segment)
         if segment is self._run.segment:
-            # its files go a little later: a process that is killed before must find that nothing in them is
-            # wanted
+            # its files are removed later: a kill before that must find all its messages acked
             self._run.write()
             self._run.turn_to(None)
         if segment is self._read:
@@ -598,8 +594,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _find(self, location):
-        """The open segment of a location that was handed out; None when the store was fenced or closed since.
-        """
+        """The open segment of a location; None if the store has been fenced or closed."""
         self._end_stage()
         number = locations.number_of(location)
         segment = self._segments.get(number)
@@ -611,10 +606,10 @@ class MessageStore(segment_log.SegmentLog):
             )
         return segment
 
-    # picked messages, which the cursor steps over
+    # picked messages, which the cursor skips
 
     def _before_cursor(self, location):
-        """The segment of a location that the cursor has not come to, or None."""
+        """The segment of a location that the cursor has not reached, or None."""
         self._end_stage()
         number = locations.number_of(location)
         segment = self._segments.get(number)
@@ -625,9 +620,9 @@ class MessageStore(segment_log.SegmentLog):
         return segment
 
     def _prove_all(self, segment):
-        """Read a segment of an earlier run through the system before it is touched.
+        """Read a whole segment of an earlier run through the system, before its mapping is touched.
 
-        False: the disk does not give it; the store is fenced.
+        False: the disk cannot read it; the store is fenced.
         """
         try:
             self.files.read_through(segment.msgs, 0, segment.end)
@@ -638,7 +633,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _remember_failures(self, segment, location):
-        """How often a message of an earlier run had come back, should it come back again."""
+        """Keep the failed deliveries of a message of an earlier run, in case it comes back again."""
         failed, entry = segment.failed_before(locations.position_of(location))
         if failed:
             if self._counts is None:
@@ -658,9 +653,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _unlink(self, segment):
-        """A segment before the cursor goes, all its messages having been picked: the one before it leads to
-        the one behind.
-        """
+        """Remove a segment ahead of the cursor, of which all messages were picked, from the chain."""
         before = self._read
         while before is not None and before.next is not segment:
             before = before.next
@@ -673,7 +666,7 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Forget what came back and waits: with its segment, where nothing of that is out, else one by one.
+        """Drop the requeued messages: with their segment if nothing else of it is unacked, else one by one.
         """
         requeued, self._requeued = self._requeued, None
         self._end_run()
@@ -692,15 +685,15 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _is_only(self, segment, count):
-        """Whether ``count`` messages are all that has been taken from the segment and is not gone, and it is
-        worth to forget it as a whole.
+        """Whether ``count`` messages are all that is taken from the segment and not acked, and dropping it
+        whole pays.
         """
         if segment.taken - segment.acked != count:
             return False
         return segment is not self._write or segment.count - segment.acked >= SMALLEST_RUN
 
     def _forget_all(self, segment):
-        """Everything in the segment is gone."""
+        """Mark everything in the segment as acked."""
         segment.acked = segment.taken = segment.count
         segment.acked_bytes = segment.taken_bytes = segment.body_bytes
         if segment.acks is not None:
@@ -712,12 +705,12 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _purge_one(self, location):
-        self.unacked_count += 1  # delete takes it off again
+        self.unacked_count += 1  # delete subtracts it again
         self.unacked_bytes += self._find(location).body_length_at(locations.position_of(location))
         self.delete(location)
 
     def _purge_segment(self, segment):
-        """All that waits in the segment at the cursor is gone."""
+        """Drop the ready messages of the cursor's segment."""
         if segment.picked_count:
             self._purge_between_picks(segment)
             if segment.number not in self._segments:
@@ -732,8 +725,7 @@ class MessageStore(segment_log.SegmentLog):
             self.announce_acks(segment)
 
     def _purge_between_picks(self, segment):
-        """Delete what waits in a segment from the cursor up to the last picked message, one by one, but not
-        what was picked.
+        """Delete ready messages one by one, from the cursor to the last picked message of the segment.
 
         Moves the cursor.
         """
@@ -761,7 +753,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next record there is to show. False at the end."""
+        """Move the cursor to the next ready record. False at the end."""
         self._end_stage()
         while self._read is not None:
             segment = self._read
@@ -797,8 +789,8 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _look_ahead(self, segment):
-        """The cursor has moved on: when it has half of its segment behind it, a thread opens the next one, if
-        that is closed.
+        """Have a thread open the next segment, if it is closed, once the cursor is past the middle of its
+        segment.
         """
         if self._read_at < segment.end // AHEAD_PART:
             self._ahead_at = segment.end // AHEAD_PART
@@ -810,9 +802,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _prove_ahead(self, segment):
-        """Have a thread read what comes next of a segment of an earlier run, if it is time.
+        """Have a thread read the next part of an earlier run's segment, if it is time.
 
-        Returns where it is time again.
+        Returns the position of the next check.
         """
         proof = self._proof
         proven = proof.end if proof is not None and proof.segment is segment else segment.proven
@@ -828,7 +820,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def proven(self, proof, error):
-        """A thread has read a part of a segment of an earlier run, or could not."""
+        """A thread has read a part of an earlier run's segment, or failed."""
         if self._proof is not proof:
             return
         self._proof = None
@@ -837,11 +829,11 @@ class MessageStore(segment_log.SegmentLog):
                 proof.segment.prove(max(proof.end, proof.segment.proven))
             if proof.awaited and self.listener is not None:
                 self.listener.segment_opened(self)
-        elif proof.awaited:  # else whoever comes there tries again
+        elif proof.awaited:  # otherwise the next reader tries again
             self.fence(error)
 
     def _find_readable(self, segment):
-        """As _find_recovered. What the disk does not give back fences the store."""
+        """_find_recovered, which fences the store if the disk cannot read a record."""
         try:
             return self._find_recovered(segment)
         except OSError as error:
@@ -849,7 +841,7 @@ class MessageStore(segment_log.SegmentLog):
             return False
 
     def _prove_wanted(self, segment):
-        """Have read what find_ready() wants to see. False: by a thread, and the cursor waits for it."""
+        """Read what find_ready() needs. False: a thread does it, and the cursor waits."""
         start, end = (
             segment.wanted_at, min(max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES), segment.end)
         )
@@ -860,19 +852,19 @@ class MessageStore(segment_log.SegmentLog):
         if proof is None or proof.segment is not segment:
             self._begin_proof(segment, start, end)
         self._proof.awaited = True
-        self._ahead_at = self._read_at + PROVEN_BYTES // 2  # more only for a reader that goes on
+        self._ahead_at = self._read_at + PROVEN_BYTES // 2  # reads on only if the cursor moves on
         return False
 
     def _prove(self, segment, start, end):
-        """Read a part of the segment through the system before the mapping is touched there, which could kill
-        the process.
+        """Read a part of the segment through the system before its mapping is touched, which could kill the
+        process.
         """
         self.files.read_through(segment.msgs, start, end)
         segment.prove(end)
         return 0
 
     def _find_recovered(self, segment):
-        """Move the cursor to the next record of a segment of an earlier run that is neither gone nor damaged.
+        """Move the cursor to the next record of an earlier run's segment that is neither acked nor damaged.
 
         False at its end.
         """
@@ -891,7 +883,7 @@ class MessageStore(segment_log.SegmentLog):
         self._read_at = at
         if at < segment.end:
             if segment.taken >= segment.count:
-                # more is there than seal and acks say
+                # more records than seal and acks promise
                 self._write_off(segment, -1, -segment.body_length_at(at))
             self._peeked_count, self._peeked_entry = segment.failed_before(at)
             return True
@@ -900,13 +892,13 @@ class MessageStore(segment_log.SegmentLog):
         return False
 
     def _step_over_damage(self, segment):
-        """Report the damage the cursor met, keep a copy, and have it count as acked.
+        """Report and quarantine the damage at the cursor, and mark it as acked.
 
-        Returns where the cursor goes on.
+        Returns the position behind it.
         """
         start, end = segment.damaged_at, segment.damaged_end
         if segment.proven < segment.end:
-            self._prove(segment, segment.proven, segment.end)  # what is left is counted
+            self._prove(segment, segment.proven, segment.end)  # to count the records left
         lost_count, lost_bytes = damage.count_lost(segment, end)
         damage.set_aside(self, segment, start, end, lost_count)
         self._write_off(segment, lost_count, lost_bytes)
@@ -919,13 +911,13 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _pass(self, segment):
-        """The cursor leaves a segment behind it for the next one."""
+        """Move the cursor to the next segment."""
         if segment.acks is not None:
             self._put_delivered(segment)
         self._read = segment.next
         self._read_at = HEAD_BYTES
         self._ahead_at = 0
-        segment.next = None  # or one stuck message would keep every later Segment alive
+        segment.next = None  # otherwise one stuck message keeps every later Segment alive
         if segment.acked == segment.count:
             self._finish(segment)
         return 0
@@ -955,13 +947,13 @@ class MessageStore(segment_log.SegmentLog):
     def _take_requeued(self):
         if self._requeued.first() == self._peeked_location:
             self._requeued.pop()
-        else:  # an older one came back since the peek
+        else:  # an older one was requeued since the peek
             self._requeued.remove(self._peeked_location)
         return 0
 
     def _remember_count(self):
-        """A message is delivered again: should the process die now, the next run must know that this delivery
-        failed too.
+        """Record that a message is being redelivered: if the process dies now, this delivery counts as failed
+        in the next run.
         """
         location = self._peeked_location
         if self._counts is None:
@@ -985,7 +977,7 @@ class MessageStore(segment_log.SegmentLog):
     # acks
 
     def _end_run(self):
-        """Write what was deleted so far; whatever is deleted next begins anew."""
+        """Write the run of acks and start a new one."""
         segment = self._run.segment
         if segment is not None:
             self._run.write()
@@ -994,15 +986,15 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _turn_to(self, location):
-        """Acks go to another segment from here on."""
+        """Start a run of acks in another segment."""
         self._end_run()
         segment = self._find(location)
         self._run.turn_to(segment)
         return segment
 
     def announce_acks(self, segment):
-        """Tell who follows the files about the entries written since the last time, and first about messages:
-        one that is deleted may have been written anew behind all others.
+        """Announce new ack entries to the listeners of files, after new messages: a deleted message may have
+        been written anew at the end.
         """
         if segment.announced_entries < segment.entries:
             if self._write is not None:
@@ -1012,9 +1004,9 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def _grow_acks(self, segment):
-        """Room for counts, which must not take that of acks.
+        """Make room for counts, which must not use the room of acks.
 
-        Without it, a full disk, counts are not kept over a restart.
+        On a full disk, counts are not kept over a restart.
         """
         try:
             self.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
@@ -1025,14 +1017,13 @@ class MessageStore(segment_log.SegmentLog):
 
 
 class AckRun:
-    """Messages of one segment that are deleted one after the other, and become one entry of its acks file:
-    sixteen octets for a whole batch instead of eight for each.
+    """Consecutive messages of one segment that are deleted and become one entry of its acks file: sixteen
+    bytes for a whole batch instead of eight for each.
 
-    Written when another message is deleted than the next one, when a batch ends, and before the segment's
-    files go.
+    Written when a delete does not follow on, when a batch ends, and before the segment's files are removed.
 
-    ``segment``: whose messages are being deleted, or None. Not written yet are ``count`` records from
-    ``start`` up to ``end``, the last of which begins at ``last``.
+    ``segment``: the one of these messages, or None. ``count`` records from ``start`` to ``end`` are not
+    written yet; the last begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -1042,10 +1033,10 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """The record at this position is deleted, and does not follow on those before.
+        """Start a run with the record at this position, which does not follow on.
 
-        One that does, which begins at ``end``, the store adds by itself: the call would cost a tenth of
-        taking a message.
+        The store itself adds a record that begins at ``end``: the call would cost a tenth of taking a
+        message.
         """
         self.write()
         self.start = self.last = at
@@ -1054,7 +1045,7 @@ class AckRun:
         return 0
 
     def write(self):
-        """Write what was deleted in a row. Whoever has the segment announces it."""
+        """Write the run; the owner of the segment announces it."""
         if self.count and self.segment.acks is not None:
             if self.count >= SMALLEST_RUN:
                 self.segment.put_run(self.start, self.end)
@@ -1066,9 +1057,9 @@ class AckRun:
         return 0
 
     def turn_to(self, segment):
-        """Messages of another segment are deleted from here on, or of none.
+        """Start runs in another segment, or in none.
 
-        What was not written is forgotten.
+        Drops what was not written.
         """
         self.segment = segment
         self.end = self.count = 0

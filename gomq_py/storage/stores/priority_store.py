@@ -1,10 +1,8 @@
-"""Priority store: a message store for each level of priority in use, behind the verbs of one.
+"""Priority store: a message store for each priority level in use, with the methods of one store, for queues
+with x-max-priority.
 
-What x-max-priority makes of a queue.
-
-Above message_store, of which it has one for each level; locations say the level. The highest level that has a
-ready message is shown first; within a level the order is that of arrival. A level costs nothing until a
-message comes to it. Never yields, never flushes.
+Above message_store; locations contain the level. The highest level with a ready message is shown first;
+within a level messages keep their order. An unused level costs nothing. Never yields, never flushes.
 """
 import os
 import re
@@ -81,7 +79,7 @@ class PriorityStore(_store.Store):
         while True:
             store = self._levels[self._top]
             if store is not None and store.ready_count:
-                # showing may find damage, and then fewer messages
+                # peek may find damage, and then there are fewer messages
                 self._take_off(store)
                 try:
                     found = store.peek(message)
@@ -91,13 +89,13 @@ class PriorityStore(_store.Store):
                     self._shown = store
                     return True
                 if store.is_waiting():
-                    return False  # lower levels come after it
+                    return False  # lower levels have to wait
             if self._top == 0:
                 return False
             self._top -= 1
 
     def shift(self):
-        """Take what the last peek showed."""
+        """Take the message of the last peek."""
         store = self._shown
         if store is None:
             raise StoreError(self.folder, 0, "shift without peek")
@@ -128,7 +126,7 @@ class PriorityStore(_store.Store):
         return self._shown is not None and self._shown.shows_recovered()
 
     def postpone(self):
-        """Take what the last peek showed without delivering it."""
+        """Take the message of the last peek without delivering it."""
         store, self._shown = self._shown, None
         self._take_off(store)
         try:
@@ -200,7 +198,7 @@ class PriorityStore(_store.Store):
         return 0
 
     def mark(self):
-        """Acks of every level are to be on the disk by the next sync."""
+        """Have the acks of every level on the disk by the next sync."""
         for store in self._used:
             store.mark()
         return 0
@@ -208,7 +206,7 @@ class PriorityStore(_store.Store):
     # the slow verbs
 
     def purge(self):
-        """Forget all ready messages. Returns how many there were."""
+        """Drop all ready messages. Returns their count."""
         count = 0
         for store in self._used:
             self._take_off(store)
@@ -253,7 +251,7 @@ class PriorityStore(_store.Store):
             self.listener.store_fenced(self, error)
 
     def adopt_level(self, number, store):
-        """Take in a level that the last run left."""
+        """Add a level of the last run."""
         store.listener = self
         self._levels[number] = store
         self._used.append(store)
@@ -267,10 +265,10 @@ class PriorityStore(_store.Store):
             store.hand_over(pool, committer)
 
     def used_levels(self):
-        """The stores of the levels that messages have come to."""
+        """The stores of the levels in use."""
         return list(self._used)
 
-    # what a Browser and the metrics ask
+    # called by Browser and metrics
 
     def browsed(self):
         """The levels, the highest first."""
@@ -287,19 +285,19 @@ class PriorityStore(_store.Store):
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]
         return counted
 
-    # what a level tells
+    # called by levels
 
     def store_fenced(self, store, error):
-        """A level was fenced."""
+        """Fence all levels, as one was."""
         self.fence(error)
 
     def segment_opened(self, store):
-        """A thread has opened what a level's reader waits for."""
+        """Pass on that a level's reader can go on."""
         if self.listener is not None:
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """A level set a record aside."""
+        """Pass on that a level has quarantined a record."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 
@@ -359,14 +357,14 @@ def open_priority_store(
 ):
     """Create a store, or open the levels in the folder.
 
-    Returns (store, RecoveryReport). Raises StoreError when the disk does not let one be read.
+    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = PriorityStore(
         folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener
     )
     reports = []
     numbers = _levels_of(store, pool.listed) if durable else ()
-    # all levels are gone, and new segments are numbered behind theirs
+    # all levels are gone, but new segments get higher numbers than theirs
     if numbers and not os.path.isdir(store.folder):
         try:
             files.make_folder(store.folder)
@@ -388,9 +386,7 @@ def open_priority_store(
 
 
 def _levels_of(store, listed):
-    """The numbers of the levels that are in the queue's folder, or were there when the last run stopped in
-    order.
-    """
+    """Numbers of the levels in the queue's folder, or listed by the last orderly stop."""
     names = os.listdir(store.folder) if os.path.isdir(store.folder) else ()
     found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
     numbers = range(store.max_priority + 1)

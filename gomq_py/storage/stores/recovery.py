@@ -1,10 +1,10 @@
-"""Recovery: open a queue's store as the last run left it, however that ended.
+"""Recovery: opens a queue's store as the last run left it, however that ended.
 
-Called once per queue at boot, before anything else touches its folder. Every segment is looked at by itself:
-its two heads, its seal or, where there is none, its records; then its acks. Reads first; what it writes (over
-itself what may not be on the disk, a seal for what it has scanned and flushed, acks over damage) only repeats
-what reading found, so that a crash here finds the same again. May block: boot and ``queue.declare`` of a
-left-over name only.
+Called once per queue at boot, before any other access to its folder. Every segment is checked by itself: its
+two heads, its seal or, without one, its records; then its acks. Reads first; its writes (bytes that may not
+be on the disk, a seal for scanned and flushed records, acks over damage) only repeat what was read, so that
+recovery after a crash here finds the same. May block: only for boot and ``queue.declare`` of a left-over
+name.
 """
 import os
 import re
@@ -31,9 +31,8 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """What opening a store found: ready messages, segments that had to be scanned, records that were flushed
-    once and are lost, files that belonged to nobody, files that are gone though the last run left them, and
-    how many messages went with them.
+    """Result of opening a store: ready messages, scanned segments, lost records that were once flushed,
+    unknown files, missing files that the last run left, and the count of their messages.
     """
 
     ready_count: int = 0
@@ -49,7 +48,7 @@ def open_store(
 ):
     """Create a store, or open the one in the folder.
 
-    Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read.
+    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
     if not durable:
@@ -61,21 +60,21 @@ def open_store(
 
 
 class Recovery:
-    """Opens one store: of a queue here, of a stream in stream_recovery."""
+    """Opens a queue's store; stream_recovery's subclass a stream's."""
 
     def __init__(self, store):
         self.store = store
         self.files = store.files
-        # what an orderly stop left here; None: nobody has said
+        # what an orderly stop has listed here, or None
         self.listed = store.pool.listed.pop(store.folder, None)
         self.scanned = self.lost = 0
         self.removed = []
-        self.gone = {}  # number of a segment that is not there any more -> its messages
+        self.gone = {}  # number of a missing segment -> its messages
 
     def run(self):
         names = self._names()
         if not names and not self._counts_listed():
-            return RecoveryReport()  # a new queue, of which thousands may be declared in a second
+            return RecoveryReport()  # quick for a new queue: thousands may be declared per second
         found = {}
         for name in names:
             match = _NAME.fullmatch(name)
@@ -92,14 +91,14 @@ class Recovery:
         return self._report()
 
     def _names(self):
-        """The names in the folder; none if it is not there."""
+        """The names in the folder; none if it does not exist."""
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
         """Note the segments that are listed and not ``present``.
 
-        New segments get higher numbers than those, and than all ``numbers`` that are used, because a file
-        that is gone may be brought back.
+        New segments get higher numbers than those and all ``numbers`` in use, because a missing file may be
+        restored.
         """
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
@@ -109,8 +108,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{number: messages left} of the segments that held some when the last run stopped in order, as far
-        as it has said.
+        """{number: messages left} of the segments that held some at the last orderly stop, as far as known.
         """
         return {} if self.listed is None else self.listed.counts
 
@@ -122,7 +120,7 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """One segment: into the store, or away when nothing of it is wanted."""
+        """Add one segment to the store, or remove it if nothing of it is wanted."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
@@ -164,15 +162,15 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair, or the
-        msgs file, is not this queue's.
+        """The head of the msgs file, rebuilt from its twin's if unreadable; None if the pair or the msgs file
+        is not this queue's.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
         if (
             head is None
             and head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC) is not None
         ):
-            return None  # a whole head of another segment: the records belong to that
+            return None  # an intact head of another segment, which owns the records
         if head is None and acks is not None and msgs.size >= head_format.HEAD_BYTES:
             twin = self._bound_head(number, acks, head_format.ACKS_MAGIC)
             head = None if twin is None else twin.twin(head_format.MSGS_MAGIC)
@@ -188,8 +186,8 @@ class Recovery:
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """The acks file with room for all acks and its head as it must be; entries in it that belong to
-        another head do not check.
+        """The acks file with room for all acks and a valid head; entries that belong to another head do not
+        check.
         """
         path = self.store.path_of("acks", number)
         size = acks_format.capacity_for(acks_head.capacity)
@@ -207,7 +205,7 @@ class Recovery:
                 acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
                 self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
         except OSError:
-            self.files.close(acks)  # it may be one that the caller has never seen
+            self.files.close(acks)  # the caller may not know it
             raise
         return acks
 
@@ -236,7 +234,7 @@ class Recovery:
             segment.load_acks()
             acks_seal = None
         if acks_seal is None and self.store.committer.enabled:
-            # else the next flush need not cover them, and entries behind them could not be found
+            # otherwise the next flush need not cover them, and entries behind them could not be found
             entries_end = head_format.HEAD_BYTES + 8 * segment.entries
             self.files.write_again(
                 segment.acks, head_format.HEAD_BYTES, segment.acks.size if segment.patchy else entries_end)
@@ -254,13 +252,13 @@ class Recovery:
 
     def _scan(self, segment, head, missing=None):
         """Read every record of a segment that was not sealed, or that is shorter than its seal (``missing``)
-        says; flush and seal what is there.
+        says; flush and seal it.
 
-        Ordinals go on behind those that were promised.
+        Ordinals continue behind the promised ones.
         """
         if not self.scanned and self.store.committer.enabled:
-            # After a kill a name may be in the system's cache only. No seal is written before the names have
-            # been flushed: if this boot is ended in between, the next one finds no seal and flushes them.
+            # After a kill a name may only be in the system's cache. Names are flushed before any seal is
+            # written: if this boot is interrupted, the next one finds no seal and flushes them.
             self.files.sync_folder(self.store.folder)
             self.files.sync_folder(os.path.dirname(self.store.folder))
         self.scanned += 1
@@ -274,7 +272,7 @@ class Recovery:
             next_ordinal = max(next_ordinal, missing.next_ordinal)
         elif scanner.at < segment.synced:
             damaged.append((scanner.at, min(segment.synced, msgs.size), damage.UNKNOWN))
-            # No more records than that were there: a stream gives none of their offsets to other messages.
+            # An upper bound of the missing records: a stream must not reuse their offsets.
             next_ordinal += (segment.synced - scanner.at) // _SMALLEST_RECORD
         segment.restore(head, head_format.Seal(
             scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms,
@@ -292,8 +290,7 @@ class Recovery:
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
 
     def _report_missing(self, segment, seal):
-        """Report that somebody, or the file system, has cut the file short: it was whole once, and flushed.
-        """
+        """Report that the file was cut short by somebody or the file system after it was flushed whole."""
         lost = max(0, seal.records - segment.count)
         self.lost += lost
         LOG.error(
@@ -302,20 +299,20 @@ class Recovery:
         )
 
     def _note_settled(self, number, segment, runs):
-        """Note that all messages of a segment are gone: as long as the boot lasts its file is there, or the
-        ``runs`` that its acks file tells (format.acks).
+        """Note for the rest of the boot that all messages of a segment are acked, with its file or the
+        ``runs`` of its acks file (format.acks).
         """
         if self.store.pool.settled is not None:
             self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
 
-    # what nobody wants
+    # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove the files of an earlier queue of this name, or new ones to which nothing was written:
-        recycled and fresh segments of which a crash leaves such.
+        """Remove the files of an earlier queue of this name, or new ones without content: a crash leaves such
+        recycled and fresh segments.
 
-        Files whose heads tell neither, or where the last run left messages, are kept under another name;
-        those that hold messages of another queue are set aside.
+        Files with unreadable heads, or in which the last run left messages, are kept under another name;
+        files with messages of another queue are quarantined.
         """
         if self._set_foreign_aside(msgs, acks):
             return
@@ -343,7 +340,7 @@ class Recovery:
     def _set_foreign_aside(self, msgs, acks):
         """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
 
-        False: it holds none that anybody wants.
+        False: it holds none that are wanted.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -364,7 +361,7 @@ class Recovery:
         return True
 
     def _count_left(self, head, msgs, acks):
-        """How many messages the file holds that the acks file beside it does not say to be gone."""
+        """Count of messages in the file that its acks file does not mark as acked."""
         self.files.read_through(msgs)
         runs = array("Q")
         twin = head.twin(head_format.ACKS_MAGIC)
@@ -378,14 +375,14 @@ class Recovery:
         return scanner.count - scanner.acked
 
     def _move_aside(self, path):
-        """Move a file to the data folder's place for what nobody can account for. Returns where it is now."""
+        """Move a file to the data folder's quarantine. Returns its new path."""
         parts = path.split(os.sep)
         name = ".".join(parts[-3:] if parts[-2].startswith("level.") else parts[-2:])
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """Say that somebody, or the file system, has lost the acks file: the broker removes it after the msgs
-        file, never before. After a loss of power it is nobody's fault: the name of a new file may not have
+        """Report that the acks file was lost by somebody or the file system: the broker removes it after the
+        msgs file, never before. Not reported after a loss of power, when the name of a new file may not have
         been flushed.
         """
         if self.store.pool.last_end == POWER_LOST:
@@ -399,8 +396,8 @@ class Recovery:
             )
 
     def _unreadable_acks(self, acks):
-        """The octets of an acks file that an orderly stop has left with a head and that has none any more; or
-        None. After a crash such a file was recycled.
+        """The content of an acks file that has lost its head since an orderly stop, or None. After a crash
+        such a file was recycled.
         """
         if self.listed is None or acks is None:
             return None
@@ -408,8 +405,8 @@ class Recovery:
         return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
 
     def _keep_settled(self, number, msgs, acks):
-        """Keep a segment whose acks cannot be read, and in which the last run left no message, under another
-        name: all were acknowledged, unless somebody has put it back.
+        """Keep, under another name, a segment with unreadable acks in which the last run left no message: all
+        were acked, unless somebody has restored the file.
         """
         kept = []
         for file in (msgs, acks):
@@ -423,8 +420,8 @@ class Recovery:
         )
 
     def _report_damaged_acks(self, segment, unreadable):
-        """Say that acks which an orderly stop has left cannot be read, keep their octets, and say how many
-        acknowledged messages come back, which the last run's list of segments tells.
+        """Report that acks of an orderly stop are unreadable, keep the file's content, and tell how many
+        acked messages come back, by the last run's list of segments.
         """
         left = None if self.listed is None else self.listed.counts.get(segment.number)
         back = 0 if left is None else segment.count - segment.acked - left
@@ -441,14 +438,13 @@ class Recovery:
 
     def _are_foreign(self, acks_head, acks):
         """Whether the file holds the acks of another segment, which no crash explains. A crash leaves such
-        files where they were recycled.
+        files only where they were recycled.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Move acks aside that somebody has put here and that are another segment's. Returns those of this
-        one: none.
+        """Quarantine another segment's acks that somebody has put here. Returns those of this segment: None.
         """
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
@@ -459,8 +455,8 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove the acks file of a segment that is gone. If the last run stopped in order and left messages
-        in the segment, they are lost: that is said, and the file is kept aside.
+        """Remove the acks file of a missing segment. If the last orderly stop left messages in it, they are
+        lost: that is reported, and the file is quarantined.
         """
         path = self.store.path_of("acks", number)
         file = self.files.open(path)
@@ -479,7 +475,7 @@ class Recovery:
 
 
 def _joined(damaged):
-    """Damaged parts (start, end, count) in order, those that touch as one."""
+    """Damaged parts (start, end, count) in order, adjacent ones merged."""
     joined = []
     for start, end, count in damaged:
         if joined and joined[-1][1] == start:
@@ -490,9 +486,9 @@ def _joined(damaged):
 
 
 def _adds_up(seal, acks_seal):
-    """Whether a segment can hold what its seals say.
+    """Whether the contents of both seals are possible.
 
-    Their checksums hold; but who wrote them may have been wrong, or another program.
+    Their checksums are right, but another program may have written them.
     """
     room = seal.end - head_format.HEAD_BYTES
     if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:

@@ -1,17 +1,17 @@
-"""Reopening: recover a store in a thread while the broker serves, for the restart of a queue.
+"""Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. The pool and the committer belong to the hub: calls to them are noted, and made when recovery is over.
+queue. Calls of the pool and the committer, which belong to the hub, are recorded and made after recovery.
 """
 from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
-    """What ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
-    returns: the store and its report.
+    """Call ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
+    in a thread; returns its result.
 
-    Raises OSError, StoreError. May switch. With listeners, which hear of changes in the hub, it is done
-    there: blocks.
+    Raises OSError, StoreError. May switch. If files have listeners, which hear of changes in the hub, it
+    blocks there instead.
     """
     if files.has_listeners:
         return opening(folder, files, pool, committer, *arguments)
@@ -20,8 +20,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """As open_in_thread, without a switch: ``done(store, report, error)`` is called in the hub when the
-    committer has had it done, or before this returns.
+    """open_in_thread without a switch: calls ``done(store, report, error)`` in the hub when the thread is
+    done, or before this returns.
     """
     laters = (pool, committer) if files.has_listeners else _laters(pool, committer)
 
@@ -43,7 +43,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 def _laters(pool, committer):
-    """What stands in a thread for both."""
+    """Stand-ins for both in a thread."""
     return (
         Later(pool, "files", "stage", "folder", "last_end", "listed", "settled", "damage"),
         Later(committer, "enabled", "begun"))
@@ -57,9 +57,9 @@ def _opened(pool, committer, laters, store, report):
 
 
 class Later:
-    """Stands in a thread for an object of the hub's: notes each call, to make it later.
+    """Takes the place of a hub's object in a thread: records each call, to make it later.
 
-    ``known`` can be read already.
+    The attributes ``known`` can be read at once.
     """
 
     def __init__(self, target, *known):
@@ -75,6 +75,6 @@ class Later:
         return call
 
     def catch_up(self):
-        """Make the calls that were noted, in the hub."""
+        """Make the recorded calls, in the hub."""
         for verb, arguments, options in self._calls:
             getattr(self._target, verb)(*arguments, **options)

@@ -1,14 +1,13 @@
-"""Requeued messages: the locations of messages that wait for another delivery, in order.
+"""Requeued messages: the ordered locations of messages to redeliver, and how often each came back.
 
-Also how often each of them came back. Typed arrays hold both, without an object per message.
-
-Owned by message_store, and made by it only when the first message comes back.
+Typed arrays hold both, without an object per message. Owned by message_store, made when the first message
+comes back.
 """
 from array import array
 
 from gomq_py.storage import locations
 
-# Slots of a new table; each doubling moves what is there.
+# Slots of a new table; each doubling rehashes.
 FIRST_SLOTS = 16
 
 # The golden ratio in 64 bits: neighbouring locations land far apart (Knuth, TAOCP 3, 6.4).
@@ -75,7 +74,7 @@ class LocationHeap:
         counted = {}
         number = count = 0
         for at in range(self.count):
-            if locations.number_of(self._items[at]) != number:  # neighbours are mostly of one segment
+            if locations.number_of(self._items[at]) != number:  # neighbours mostly share a segment
                 if count:
                     counted[number] = counted.get(number, 0) + count
                 number = locations.number_of(self._items[at])
@@ -124,8 +123,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """{location: how many deliveries have failed, and the index of the acks entry that says so (0: none
-    yet)}. 16 octets a slot, open addressing.
+    """{location: (failed deliveries, index of its acks entry plus 1, or 0)}. 16 bytes a slot, open
+    addressing.
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -162,7 +161,7 @@ class DeliveryCounts:
         if self._keys[at] == 0:
             return 0
         self.count -= 1
-        # Close the gap: what stands behind it moves up unless that would put it before its own first slot.
+        # Close the gap: later entries move up unless that would put them before their own first slot.
         following = at
         while True:
             following = (following + 1) & self._mask
@@ -193,7 +192,7 @@ class DeliveryCounts:
         return (((location * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF) >> 32) & self._mask
 
     def _slot(self, location):
-        """Where the location is, or the empty slot where it would go."""
+        """The slot of the location, or the empty slot for it."""
         at = self._home(location)
         while self._keys[at] != 0 and self._keys[at] != location:
             at = (at + 1) & self._mask

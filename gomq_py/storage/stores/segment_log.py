@@ -1,10 +1,9 @@
 """Segment log: the files of one store.
 
-Rolls to new segments, tells the committer what must be flushed, seals, closes, gives files away.
-
-Below message_store (and the stream store), which decide what is written and what is done with; above segment
-and pool. Only what lies between the reader and the writer of a long log is closed; what is open is mapped.
-Never yields, never flushes.
+Rolls to new segments, tells the committer what to flush, seals, closes, and gives files back to the pool.
+Below message_store (and the stream store), which decide what is written; above segment and pool. Only
+segments between the reader and the writer of a long log are closed; open ones are mapped. Never yields, never
+flushes.
 """
 import errno
 import os
@@ -26,27 +25,27 @@ from gomq_py.storage.stores.store import LARGEST_SEGMENT_BYTES
 
 LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
 
-# How much of a segment of an earlier run is read ahead of the cursor:
-# a cold disk gives this in about a millisecond.
+# Read-ahead of the cursor in an earlier run's segment: about a millisecond of a cold disk.
 PROVEN_BYTES = 262144
 
-# The next segment is made ahead when one part in so many of the write segment is filled: in time, and not for
-# queues that hold a few messages.
+# The next segment is made ahead when 1/EXPECT_PART of the write segment is filled: in time, and not for
+# queues with few messages.
 EXPECT_PART = 2
 _NEVER = 1 << 62
 
-# How far a sync must have come, as a part of the data, to be noted in the head: damage before the mark is
-# said loudly to be the disk's fault. Noting each sync would dirty one page more for every one.
+# Progress of syncs, as a part of the data, after which the head is marked: damage before the mark is reported
+# as the disk's fault. Marking each sync would dirty one more page each time.
 MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
     """A store whose messages lie in segments, by number in ``_segments`` and linked by ``next``: ``_last`` is
-    the newest, ``_write`` the one that is written to. Subclasses say what is written, and implement ``flush``
+    the newest, ``_write`` the one being written. Subclasses decide what is written, and implement ``flush``
     and ``_is_idle``.
 
-    ``_staged`` octets of records, the last of which begins ``_last_staged`` octets into them, lie in the
-    pool's stage and not in the file: behind ``_write.end``, until the batch ends or anybody looks for them.
+    ``_staged`` bytes of records, the last of which begins at ``_last_staged``, are in the pool's stage and
+    not yet in the file: they belong behind ``_write.end``, and are written when the batch ends or they are
+    needed.
     """
 
     __slots__ = (
@@ -59,7 +58,7 @@ class SegmentLog(_store.Store):
         _store.Store.__init__(
             self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
         )
-        # which of the pool's files it takes
+        # kind of files that it takes from the pool
         self._shelf = self._expected_shelf = None if durable else self.folder
         self._stage = pool.stage
         self._staged = self._last_staged = 0
@@ -76,36 +75,34 @@ class SegmentLog(_store.Store):
         self._opens_aside = self._is_unawaited = False
 
     def open_aside(self):
-        """Have threads open closed segments from here on, for readers that can wait. Such a reader is shown
-        nothing of a segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments from now on, for readers that can wait: they see nothing of a
+        segment before ``listener.segment_opened(store)`` is called.
         """
         self._opens_aside = True
 
     def be_unawaited(self):
-        """From here on no promise waits for what is appended, unless mark() was called. It is flushed soon,
-        as acks are.
-        """
+        """From now on no promise waits for appends, except after mark(). They are flushed soon, like acks."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
-        """Say that the store's folder lies in this one, which nobody else makes."""
+        """Set the outer folder of the store's folder, which only this store makes."""
         self._outer = folder
 
     def begin_behind(self, number):
-        """Give new segments higher numbers than this one: no position is used twice, and the acks file of
-        this number may still be there.
+        """Give new segments higher numbers than this one: positions must not be reused, and an acks file of
+        this number may exist.
         """
         self._next_number = number + 1
 
     # how it ends
 
     def close(self):
-        """Nothing goes in or out any more.
+        """Refuse all further calls; files stay.
 
-        The files stay. They are sealed and closed at once, or if they are not all on the disk after the next
-        sync; ``committer.stop`` waits for it.
+        The files are sealed and closed at once or, if not all is on the disk, after the next sync;
+        ``committer.stop`` waits for it.
         """
-        self.flush()  # which may fence
+        self.flush()  # may fence
         if self.failure is not None:
             return
         self._stop(StoreClosed(self.folder, 0, "the store is closed"))
@@ -127,8 +124,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """What the folder of a closed store holds; None if it has no segments, or if an error has made that
-        uncertain.
+        """What the folder of a closed store holds, for the segment list; None if it has no segments, or after
+        an error.
         """
         if self._fenced or not self._segments:
             return None
@@ -136,7 +133,7 @@ class SegmentLog(_store.Store):
         return Listed({number: count for number, count in left.items() if count > 0})
 
     def delete_files(self):
-        """Nothing goes in or out any more, and nothing stays on the disk."""
+        """Stop the store and remove its files."""
         self.listener = None  # the two hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = False
@@ -163,9 +160,7 @@ class SegmentLog(_store.Store):
         self.pool.forget(self.folder)
 
     def fence(self, error):
-        """An I/O error: what the disk holds is not known any more,
-        so nothing goes in or out until a restart has read it again.
-        """
+        """Stop the store after an I/O error: the disk's content is unknown until a restart has read it."""
         if self.failure is not None and not self._closing:
             return
         try:
@@ -173,12 +168,12 @@ class SegmentLog(_store.Store):
             self._fenced = True
             self._unsynced = []
             self._close_files()
-        finally:  # whoever asks whether the queue has failed must hear so
+        finally:  # the queue must count as failed in any case
             if self.listener is not None:
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """[(number, octets of room, octets still wanted, about)] of each segment, oldest first."""
+        """[(number, capacity, approximate bytes still wanted)] of each segment, oldest first."""
         found = []
         self._end_stage()
         for number in sorted(self._segments):
@@ -189,7 +184,7 @@ class SegmentLog(_store.Store):
             found.append((number, segment.capacity, wanted))
         return found
 
-    # where the next message will lie, for who notes it elsewhere
+    # place of the next message, for records elsewhere
 
     def place_of(self, size):
         """As Store.place_of."""
@@ -199,8 +194,8 @@ class SegmentLog(_store.Store):
         return locations.pack(0, segment.number, segment.end + self._staged)
 
     def holds(self, place, came_ms):
-        """As Store.holds. A segment is gone when all of its messages have been acked. If its acks file is not
-        there either a later segment proves that, but not after a loss of power.
+        """As Store.holds. A segment is removed when all its messages have been acked. Without its acks file,
+        a later segment proves that, except after a loss of power.
         """
         number, position = locations.number_of(place), locations.position_of(place)
         self._end_stage()
@@ -213,8 +208,8 @@ class SegmentLog(_store.Store):
         return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
     def _is_whole(self, segment, at, came_ms):
-        """Whether all of a record is there: a kill while its body is copied leaves a head that checks and a
-        body that does not. Blocks. Fences the store if the disk does not give the record.
+        """Whether a record is complete: a kill during the copy of its body leaves a valid head and an invalid
+        body. Blocks. Fences the store if the disk cannot read the record.
         """
         was_open = segment.is_open
         try:
@@ -235,19 +230,19 @@ class SegmentLog(_store.Store):
     # what must be flushed
 
     def mark(self):
-        """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a transaction
-        that is committed, or an operator who is answered.
+        """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a commit of a
+        transaction, or an operator's request.
         """
         self.flush()
         if self._unsynced:
             self.committer.mark(self)
         return 0
 
-    # what storage.flush.group_commit calls
+    # called by storage.flush.group_commit
 
     def sync_files(self, acks_too):
         """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced."""
-        self.flush()  # before it is asked whether the store was fenced: this may do it
+        self.flush()  # before the check for a fence, because it may fence
         if self._fenced:
             raise self.failure
         self._marked = False
@@ -255,7 +250,7 @@ class SegmentLog(_store.Store):
         unsynced, self._unsynced, self._syncing = self._unsynced, [], []
         for segment in unsynced:
             what = segment.unsynced
-            if not acks_too and (segment is self._write or not what & MSGS):  # else it is sealed, and closed
+            if not acks_too and (segment is self._write or not what & MSGS):  # otherwise sealed and closed
                 what &= MSGS
             if what:
                 self._syncing.append(segment)
@@ -272,7 +267,7 @@ class SegmentLog(_store.Store):
         return files
 
     def synced(self):
-        """The files that sync_files returned last have been flushed."""
+        """The files of the last sync_files have been flushed."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
             if segment.is_open:
@@ -284,7 +279,7 @@ class SegmentLog(_store.Store):
         return bool(self._unsynced)
 
     def _note_synced(self, segment):
-        """Everything written to the segment before the sync began is on the disk."""
+        """Note that everything written to the segment before the sync is on the disk."""
         if segment.syncing:
             segment.flushed, segment.syncing = segment.syncing, 0
         flushed = segment.flushed
@@ -301,11 +296,11 @@ class SegmentLog(_store.Store):
             self._close_segment(segment)
         return 0
 
-    # records that are put together before they are written
+    # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
         """Whether the next record, of this size, can be put into the stage. If not, nothing of this store is
-        in it. Raises StoreClosed when it was full and could not be written.
+        in it. Raises StoreClosed if it was full and could not be written.
         """
         if self._staged and self._staged + size > stage.STAGE_OCTETS and not self._write_staged():
             raise self.failure
@@ -319,7 +314,7 @@ class SegmentLog(_store.Store):
         return 0
 
     def _write_staged(self):
-        """Write the records in the stage, and leave that to others.
+        """Write the records in the stage and release it.
 
         False: the disk did not take them, and the store is fenced.
         """
@@ -336,12 +331,12 @@ class SegmentLog(_store.Store):
         return True
 
     def _put_staged(self, segment, octets):
-        """Write this behind the segment's end, and announce it. Raises OSError."""
+        """Write ``octets`` at the segment's end, and announce them. Raises OSError."""
         self.files.put(segment.msgs, segment.end, octets)
         self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
 
     def _end_stage(self):
-        """What was appended is in the file, or the store is fenced."""
+        """Write what is staged, so that all appends are in the file, or the store is fenced."""
         if self._staged:
             self._write_staged()
         return 0
@@ -351,13 +346,13 @@ class SegmentLog(_store.Store):
     def _roll(self, size, may_wait):
         """Begin a new segment with room for a record of this size.
 
-        Raises StoreLater, if it may, where a thread has to make files.
+        Raises StoreLater, if ``may_wait``, when a thread has to make files.
         """
         self._end_stage()
         if self.failure is not None:
             raise self.failure
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
-            # costs this message, not the queue
+            # fails this message, not the queue
             raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")
         capacity = self._capacity_for(size)
         if may_wait:
@@ -376,8 +371,8 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Room for the next segment: small at first, later segment_bytes, and one of its own for a record
-        that does not fit into that.
+        """Capacity of the next segment: small at first, later segment_bytes; larger for a record that needs
+        it.
         """
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
@@ -387,7 +382,7 @@ class SegmentLog(_store.Store):
         return capacity
 
     def _check_ready(self, capacity):
-        """Raise StoreLater where the hub would have to make a folder or files for the next segment."""
+        """Raise StoreLater if the hub would have to make a folder or files for the next segment."""
         folders = self._folders() if self._write is None else ()
         if not self.pool.has(capacity, self._shelf, folders):
             raise StoreLater(
@@ -396,13 +391,13 @@ class SegmentLog(_store.Store):
         return 0
 
     def _folders(self):
-        """The folders that segments need, the outer one first."""
+        """The folders that segments need, outermost first."""
         if not self.durable:
             return ()
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Make the next segment as small as a new log's first: there is none to write to."""
+        """Make the next segment as small as a new log's first; there is no write segment."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
@@ -418,7 +413,7 @@ class SegmentLog(_store.Store):
         return 0
 
     def _next_shelf(self):
-        """Which of the pool's files it will take."""
+        """Kind of files that the next segment takes from the pool."""
         return self._shelf
 
     def _unexpect(self):
@@ -448,7 +443,7 @@ class SegmentLog(_store.Store):
                 os.path.exists(self.path_of("msgs", segment.number))
                 or os.path.exists(self.path_of("acks", segment.number))
             ):
-                # a file that could not be taken away again must not be in the way for ever
+                # a file that cannot be removed must not block this number for ever
                 self._next_number += 1
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         segment.attach(msgs, acks)
@@ -456,18 +451,21 @@ class SegmentLog(_store.Store):
         if self.durable:
             self.files.overwritten(msgs, 0, HEAD_BYTES)
             self.files.overwritten(acks, 0, HEAD_BYTES)
-            # Before the run ends: or that would have to flush the acks' head for each queue that has none.
+            # Marked now: otherwise the end of the run would have to flush the acks head of each queue without
+            # acks.
             self._mark_acks(segment)
         else:
-            segment.unsynced = MSGS  # for ever: nobody flushes it
+            segment.unsynced = MSGS  # never flushed
         return segment
 
     def has_name(self, segment):
-        """Whether an open segment's messages have their file's own name, so that a kill leaves them."""
+        """Whether the messages of an open segment are under their file's final name, so that a kill keeps
+        them.
+        """
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """A file has got its name: readers that waited for it go on."""
+        """A file has got its final name: readers that waited for it go on."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 
@@ -475,17 +473,16 @@ class SegmentLog(_store.Store):
         if self._write is None:
             for folder in self._folders():
                 self.files.have_folder(folder)
-                # One that is there too: the run that made it may have been killed
-                # before its name was flushed.
+                # An existing one, too: the run that made it may have been killed before its name was flushed.
                 self.committer.mark_folder(os.path.dirname(folder))
 
     def path_of(self, kind, number):
-        """Where a segment's file lies."""
+        """Path of a segment's file."""
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """The writer has moved on: announce the segment's end, and seal and close it when that has been
-        flushed, unless somebody reads it.
+        """After a roll: announce the segment's end, and seal and close it once it is flushed, unless it is
+        being read.
         """
         if not segment.written_here:
             return
@@ -499,9 +496,9 @@ class SegmentLog(_store.Store):
             self._mark_messages(segment)
 
     def _come_to(self, segment, can_wait):
-        """Map the files of a closed segment again, which a reader has reached.
+        """Map the files of a closed segment again, because a reader has reached it.
 
-        False: the reader ``can_wait``, and has to, until a thread has done it. Raises OSError.
+        False: the reader ``can_wait``, and must wait for a thread. Raises OSError.
         """
         opening = None if self._openings is None else self._openings.get(segment.number)
         if opening is None and can_wait and self._may_open_aside():
@@ -519,12 +516,12 @@ class SegmentLog(_store.Store):
         return True
 
     def _open(self, segment):
-        """Map the files of a closed segment again, here and now. Raises OSError."""
+        """Map the files of a closed segment again at once. Raises OSError."""
         if not self.durable:
             segment.msgs.remap()
             segment.attach(segment.msgs, None)
             return
-        # Of others' segments the messages are read piece by piece, as the cursor comes to them.
+        # Earlier runs' segments are read piece by piece, as the cursor reaches them.
         read_to = segment.end if segment.written_here else 0
         msgs, acks = self.open_files(
             segment.number, segment.end, self._acks_bytes(segment), segment.written_here, read_to
@@ -532,18 +529,18 @@ class SegmentLog(_store.Store):
         segment.attach(msgs, acks)
 
     def _acks_bytes(self, segment):
-        """How large the acks file is at least; 0: there is none."""
+        """Minimum size of the acks file; 0: there is none."""
         return capacity_for(segment.capacity)
 
     def _proven_by_thread(self, segment):
-        """How much of a closed segment a thread reads when it opens it. Of a segment of an earlier run that
-        is no more than what is looked at first, because nobody may read on.
+        """How far a thread reads a closed segment when it opens it. Of an earlier run's segment only the
+        first part, because it may not be read further.
         """
         return segment.end if segment.written_here else min(segment.end, PROVEN_BYTES)
 
     def open_files(self, number, end, acks_bytes, written_here, read_to):
-        """The mapped files of a segment that is known to reach to ``end``, its messages read up to
-        ``read_to``. Blocks; for a thread, too. Raises OSError.
+        """The mapped files of a segment that must reach to ``end``, with the messages read up to ``read_to``.
+        Blocks; may run in a thread. Raises OSError.
         """
         msgs = self.open_whole("msgs", number, end)
         acks = None
@@ -553,7 +550,7 @@ class SegmentLog(_store.Store):
             if acks_bytes:
                 acks = self.open_whole("acks", number, acks_bytes)
                 if not written_here:
-                    # a restored copy may have holes, and writing into one on a full disk kills the process
+                    # a restored copy may have holes, and writing to one on a full disk kills the process
                     self.files.allocate(acks)
                 self.files.read_through(acks)
         except BaseException:
@@ -564,10 +561,10 @@ class SegmentLog(_store.Store):
         return msgs, acks
 
     def open_whole(self, kind, number, end):
-        """A file of a segment that is known to reach to ``end``.
+        """A file of a segment that must reach to ``end``.
 
-        Raises OSError, where it was cut short too: touching a mapping behind the end of
-        its file kills the process.
+        Raises OSError, also if it was cut short: touching a mapping behind the end of its file kills the
+        process.
         """
         file = self.files.open(self.path_of(kind, number))
         if file.size < end:
@@ -592,7 +589,7 @@ class SegmentLog(_store.Store):
         return opening
 
     def _open_next(self, segment):
-        """Have the next segment opened, if it is closed: a reader will soon be at the end of this one."""
+        """Have the next segment opened, if it is closed: a reader approaches the end of this one."""
         following = segment.next
         if following is not None and not following.is_open and self._may_open_aside() \
                 and (self._openings is None or following.number not in self._openings):
@@ -600,9 +597,9 @@ class SegmentLog(_store.Store):
         return 0
 
     def opened(self, opening, files, error):
-        """A thread has opened the files of a segment, or could not."""
+        """A thread has opened the files of a segment, or failed."""
         if self._openings is None or self._openings.get(opening.segment.number) is not opening:
-            if error is None:  # nobody wants them any more
+            if error is None:  # no longer wanted
                 self._close_opened(files)
         elif error is None:
             opening.files = files
@@ -611,16 +608,16 @@ class SegmentLog(_store.Store):
                 self.listener.segment_opened(self)
         else:
             self._forget_opening(opening)
-            if opening.awaited:  # else whoever comes to the segment tries again
+            if opening.awaited:  # otherwise the next reader tries again
                 self.fence(error)
 
     def close_unwanted(self, opening):
-        """Close the files of a segment that was opened ahead and that no reader has reached."""
+        """Close the files of a segment that was opened ahead and not reached by a reader."""
         self._forget_opening(opening)
         self._close_opened(opening.files)
 
     def _take_opened(self, segment, files):
-        """Take over the files that a thread has opened: a reader has reached the segment."""
+        """Take over the files that a thread has opened, because a reader has reached the segment."""
         msgs, acks = files
         segment.attach(msgs, acks)
         segment.prove(self._proven_by_thread(segment))
@@ -632,7 +629,7 @@ class SegmentLog(_store.Store):
             self._openings = None
 
     def _drop_opening(self, segment):
-        """Forget an Opening: nobody will reach the segment, or it has been opened here."""
+        """Drop an Opening: no reader will reach the segment, or it was opened here."""
         opening = None if self._openings is None else self._openings.get(segment.number)
         if opening is not None:
             self._forget_opening(opening)
@@ -647,7 +644,7 @@ class SegmentLog(_store.Store):
                 self.pool.let_go(file)
 
     def _close_segment(self, segment):
-        """Unmap; a file without a name stays open, or it would be gone."""
+        """Unmap the files; a file without a name stays open, because closing would delete it."""
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
             segment.unpoint()
@@ -665,9 +662,9 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Give the segment's files away, or unlink them.
+        """Give the segment's files back to the pool, or unlink them.
 
-        The pool takes back only what it gave in this run.
+        The pool takes back only files that it gave out in this run.
         """
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
@@ -680,18 +677,18 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
                 msgs = acks = None
         segment.detach()
-        # Its name is enough: the system may have written the messages by itself, and their acks, which
-        # somebody may wait for, are flushed no more.
+        # Its name is enough: the system may have written the messages by itself, and their acks, which a
+        # client may wait for, are no longer flushed.
         may_be_found = segment.synced_once or segment.named_in != self.committer.begun
         self.pool.retire(
             msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number),
             may_be_found,
         )
 
-    # telling those who follow the files
+    # announcing to listeners of files
 
     def _announce(self, segment):
-        """Tell about all that was written to an open segment since the last time, as ranges."""
+        """Announce all that was written to an open segment since the last time, as ranges."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -702,10 +699,10 @@ class SegmentLog(_store.Store):
             segment.announced_entries = segment.entries
         return 0
 
-    # what the committer is told
+    # notifying the committer
 
     def _mark_messages(self, segment):
-        """A persistent message came into a segment whose messages were all flushed."""
+        """Note a persistent message in a segment whose messages were all flushed."""
         self._mark_unsynced(segment, MSGS)
         if self._is_unawaited:
             self.committer.mark_acks(self)
@@ -721,9 +718,9 @@ class SegmentLog(_store.Store):
         return 0
 
     def _mark_acks(self, segment):
-        """Acks were written.
+        """Note that acks were written.
 
-        As long as nothing of the segment was flushed, a power cut loses them with their messages.
+        While nothing of the segment has been flushed, a power cut loses them with their messages.
         """
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)
@@ -731,10 +728,10 @@ class SegmentLog(_store.Store):
                 self.committer.mark_acks(self)
         return 0
 
-    # what a subclass knows
+    # for subclasses
 
     def _stop(self, failure):
-        """Nothing goes in or out any more."""
+        """Refuse all further calls with ``failure``."""
         self.failure = failure
         if self._staged:
             self._staged = 0
@@ -746,5 +743,5 @@ class SegmentLog(_store.Store):
         return 0
 
     def _is_idle(self, segment):
-        """Whether the segment could be closed: nobody reads it, and nothing of it is out."""
+        """Whether the segment can be closed: it is not being read, and none of its messages is unacked."""
         raise NotImplementedError

@@ -1,10 +1,7 @@
-"""Store: what keeps the messages of a queue or stream, as the broker sees it.
+"""Store: the interface for keeping the messages of a queue or stream, and what all stores share.
 
-The interface, and what each store knows of itself.
-
-Below broker.queues, which calls it and nothing else of a store; above it stand message_store (in order of
-arrival), priority_store (a message store for each level) and stream_store (read without being consumed).
-Never yields, never flushes.
+Below broker.queues, which uses nothing else of a store; above it are message_store (FIFO), priority_store (a
+message store for each level) and stream_store (read without being consumed). Never yields, never flushes.
 """
 import os
 
@@ -16,19 +13,18 @@ LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
 
 
 class Store:
-    """``ready_*`` count messages that wait, ``unacked_*`` those taken and not yet deleted; ``*_bytes`` are of
+    """``ready_*`` count waiting messages, ``unacked_*`` those taken and not yet deleted; ``*_bytes`` are of
     bodies.
 
-    ``durable=False``: the files have no names and no acks. ``is_fifo``: messages come out as they went
-    in, once.
+    ``durable=False``: the files have no names and no acks. ``is_fifo``: messages come out once, in order.
 
-    ``key``: the first 8 octets of its incarnation as a number, which names it in other stores' records.
+    ``key``: the first 8 bytes of its incarnation as a number, which identifies it in other stores' records.
     ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
     ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
     count)`` and, after ``open_aside``, ``segment_opened(store)``.
 
-    A subclass implements the verbs that raise NotImplementedError. Those of taking messages say here that
-    there is nothing to take; a store that has something implements them, too.
+    A subclass implements the methods that raise NotImplementedError. The methods for taking messages find
+    nothing here; a store that has messages to take implements them, too.
     """
 
     __slots__ = (
@@ -55,7 +51,7 @@ class Store:
         self.ready_count = self.unacked_count = 0
         self.ready_bytes = self.unacked_bytes = 0
 
-    # messages come
+    # adding messages
 
     def append(self, message):
         """Copy the message in and set its location.
@@ -66,31 +62,30 @@ class Store:
         raise NotImplementedError
 
     def flush(self):
-        """End of a batch: what was done to the store so far outlives a kill of the process, and is announced.
-        """
+        """End of a batch: all changes so far survive a kill of the process, and are announced."""
         raise NotImplementedError
 
     def mark(self):
-        """Have what was deleted and requeued so far on the disk, too, by the next ``after_sync``."""
+        """Have the deletes and requeues so far on the disk, too, by the next ``after_sync``."""
         raise NotImplementedError
 
-    # whether one has come, as somebody asks who has noted it elsewhere before
+    # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """A number for the place at which a record of so many octets will lie if it is appended next. Where
-        there are levels, on the lowest. No later run puts another record there.
+        """A number for the place of a record of so many bytes if it is appended next, on the lowest level. No
+        later run puts another record there.
         """
         return 0
 
     def holds(self, place, came_ms):
-        """Whether the whole record of a message lies at a place that place_of() has named, or was acked
-        there. ``came_ms``: when the message came in, Unix milliseconds; 0: at any time. Blocks: it is read.
+        """Whether the complete record of a message lies at a place of place_of(), or was acked there.
+        ``came_ms``: when the message came in, Unix milliseconds; 0: any time. Blocks to read it.
         """
         return False
 
     def name_at_once(self):
-        """Have new files named when they are taken, and not soon after, so that what is appended outlives a
-        kill. It costs the hub a rename for each segment.
+        """Have new files named when they are taken, and not soon after, so that appends survive a kill. Costs
+        the hub a rename for each segment.
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
@@ -98,10 +93,10 @@ class Store:
         return 0
 
     def outlives_kill(self):
-        """Whether what was appended does: the files that it lies in have their names."""
+        """Whether all appends survive a kill: their files have their names."""
         return not self.pool.is_naming(self.folder)
 
-    # messages are taken
+    # taking messages
 
     def peek(self, message):
         """Show the next message without taking it. False if there is none, or if it ``is_waiting``.
@@ -117,7 +112,7 @@ class Store:
         return False
 
     def shift(self):
-        """Take what the last peek showed: it is unacked until delete or requeue."""
+        """Take the message of the last peek: it is unacked until delete or requeue."""
         raise StoreError(self.folder, 0, "shift without peek")
 
     def shows_recovered(self):
@@ -127,14 +122,14 @@ class Store:
         return False
 
     def postpone(self):
-        """Take the message that the last peek showed, of which shows_recovered() is true, without delivering
-        it. requeue() makes it ready again as it was.
+        """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
+        requeue() makes it ready again as it was.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message, which shows_recovered(), must wait, if wait_until()
-        said so; otherwise 0.
+        """Unix seconds until which the peeked message must wait, if an earlier run recorded an unfinished
+        back-off; otherwise 0.
         """
         return 0
 
@@ -157,9 +152,9 @@ class Store:
         return False
 
     def body_file(self, message):
-        """A Reading of the file in which the body of a message that was shown lies, at ``body_at``, if that
-        is never written to again nor used for other messages; else None, as of one that was copied since
-        (Message.own). It is the caller's to close.
+        """A Reading of the file with the body of a shown message, at ``body_at``, if that is never
+        overwritten or reused; otherwise None, also for a message that was copied since (Message.own). The
+        caller closes it.
         """
         return None
 
@@ -177,12 +172,11 @@ class Store:
     # the slow verbs
 
     def purge(self):
-        """Forget all ready messages. Returns how many there were."""
+        """Drop all ready messages. Returns their count."""
         raise NotImplementedError
 
     def ready_octets(self):
-        """Octets that the ready messages take, topics, keys and properties included where the kind of store
-        knows them.
+        """Bytes of the ready messages, including topics, keys and properties if the kind of store knows them.
         """
         return self.ready_bytes
 
@@ -193,8 +187,8 @@ class Store:
         return 0
 
     def failed_deliveries(self, bounds):
-        """How many messages, ready or unacked, came back more than ``bounds[n - 1]`` and up to ``bounds[n]``
-        times, as a list; its last entry counts those above.
+        """Counts of messages, ready or unacked, that came back more than ``bounds[n - 1]`` and up to
+        ``bounds[n]`` times, as a list; the last entry counts those above.
         """
         return [0] * (len(bounds) + 1)
 
@@ -206,20 +200,20 @@ class Store:
     # its life
 
     def open_aside(self):
-        """Have threads open closed segments from here on, for readers that can wait. Such a reader is shown
-        nothing of a segment before ``listener.segment_opened(store)`` is called.
+        """Have threads open closed segments from now on, for readers that can wait: they see nothing of a
+        segment before ``listener.segment_opened(store)`` is called.
         """
         raise NotImplementedError
 
     def hand_over(self, pool, committer):
-        """Use this pool and this committer from here on. A thread has recovered the store, with others in
-        their place.
+        """Use this pool and this committer from now on. A thread has recovered the store with stand-ins for
+        them.
         """
         self.pool = pool
         self.committer = committer
 
     def close(self):
-        """Nothing goes in or out any more.
+        """Refuse all further calls.
 
         The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it.
         """
@@ -234,6 +228,5 @@ class Store:
         raise NotImplementedError
 
     def fence(self, error):
-        """Stop the store after an I/O error: nobody knows what the disk holds until a restart has read it.
-        """
+        """Stop the store after an I/O error: the disk's content is unknown until a restart has read it."""
         raise NotImplementedError

@@ -1,25 +1,23 @@
-"""Stream cursor: where one reader stands in a stream.
+"""Stream cursor: one reader's position in a stream.
 
-Any number of them read one store; none of them changes it.
-
-Above stream_store, below broker.queues.stream_reader. A cursor holds its segment open as long as it stands in
-it. Records of this run are shown as they are; those of earlier runs are checked each time, and damaged ones
-stepped over. One that stands before the first message kept goes on there. One that has stepped over the last
-record stands at ``next_offset``: who is behind has something to read.
+Any number of cursors read one store; none changes it. Above stream_store, below broker.queues.stream_reader.
+A cursor keeps its segment open. Records of this run are shown unchecked; those of earlier runs are checked
+each time, and damaged ones skipped. A cursor before the first message kept goes on there. A cursor behind the
+last record is at ``next_offset``: below that there is something to read.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.stores import stream_store as _stream_store  # noqa: F401  (its .pxd types the store)
 
-# Damaged octets stepped over before the others get their turn: checked, copied aside and said in some 2 ms.
+# Damaged bytes skipped before others get their turn: checked, copied aside and logged in some 2 ms.
 SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """``offset`` is that of the record that peek shows, or that it waits for.
+    """``offset``: of the record that peek shows or waits for.
 
-    A segment that is closed is opened at once, until ``let_wait``.
+    A closed segment is opened at once, unless after ``let_wait``.
     """
 
     __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped", "_can_wait")
@@ -33,26 +31,26 @@ class StreamCursor:
         self.seek(offset)
 
     def let_wait(self):
-        """Let a thread open what the cursor comes to from here on: peek() answers False until the store's
-        listener hears ``segment_opened``.
+        """Have threads open segments from now on: peek() returns False until the store's listener hears
+        ``segment_opened``.
         """
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to the message of this offset; one that is not kept any more is the first that is, one that is
-        not there yet is waited for.
+        """Go to the message of this offset, or to the first one kept if it was dropped; a later offset is
+        waited for.
         """
         self._leave()
-        self.store.flush()  # what was appended in this batch is found too
+        self.store.flush()  # includes the appends of this batch
         self.offset = offset
         segment = self.store.last_segment()
         if offset == self.store.next_offset and segment is not None and segment.written_here:
-            self._enter(segment, segment.end)  # at the end: nobody walks there
+            self._enter(segment, segment.end)  # at the end, without a walk
 
     def peek(self, message):
-        """Show the message the cursor stands at.
+        """Show the message at the cursor.
 
-        False: it has not come yet, or the cursor has stepped over so much damage that the others come first
+        False: it has not arrived yet, or the cursor has skipped so much damage that others come first
         (forget_skipped). Valid until the next peek or switch.
         """
         segment = self._segment
@@ -68,13 +66,13 @@ class StreamCursor:
         return True
 
     def step(self):
-        """Go past what peek showed."""
+        """Go behind the message of the last peek."""
         self._at += self._size
         self.offset += 1
         return 0
 
     def skip_before(self, timestamp_ms):
-        """Go on to the first message that came at this time (Unix milliseconds) or later.
+        """Go to the first message that came at this time (Unix milliseconds) or later.
 
         Returns its offset, or ``next_offset``.
         """
@@ -95,7 +93,7 @@ class StreamCursor:
         return self.offset
 
     def _skip_unnamed(self, timestamp_ms):
-        """As skip_before, through segments that no cursor comes into before their files have their names."""
+        """skip_before through segments whose files have no names yet, which cursors do not enter."""
         segment = self.store.find(self.offset)
         while segment is not None and segment.is_open and segment.written_here:
             at = HEAD_BYTES
@@ -109,19 +107,19 @@ class StreamCursor:
         return 0
 
     def forget_skipped(self):
-        """Octets of damage that were stepped over since this was last asked."""
+        """Bytes of damage skipped since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 
     def close(self):
-        """Let go of the segment."""
+        """Leave the segment."""
         self._leave()
         return 0
 
     def _advance(self):
-        """Move to the next record there is to show.
+        """Move to the next record to show.
 
-        False at the end, and where much damage was stepped over.
+        False at the end, and after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
@@ -141,14 +139,14 @@ class StreamCursor:
         return False
 
     def _arrive(self):
-        """Come into the segment that holds the offset. False: there is none yet."""
+        """Enter the segment that holds the offset. False: there is none yet."""
         if self.offset >= self.store.next_offset:
             return False
         segment = self.store.find(self.offset)
         return segment is not None and self._enter(segment, HEAD_BYTES)
 
     def _ordinal_in(self, segment):
-        """Where in the segment the offset lies."""
+        """Ordinal of the offset in the segment."""
         return self.offset - segment.first_offset if self.offset > segment.first_offset else 0
 
     def _enter(self, segment, at):
@@ -167,10 +165,9 @@ class StreamCursor:
         return 0
 
     def _find_record(self, segment, ordinal):
-        """Move on to the next sound record of this ordinal or later.
+        """Move to the next sound record of this ordinal or later.
 
-        False at the end of the segment, which may lie behind damaged records, and where much damage was
-        stepped over.
+        False at the end of the segment, which may lie behind damaged records, and after skipping much damage.
         """
         if segment.written_here:
             return self._find_written(segment, ordinal)
@@ -206,7 +203,7 @@ class StreamCursor:
         return False
 
     def _find_written(self, segment, ordinal):
-        """As _find_record, in a segment of this run."""
+        """_find_record in a segment of this run."""
         at = self._at
         while at < segment.end:
             if octets.le32(segment.p, at + 16) >= ordinal:
@@ -217,7 +214,7 @@ class StreamCursor:
         return False
 
     def _skip_damage(self, segment, start, end, count):
-        """Step over damaged records; all in a row are said together."""
+        """Skip damaged records; consecutive ones are reported together."""
         self._skipped += end - start
         self.store.report_damage(segment, start, end, count)
         return 0

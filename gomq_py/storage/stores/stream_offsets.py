@@ -1,4 +1,5 @@
-"""Stream offsets: where each named consumer of a stream goes on, in one mapped file of the stream's folder.
+"""Stream offsets: the next offset of each named consumer of a stream, in one mapped file of the stream's
+folder.
 
 Little-endian.
 
@@ -16,9 +17,9 @@ Little-endian.
              octets from the seed + n
        288   24  second half: the same
 
-A new position goes over the half with the lower sequence, so that a torn write leaves the one before. Owned
-by stream_store, whose syncs flush the file unhurriedly: after a power cut a consumer may get some messages
-again. Never yields.
+A new position overwrites the half with the lower sequence, so that a torn write leaves the previous one.
+Owned by stream_store, whose syncs flush the file without hurry: after a power cut a consumer may get some
+messages again. Never yields.
 """
 import os
 from struct import Struct
@@ -29,8 +30,8 @@ NAME = "consumer_offsets"
 HEAD_BYTES = 32
 SLOT_BYTES = 320
 FIRST_SLOTS = 25
-# Consumers remembered; the ones that moved longest ago are forgotten for new ones. Clients make up tags by
-# the thousand.
+# Most consumers remembered; the least recently moved are dropped for new ones. Clients make up tags by the
+# thousand.
 MOST_TAGS = 10_000
 FORGOTTEN_AT_ONCE = 1000
 
@@ -42,8 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """How many consumers of a file's octets have a position that cannot be read; None where the head does not
-    check.
+    """Count of consumers whose position in this content is unreadable; None if the head does not check.
 
     For fsck: no I/O.
     """
@@ -56,19 +56,19 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """The half of the incarnation, in hex, that a folder's name carries: of the stream that a file is of."""
+    """Half of the file's incarnation, in hex, as in the folder's name of its stream."""
     return content[12:20].hex()
 
 
 def checksum(content):
-    """What tells a file's octets from those of another one, or of an older copy."""
+    """Identifies this content among other files and older copies."""
     return octets.crc32c(0, content, 0, len(content))
 
 
 class StreamOffsets:
     """Consumer tags and the offset each reads next.
 
-    ``dirty``: there is something to flush in ``file`` (None while nobody has a position).
+    ``dirty``: ``file`` has something to flush; it is None while there are no positions.
     """
 
     def __init__(self, folder, files, incarnation):
@@ -90,14 +90,13 @@ class StreamOffsets:
         return None if kept is None else kept[1]
 
     def items(self):
-        """(tag, offset, updated at in Unix milliseconds) of all consumers, those that moved last at the end.
-        """
+        """(tag, offset, updated at in Unix milliseconds) of all consumers, the most recently moved last."""
         return [
             (tag, kept[1], kept[2]) for tag, kept in sorted(self._slots.items(), key=lambda item: item[1][2])
         ]
 
     def put(self, tag, offset, now_ms):
-        """Note where a consumer goes on. Raises OSError when the disk has no room for another consumer."""
+        """Set the next offset of a consumer. Raises OSError if the disk has no room for another consumer."""
         raw = tag.encode("utf-8", "surrogateescape")
         kept = self._slots.get(tag)
         if kept is None:
@@ -127,11 +126,11 @@ class StreamOffsets:
         self._free.append(slot)
 
     def checksum(self):
-        """That of the file, as it is or was when it was closed; None if there was none."""
+        """Checksum of the file, now or when it was closed; None if there was none."""
         return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
 
     def close(self):
-        """Close the file; it is flushed."""
+        """Close the file, which is flushed."""
         self._checksum = self.checksum()
         file, self.file = self.file, None
         if file is not None:
@@ -139,9 +138,9 @@ class StreamOffsets:
         self.dirty = False
 
     def load(self, next_offset):
-        """Read the file of the last run, if there is one. Returns its octets; empty if there is none.
+        """Read the file of the last run. Returns its content; empty if there is none.
 
-        A position behind ``next_offset``, whose messages a crash has taken, becomes ``next_offset``. A file
+        A position behind ``next_offset``, whose messages a crash has lost, becomes ``next_offset``. A file
         with another head is removed.
         """
         path = os.path.join(self._folder, NAME)
@@ -155,8 +154,8 @@ class StreamOffsets:
             self._files.unlink(path)
             return content
         self._files.allocate(self.file)
-        self._files.write_again(self.file, 0, self.file.size)  # the next flush covers what is read here
-        # cut short, there may not even be all of the head's place
+        self._files.write_again(self.file, 0, self.file.size)  # so that the next flush covers it
+        # a file cut short may lack even the head
         self._room = max(0, self.file.size // SLOT_BYTES - 1)
         for slot in range(self._room):
             found = self._read_slot(slot)
@@ -168,11 +167,11 @@ class StreamOffsets:
         return content
 
     def _adopt(self, tag, read):
-        """Take over a slot that was read. A consumer may have two of them: its position was forgotten, then
-        noted in another slot, and a power cut kept the second write alone.
+        """Take over a slot. A consumer may have two: its position was forgotten, then written to another
+        slot, and a power cut kept the second write alone.
 
-        The slot that was written last counts. The other is emptied, or it would come back when the consumer
-        is forgotten again.
+        The later slot is valid. The other is cleared, or it would return when the consumer is forgotten
+        again.
         """
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:
@@ -216,7 +215,7 @@ class StreamOffsets:
 
 
 def _read(raw, seed):
-    """(tag, (offset, updated at, sequence)) of a slot's octets, or None."""
+    """(tag, (offset, updated at, sequence)) of a slot's content, or None."""
     if raw[0] == 0 or octets.crc32c(seed, raw, 0, 256) != int.from_bytes(raw[256:260], "little"):
         return None
     halves = []

@@ -1,8 +1,8 @@
-"""Stream recovery: open a stream's store as the last run left it, however that ended.
+"""Stream recovery: opens a stream's store as the last run left it, however that ended.
 
-Beside recovery, whose rules hold: each segment is looked at by itself, by its seal or by a scan. A stream has
-no acks; what it must not lose besides its messages is where its offsets go on, so that the newest segment is
-kept even when it is empty. May block: boot and ``queue.declare`` only.
+Beside recovery, with the same rules: each segment is checked by itself, by its seal or by a scan. A stream
+has no acks. Besides its messages it must keep its next offset, so the newest segment is kept even when empty.
+May block: only for boot and ``queue.declare``.
 """
 import re
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"msgs\.(\d{10})")
 def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
     """Create a stream's store, or open the one in the folder.
 
-    Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read.
+    Returns (store, RecoveryReport). Raises StoreError if the disk cannot be read.
     """
     store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
     try:
@@ -60,8 +60,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Say that the consumers' positions, of which the octets ``found`` are there, are not those that an
-        orderly stop has left, or another stream's. What was there is kept: empty, it is a note of that.
+        """Report that the consumers' positions, with the content ``found``, are not those of the last orderly
+        stop, or are another stream's. The content is kept; an empty copy records the loss.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:
@@ -76,7 +76,7 @@ class StreamRecovery(Recovery):
                 "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
 
     def _open_segment(self, number):
-        """The segment of a file; None where it is nobody's."""
+        """The segment of a file, or None if it belongs to no stream."""
         msgs = self.files.open(self.store.path_of("msgs", number))
         try:
             head = self._head_of_pair(number, msgs, None)

@@ -1,13 +1,12 @@
-"""Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments
+"""Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
 at its old end.
 
 Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to
-take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never used twice.
-Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
-They are shown a segment once its file has its name: until then a kill takes its messages back, and gives
-their offsets to others.
-Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it
-read. Never yields, never flushes.
+take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never reused.
+Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is closed. A
+segment is readable once its file has its name: before that a kill loses its messages and reuses their
+offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
+yields, never flushes.
 """
 import os
 from functools import partial
@@ -26,19 +25,18 @@ from gomq_py.storage.stores.stream_offsets import StreamOffsets
 
 LOG = logger("storage")
 
-# After a batch of so much the next one goes by way of the stage, which costs a call: as much as two thirds of
-# a fresh page's fault.
+# After a batch of this size the next one uses the stage, which costs a call: up to two thirds of a fresh
+# page's fault.
 BUSY_OCTETS = 2048
 
 
 class StreamStore(segment_log.SegmentLog):
-    """``first_offset`` is that of the oldest message kept, ``next_offset`` what the next one gets;
-    ``ready_count`` and ``ready_bytes`` sum what is kept.
+    """``first_offset``: of the oldest message kept; ``next_offset``: of the next message; ``ready_count`` and
+    ``ready_bytes``: sums of the messages kept.
 
-    ``synced_offset``: all before it has been flushed once, so that no crash gives those offsets to other
-    messages. ``rolled``: segments were begun since the owner last set it to False, which is when retention
-    has to be looked at. ``offsets``: StreamOffsets of its consumers. Made by
-    storage.stores.stream_recovery.open_stream_store.
+    ``synced_offset``: everything before it has been flushed once, so that no crash reuses those offsets.
+    ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
+    ``offsets``: StreamOffsets of its consumers. Made by storage.stores.stream_recovery.open_stream_store.
     """
 
     __slots__ = (
@@ -54,10 +52,10 @@ class StreamStore(segment_log.SegmentLog):
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
         self.rolled = self._is_busy = self.is_fifo = False
-        self._unstaged = 0  # octets that left the stage in this batch
+        self._unstaged = 0  # bytes written from the stage in this batch
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
-        self._dropped = set()  # left the log, still in the folder until that is safe
+        self._dropped = set()  # dropped from the log, file not yet removed
         self._reported = set()
         self._shelf = self._expected_shelf = ALONE
 
@@ -83,16 +81,16 @@ class StreamStore(segment_log.SegmentLog):
         self.next_offset += 1
         self.ready_count += 1
         self.ready_bytes += message.body_length
-        # Transient or not: what a stream has shown to readers under an offset must be what a later run shows
-        # under it.
+        # Transient messages, too: an offset that was shown to readers must show the same message in later
+        # runs.
         if not segment.unsynced & MSGS:
             self._mark_messages(segment)
         return 0
 
     def _append_staged(self, segment, message, size):
-        """As Segment.append, by way of the stage where that is free.
+        """Segment.append, through the stage if that is free.
 
-        Raises StoreClosed when it was full and could not be written.
+        Raises StoreClosed if it was full and could not be written.
         """
         if self._has_stage(size):
             self._put_on_stage(segment, message, size)
@@ -101,9 +99,9 @@ class StreamStore(segment_log.SegmentLog):
         return 0
 
     def flush(self):
-        """End of a batch: what was appended is in the file and announced.
+        """End of a batch: the appends are in the file and announced.
 
-        Where that fails the store is fenced.
+        Fences the store if that fails.
         """
         segment = self._write
         if segment is not None:
@@ -132,7 +130,7 @@ class StreamStore(segment_log.SegmentLog):
     # reading
 
     def find(self, offset):
-        """The segment that holds this offset, or the next one kept; None when there is none."""
+        """The segment that holds this offset, or the next one kept, or None."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2
@@ -144,10 +142,10 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """A cursor comes into the segment: it is mapped as long as one is.
+        """Register a cursor in the segment, which stays mapped meanwhile.
 
-        False: it cannot be read, and the store is fenced, or a cursor that ``can_wait`` has to; or it has not
-        got its name, and no cursor comes into it before ``segment_opened``.
+        False: the segment cannot be read, and the store is fenced; or a cursor that ``can_wait`` has to; or
+        its file has no name yet, and no cursor enters it before ``segment_opened``.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -164,7 +162,7 @@ class StreamStore(segment_log.SegmentLog):
         return True
 
     def leave(self, segment):
-        """A cursor has left the segment."""
+        """Remove a cursor from the segment."""
         segment.readers -= 1
         if (
             segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced
@@ -177,7 +175,7 @@ class StreamStore(segment_log.SegmentLog):
         return 0
 
     def report_damage(self, segment, start, end, count):
-        """A cursor had to step over ``count`` damaged records; said once."""
+        """Report ``count`` damaged records that a cursor had to skip, once."""
         if (segment.number, start) not in self._reported:
             self._reported.add((segment.number, start))
             damage.set_aside(self, segment, start, end, count)
@@ -188,10 +186,10 @@ class StreamStore(segment_log.SegmentLog):
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The first offset of the segment in which messages of this time (Unix milliseconds) and later begin;
-        ``next_offset`` when all are older.
+        """First offset of the segment in which messages of this time (Unix milliseconds) and later begin;
+        ``next_offset`` if all are older.
 
-        The search within the segment is a cursor's.
+        A cursor searches within the segment.
         """
         self._note_newest()
         for segment in reversed(self._order):
@@ -200,11 +198,11 @@ class StreamStore(segment_log.SegmentLog):
         return self.first_offset
 
     def open_for_reading(self, number):
-        """A descriptor of a segment's file, which the caller closes, and how many octets from its start have
-        been flushed; None where there is none.
+        """(descriptor of a segment's file, which the caller closes; count of its flushed bytes from the
+        start), or None.
 
-        What it reads stays what it is when the segment is dropped meanwhile: files of streams are not used
-        again. Raises OSError.
+        Its content stays valid when the segment is dropped: files of streams are not recycled. Raises
+        OSError.
         """
         segment = self._segments.get(number)
         if segment is None or self.failure is not None:
@@ -214,7 +212,7 @@ class StreamStore(segment_log.SegmentLog):
         except FileNotFoundError:
             if not segment.is_open:
                 raise
-            fd = os.open(segment.msgs.path, os.O_RDONLY | os.O_CLOEXEC)  # it has not got its name yet
+            fd = os.open(segment.msgs.path, os.O_RDONLY | os.O_CLOEXEC)  # it has no name yet
         return fd, self._flushed_bytes(segment)
 
     def _flushed_bytes(self, segment):
@@ -240,9 +238,9 @@ class StreamStore(segment_log.SegmentLog):
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Note where a consumer goes on, for later runs; flushed unhurriedly.
+        """Save the next offset of a consumer for later runs; flushed without hurry.
 
-        A full disk leaves it where it was.
+        A full disk keeps the old one.
         """
         try:
             is_new = self.offsets.file is None
@@ -255,17 +253,17 @@ class StreamStore(segment_log.SegmentLog):
         self.committer.mark_acks(self)
 
     def forget_offset(self, tag):
-        """A consumer's position is not wanted any more. Returns whether there was one."""
+        """Delete a consumer's position. Returns whether there was one."""
         if not self.offsets.forget(tag):
             return False
-        self.committer.mark(self)  # an operator asked, and is answered once it is on the disk
+        self.committer.mark(self)  # an operator waits until it is on the disk
         return True
 
     # retention
 
     def oldest(self):
-        """(messages, octets of records, last timestamp) of the oldest segment, or None where it is the newest
-        too: that one is never dropped.
+        """(messages, bytes of records, last timestamp) of the oldest segment, or None if it is also the
+        newest, which is never dropped.
         """
         if len(self._order) < 2:
             return None
@@ -273,27 +271,25 @@ class StreamStore(segment_log.SegmentLog):
         return segment.count, segment.end - HEAD_BYTES, segment.timestamps[1]
 
     def record_bytes(self):
-        """Octets of records kept."""
+        """Bytes of records kept."""
         return sum(segment.end - HEAD_BYTES for segment in self._order)
 
     def drop_oldest(self):
-        """The oldest segment leaves the log, and its file the disk once what the log goes on with is flushed.
-        """
+        """Drop the oldest segment from the log; its file is removed once the rest of the log is flushed."""
         segment = self._order.pop(0)
         self.first_offset = self._order[0].first_offset
         self.ready_count -= segment.count
         self.ready_bytes -= segment.body_bytes
         self._forget(segment)
         self._dropped.add(segment)
-        # Each asks for itself: a sync that is under way for earlier ones does not cover what the log goes on
-        # with now.
+        # One request each: a running sync does not cover the present start of the log.
         self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False, about_logs=False)
 
     def purge(self):
-        """Drop all messages; offsets go on. Returns how many there were.
+        """Drop all messages; offsets go on. Returns their count.
 
-        Raises StoreFull where there is no room for the segment that it goes on with; then all others but the
-        newest are dropped, which makes room.
+        Raises StoreFull without room for a new segment; then all segments but the newest are dropped, which
+        makes room.
         """
         count = self.ready_count
         if count:
@@ -311,16 +307,14 @@ class StreamStore(segment_log.SegmentLog):
             self.drop_oldest()
 
     def set_segment_bytes(self, segment_bytes):
-        """The size of segments begun from here on."""
+        """Set the size of new segments."""
         self.segment_bytes = usable_segment_bytes(segment_bytes)
         self._next_bytes = min(self._next_bytes, self.segment_bytes)
 
     # opening and closing
 
     def adopt(self, segment):
-        """A segment of an earlier run, found by recovery; they come oldest first, before anything else
-        happens.
-        """
+        """Add a segment of an earlier run. Called by recovery, oldest first, before any other method."""
         self._segments[segment.number] = segment
         if self._last is not None:
             self._last.next = segment
@@ -335,7 +329,7 @@ class StreamStore(segment_log.SegmentLog):
         self._synced_end = self._sync_end = segment.end
 
     def go_on_at(self, offset):
-        """The newest segments are gone, and the offsets before this one were theirs.
+        """Set the next offset, because the newest segments, which had the offsets before, are gone.
 
         For recovery, after the last ``adopt``.
 
@@ -347,30 +341,30 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """As SegmentLog.listed, with where the offsets go on and what tells the consumers' positions."""
+        """SegmentLog.listed with the next offset and the checksum of the consumers' positions."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
         return listed._replace(next_offset=self.next_offset, positions=self.offsets.checksum())
 
     def delete_files(self):
-        """Nothing goes in or out any more, and nothing stays on the disk."""
+        """Stop the store and remove its files."""
         self._dropped = set()
         self._order = []
         self.offsets.close()
         segment_log.SegmentLog.delete_files(self)
 
     def forget_files(self):
-        """Nothing goes in or out any more; the folder is the caller's to remove."""
+        """Stop the store. The caller removes the folder."""
         self._dropped = set()
         self._order = []
         self.offsets.close()
         segment_log.SegmentLog.forget_files(self)
 
-    # what the log asks
+    # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """As SegmentLog.sync_files; notes what the sync will have covered."""
+        """SegmentLog.sync_files; notes what the sync will cover."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -381,7 +375,7 @@ class StreamStore(segment_log.SegmentLog):
         return files
 
     def synced(self):
-        """What sync_files gave last has been flushed."""
+        """The files of the last sync_files have been flushed."""
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         segment_log.SegmentLog.synced(self)
@@ -390,7 +384,7 @@ class StreamStore(segment_log.SegmentLog):
         return bool(self._unsynced) or self.offsets.dirty
 
     def _begin_segment(self, size, may_wait=False):
-        """A new segment to write to."""
+        """Begin a new write segment."""
         before = self._last
         segment = self._roll(size, may_wait)
         self._order.append(segment)
@@ -400,7 +394,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Empty segments at the old end, which only held the offset, go."""
+        """Drop empty segments at the old end, which only held the offset."""
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
 
@@ -408,9 +402,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """The writer has moved on: the segment is sealed when that has been flushed, and closed unless
-        somebody reads it.
-        """
+        """After a roll: seal the segment once it is flushed, and close it unless it is being read."""
         if segment.written_here:
             segment.note_timestamps()
             self._announce(segment)
@@ -457,7 +449,7 @@ class StreamStore(segment_log.SegmentLog):
         )
 
     def _forget(self, segment):
-        """The segment is no longer part of the log; readers in it notice because it is closed."""
+        """Remove the segment from the log; its readers notice that it is closed."""
         self._drop_opening(segment)
         del self._segments[segment.number]
         if segment.unsynced:
@@ -471,7 +463,7 @@ class StreamStore(segment_log.SegmentLog):
             self._close_segment(segment)
 
     def _unlink_dropped(self, segment, error):
-        """The log goes on without it on the disk too, unless the sync failed: then it is there again after a
+        """Remove a dropped segment's file, unless the sync failed: then the segment is there again after a
         restart.
         """
         if segment not in self._dropped:  # the whole stream was deleted meanwhile
