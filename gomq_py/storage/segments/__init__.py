@@ -1,1 +1,1 @@
-"""Pairs of segment files: what is in one, where its files come from, and when they are idle."""
+"""Pairs of segment files: their content, the pool that they come from, and idle ones."""

@@ -1,7 +1,6 @@
-"""Damaged records: what is done when a checksum fails. One damaged record costs one record, never the queue.
+"""Damaged records: handling of failed checksums. One damaged record costs one record, never the queue.
 
-Called by message_store (a record read from a segment of an earlier run) and recovery (the scan of a segment
-that was not sealed).
+Called by message_store (a record of an earlier run's segment) and recovery (the scan of an unsealed segment).
 """
 import os
 
@@ -12,18 +11,17 @@ from gomq_py.storage.format.record import RecordScanner
 
 LOG = logger("storage")
 
-# Copies kept, and places said, per queue: a disk that is going to pieces must fill neither itself nor the
-# log.
+# Most copies kept, and places logged, per queue: a dying disk must fill neither itself nor the log.
 KEPT_COPIES = 100
 
 UNKNOWN = -1
 
 
 class DamageNotes:
-    """What this module and recovery have found in the queues of one broker: messages and places by folder,
-    octets of streams that are known to be damaged, paths of what was kept.
+    """Damage found by this module and recovery in one broker: messages and places by folder, known damaged
+    bytes of streams, paths of copies.
 
-    A thread that opens a queue again writes here, too: each folder has one writer at a time.
+    A thread that reopens a queue writes here, too: each folder has one writer at a time.
     """
 
     def __init__(self):
@@ -34,13 +32,13 @@ class DamageNotes:
 
     @property
     def records(self):
-        """How many messages were damaged, or were lost with their files."""
+        """Count of messages damaged, or lost with their files."""
         return sum(list(self.lost.values()))
 
 
 def count_lost(segment, behind):
-    """(records, octets of bodies) that the seal and the acks of the segment promise and that are not there,
-    where all sound records lie from ``behind`` on.
+    """(records, bytes of bodies) that the segment's seal and acks promise and that are missing, if all sound
+    records lie from ``behind`` on.
     """
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, segment.next_ordinal)
     scanner.tally(segment.get_runs())
@@ -52,11 +50,11 @@ def count_lost(segment, behind):
 
 
 def set_aside(store, segment, start, end, lost_count):
-    """Ack the octets [start, end), so that they are never read again.
+    """Ack the bytes [start, end), so that they are never read again.
 
-    If they had been flushed once, copy them beside the segment and tell the log and the listener; if not,
-    this is the ordinary end of a crash, and nobody was promised anything. ``lost_count``: UNKNOWN where no
-    sound record tells how many there were; 0 where all of them had been settled, which is no loss to anybody.
+    If they were flushed once, copy them beside the segment and tell the log and the listener; otherwise this
+    is an ordinary end of a crash, and nothing was promised. ``lost_count``: UNKNOWN if no sound record tells
+    the count; 0 if all were settled, so that nothing is lost.
     """
     path = segment.path()
     _ack(store, segment, start, end)
@@ -87,16 +85,16 @@ def set_aside(store, segment, start, end, lost_count):
 
 
 def note_gone(store, count):
-    """Count messages that were lost with missing files; whoever opens the store logs it."""
+    """Count messages lost with missing files; the caller logs them."""
     lost = store.pool.damage.lost
     lost[store.folder] = lost.get(store.folder, 0) + count
 
 
 def _is_known(store, segment, start, end):
-    """Whether an earlier run has reported this damage. A stream has no acks that keep readers away from
-    damage, so that it would be reported again and again.
+    """Whether an earlier run has reported this damage. A stream has no acks that hide damage from readers, so
+    each would report it again.
 
-    From here on it is known: an empty file is named for it.
+    Marks it as known by an empty file.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -115,7 +113,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Forget what is known of damage in the segments before this one: they are gone."""
+    """Forget known damage in the segments before this one, which are gone."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))
@@ -131,8 +129,8 @@ def _ack(store, segment, start, end):
 
 
 def keep_copy(store, name, content):
-    """Keep damaged octets beside the segments as ``damaged.NAME``, where there is room for them and not too
-    many are kept.
+    """Copy damaged bytes beside the segments as ``damaged.NAME``, if there is room and not too many copies
+    exist.
     """
     path = os.path.join(store.folder, f"damaged.{name}")
     try:

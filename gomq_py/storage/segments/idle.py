@@ -1,17 +1,16 @@
-"""Resting: stores that have been empty for a while give back the segment that they would write to.
+"""Idle segments: stores that have been empty for a while give their write segment back.
 
-An empty queue costs no disk and no mapping: ten thousand queues that each had a message once would otherwise
-keep 600 MB and twenty thousand maps. Stores say when they become empty. One timer per broker runs only while
-there is an empty store with a segment. A store that got a message since the last look is looked at again
-later: a queue that is empty now and then pays nothing.
+An empty queue costs no disk and no mapping: ten thousand queues that each had one message would otherwise
+keep 600 MB and twenty thousand maps. Stores report when they become empty. One timer per broker runs only
+while there is an empty store with a segment. A store that got a message since the last check is checked again
+later, so a queue that is empty now and then pays nothing.
 """
 from collections import deque
 
-# An empty store is looked at this often, and gives its segment back when nothing came in between.
+# Interval of checks; an empty store gives its segment back if nothing came in between.
 REST_MS = 10_000
-# So many segments are given back, of so many stores looked at, before the next pause: some 0.1 ms each, and
-# as much again when their names were flushed, for all in one flush (0.2 s) together. Ten thousand take half a
-# minute.
+# Most segments given back, and most stores checked, before the next pause: some 0.1 ms each, and as much
+# again when their names are flushed, all in one flush (0.2 s). Ten thousand take half a minute.
 GIVEN_AT_ONCE = 10
 LOOKED_AT_ONCE = 1000
 PAUSE_MS = 25
@@ -24,29 +23,29 @@ class Resting:
 
     def __init__(self, start):
         self._start = start
-        self._stores = {}  # store -> where its writer stood when it was last looked at; 0: not looked at
+        self._stores = {}  # store -> writer's position at the last check; 0: not checked
         self._to_look_at = deque()
         self._timer = None
 
     @property
     def count(self):
-        """How many stores are empty and still have a segment."""
+        """Count of empty stores that still have a segment."""
         return len(self._stores)
 
     def note(self, store):
-        """A store with a segment has become empty.
+        """Watch a store with a segment that has become empty.
 
-        It calls this once, until it hears that it was ``forgotten``.
+        A store calls this once, until it hears that it was ``forgotten``.
         """
         if self._start is None:
             return
         self._stores[store] = 0
         if self._timer is None:
-            self._stores[store] = store.resting_at()  # it is REST_MS until the next look
+            self._stores[store] = store.resting_at()  # REST_MS until the next check
             self._timer = self._start(REST_MS, self._look)
 
     def stop(self):
-        """Stop the timer: no store gives back its segment any more."""
+        """Stop the timer: no store gives its segment back any more."""
         self._stores.clear()
         self._to_look_at.clear()
         self._start = None
@@ -67,7 +66,7 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Whether the store gave its segment back."""
+        """Check a store; True if it gave its segment back."""
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

@@ -1,21 +1,20 @@
-"""Opening: a thread opens and reads the files of a closed segment, while a reader waits for them or before it
-comes to them.
+"""Opening: a thread opens and reads the files of a closed segment, ahead of a reader or while it waits.
 
-Between segment_log, which says what a segment's files are and what becomes of them, and
-storage.flush.group_commit's threads. Parts of open segments that a power cut may have damaged are read here,
-too, before anybody touches their mapping. If no reader comes to what was opened ahead, it is closed again: a
-backlog that nobody reads holds no mapping. Never blocks, never switches.
+Between segment_log, which decides what is opened, and storage.flush.group_commit's threads. Parts of open
+segments that a power cut may have damaged are read here, too, before their mapping is touched. Files that
+were opened ahead and not used are closed again: a backlog without readers holds no mapping. Never blocks,
+never switches.
 """
 
-# What was opened ahead and not come to is closed after this time, or after up to twice as long.
+# Unused files are closed after this time, or up to twice as long.
 UNWANTED_MS = 10_000
-# So many at once, some 20 us each, before the next pause.
+# Files closed before the next pause, some 20 us each.
 CLOSED_AT_ONCE = 100
 PAUSE_MS = 25
 
 
 class Opening:
-    """The files of one segment of a store.
+    """The files of one segment of a store being opened.
 
     ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader waits for them.
     """
@@ -30,8 +29,8 @@ class Opening:
 
 
 class Proof:
-    """Octets of an open segment of an earlier run, up to ``end``, that a thread reads before anybody touches
-    their mapping.
+    """Bytes of an open segment of an earlier run, up to ``end``, that a thread reads before their mapping is
+    touched.
     """
 
     __slots__ = ("store", "segment", "file", "end", "awaited")
@@ -44,36 +43,36 @@ class Proof:
         self.awaited = False
 
     def ended(self, _result, error):
-        """The thread has read them, or could not."""
+        """The thread has read them, or failed."""
         self.file.release()
         self.store.proven(self, error)
 
 
 class Openings:
-    """One per broker.
+    """The files being opened or opened ahead; one object per broker.
 
-    ``aside``: the committer's lane for readers, or None: there are no threads. ``start_timer`` as in Resting.
+    ``aside``: the committer's lane for readers, or None without threads. ``start_timer`` as in Resting.
     """
 
     def __init__(self, aside, start_timer):
         self._aside = aside
         self._start = start_timer
         self._timer = None
-        self._ready = {}  # Opening -> whether it was there at the last look
+        self._ready = {}  # Opening -> whether it was there at the last check
 
     @property
     def in_threads(self):
-        """Whether anything can be opened here."""
+        """Whether there are threads to open files."""
         return self._aside is not None
 
     @property
     def count(self):
-        """Segments whose files are open and that no reader has come to."""
+        """Count of segments opened ahead and not reached by a reader."""
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Have ``store.open_files(*what)`` called in a thread; then ``store.opened(opening, files, error)``
-        is called in the hub.
+        """Call ``store.open_files(*what)`` in a thread, then ``store.opened(opening, files, error)`` in the
+        hub.
         """
         self._aside(
             opening.store.open_files, *what,
@@ -81,24 +80,24 @@ class Openings:
         )
 
     def prove(self, proof, start):
-        """Have the octets of a Proof read from ``start`` on in a thread; then ``store.proven(proof, error)``
-        is called in the hub.
+        """Read the bytes of a Proof from ``start`` on in a thread, then call ``store.proven(proof, error)``
+        in the hub.
         """
         proof.file.retain()
         self._aside(proof.store.files.read_through, proof.file, start, proof.end, done=proof.ended)
 
     def keep(self, opening):
-        """The files of this Opening are open, and wait for a reader."""
+        """Note that the files of this Opening are open and wait for a reader."""
         self._ready[opening] = False
         if self._timer is None and self._start is not None:
             self._timer = self._start(UNWANTED_MS, self._look)
 
     def forget(self, opening):
-        """A reader has come to it, or the store has given it up."""
+        """Note that a reader has reached it, or the store has dropped it."""
         self._ready.pop(opening, None)
 
     def stop(self):
-        """From now on nothing is closed because its time is over."""
+        """Stop closing unused files."""
         self._start = None
         if self._timer is not None:
             self._timer.stop()

@@ -1,15 +1,14 @@
-"""Segment pool: pairs of segment files waiting to be used, emptied ones and new ones that were made ahead of
-need, one pool per broker.
+"""Segment pool: spare pairs of segment files, emptied or made ahead, one pool per broker.
 
-Fresh pages cost more than all else an append does (1.6x at 16-octet messages, 2.3x at 1 KiB), so segments go
-round: fd and mapping kept, file renamed into place. What makes that safe: a new generation in the head seeds
-every checksum; a pair that ever held something durable is used again only after the names of both its files
-were flushed where they left from; only pairs made in this run go round; nobody holds them.
+Fresh pages cost more than all else of an append (16-byte messages in and out: 0.19 us instead of 0.09; 1 KiB:
+1.5 instead of 0.4), so segments are recycled: descriptor and mapping kept, file renamed into place. This is
+safe because a new generation in the head seeds every checksum; a pair that ever held something durable is
+reused only after the removal of both names was flushed; only pairs made in this run, and not in use, are
+recycled.
 
-Making a pair and giving one's room back to the disk take milliseconds, tens of them while the disk is busy:
-both are done aside, in a thread. A writer says in time that it will roll (``expect``), and the roll takes
-what is there. Emptied ones lose their names in the committer's threads, too, before its next flush. Between
-message_store and files; never flushes by itself.
+Making a pair and freeing its room take milliseconds, tens of them on a busy disk: a thread does both. A
+writer announces a roll in time (``expect``), and the roll takes what is ready. Emptied pairs are renamed in
+the committer's threads, too, before its next flush. Between message_store and files; never flushes by itself.
 """
 import errno
 import os
@@ -32,41 +31,41 @@ LOG = logger("storage")
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
-# A queue's first segment, and how much larger each next one is until segment_bytes:
-# many queues hold only a few messages.
+# Size of a queue's first segment, and growth of the next ones up to segment_bytes: many queues hold only a
+# few messages.
 FIRST_SEGMENT_BYTES = 65536
 SEGMENT_GROWTH = 8
 
 # 8 pairs are about 75 MiB of disk and kept one busy queue from ever waiting for a fresh segment.
 KEPT_PAIRS = 8
-# Of each smaller size, some 10 MiB in all: a queue needs each of them once.
+# Pairs kept of each smaller size, some 10 MiB in all: a queue needs each size once.
 KEPT_SMALL_PAIRS = 2
-# A pair is made ahead where the disk has room for this many more: nobody else's last room is taken.
+# A pair is made ahead only if the disk has room for this many more, so as not to take the last room.
 ROOM_FOR_PAIRS = 8
 
-# Of those who wait for files of one size so many have theirs made in one trip to a thread, of at most so many
-# octets; a pair takes 1 to 3 ms. A trip takes a turn of the hub each way, 10 to 20 ms under load: one by one,
-# a thousand new queues that are published to at once waited for 16 s.
+# Most waiting writers of one size that get files in one trip to a thread, and most bytes; a pair takes 1 to 3
+# ms. A trip takes a turn of the hub each way, 10 to 20 ms under load: one by one, a thousand new queues with
+# messages waited for 16 s.
 TOGETHER = 32
 TOGETHER_BYTES = 8 * 1024 * 1024
-# On a slow disk a trip ends after this time, for whoever waits for files of another size or kind.
+# On a slow disk a trip ends after this time, so that writers waiting for other sizes get their turn.
 TOGETHER_S = 0.1
 
-# Which files of the pool a writer takes: None for pairs, the folder of files without names, or one of these:
-# those of streams, which have no acks; pairs that are written with calls, so that new ones need no pages in
-# the system's cache. Pairs are one stock, of which whoever comes first takes one: how those that are made
-# ahead are made, most of those who expect them say.
+# Kinds of files ("shelf") that a writer takes: None for pairs, the folder of files without names, or one of
+# these: files of streams, which have no acks; pairs that are written with calls, so that new ones need no
+# pages in the system's cache. Pairs are one stock; the majority of expected writers decides how pairs are
+# made ahead.
 ALONE = "alone"
 UNCACHED = "uncached"
 
 
 class SegmentPool:
-    """Hands out pairs of files for new segments and takes back emptied ones.
+    """Provides pairs of files for new segments and takes back emptied ones.
 
     ``folder`` is the pool's own and holds nothing else.
 
-    ``in_threads=False``: nothing is made ahead, and what is given back goes at once, for whoever compares
-    folders between two steps. ``start_timer`` as in Resting. ``stage``: the broker's.
+    ``in_threads=False``: nothing is made ahead, and returned files are removed at once, for callers that
+    compare folders between two steps. ``start_timer`` as in Resting. ``stage``: the broker's.
     """
 
     def __init__(
@@ -86,27 +85,24 @@ class SegmentPool:
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}
         self._alone = {size: [] for size in self._kept}
-        self._expected = {}  # (msgs_bytes, shelf) -> how many writers will need such files soon
-        self._uncached = Counter()  # msgs_bytes -> how many of these will write them with calls
-        # the same -> (folders, callback) of writers who wait for them, each for one and for its folders
+        self._expected = {}  # (msgs_bytes, shelf) -> count of writers that will need them
+        self._uncached = Counter()  # msgs_bytes -> how many of these write with calls
+        # the same -> (folders, callback) of waiting writers, each for one set of files and its folders
         self._waiting = {}
-        self._in_making = set()  # of these
-        self._naming = {}  # folder -> files for it that were taken and have not got their names yet
-        self._at_once = set()  # folders whose files get their names when they are taken
-        # pairs of which the msgs file is on its way here, or has come before the acks file
+        self._in_making = set()  # keys being made
+        self._naming = {}  # folder -> count of taken files without final names
+        self._at_once = set()  # folders whose files are named when taken
+        # msgs_bytes -> pairs being returned: the msgs file is moving here, or waits for the acks file
         self._coming = dict.fromkeys(self._kept, 0)
-        # queue folder -> its Retiring pairs, whose msgs file is about to leave,
-        # or has left and that is to be flushed
+        # queue folder -> its Retiring pairs: the msgs file is leaving, or its removal is to be flushed
         self._retiring = {}
         self.stage = Stage()
         self._closed = False
-        # How the last run ended, for recovery at boot: what only a loss of power
-        # explains is no fault after one.
+        # How the last run ended, for recovery at boot: a loss of power explains some missing files.
         self.last_end = POWER_LOST
-        # queue folder -> segment_list.Listed of what the last run left there, for recovery at boot
+        # queue folder -> segment_list.Listed of the last run, for recovery at boot
         self.listed = {}
-        # queue folder -> {number of a segment that boot found emptied: see recovery.Recovery};
-        # None: the boot is over
+        # queue folder -> {number of a segment without messages: see recovery.Recovery}; None after the boot
         self.settled = {}
         self.damage = DamageNotes()
         self._numbers = 0
@@ -114,40 +110,39 @@ class SegmentPool:
         self._clear_folder()
 
     def next_generation(self):
-        """A number that no segment had before."""
+        """A new, unique generation number."""
         self._generation += 1
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Two mapped files for a segment of this size, which have these names, or get them before the next
-        sync flushes. Raises OSError, leaving neither. ``failed(error)`` is called if they cannot get their
-        names, and what is in them is lost with them.
+        """Two mapped files for a segment of this size, under these names now or before the next sync flushes.
+        Raises OSError, leaving neither. ``failed(error)`` is called if they cannot be named, so that their
+        content is lost with the process.
 
-        The acks file gets its name first: a process that is killed in between must not leave messages without
-        the acks that it has seen.
+        The acks file is named first: a kill in between must not leave messages without their acks.
         """
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """What is taken for this folder has its names when ``take`` returns, which blocks for that: a process
-        that is killed keeps what is in it. Those that were taken before come first.
+        """Have files for this folder named before ``take`` returns, which blocks for that, so that their
+        content survives a kill. Names those taken before first.
         """
         self._at_once.add(folder)
 
     @property
     def has_unnamed(self):
-        """Whether ``is_naming`` is true of any folder."""
+        """Whether ``is_naming`` is true for any folder."""
         return bool(self._naming)
 
     def is_naming(self, folder):
-        """Whether files were taken for this folder, or for one in it, that have not got their names yet: a
-        process that is killed now loses what is in them.
+        """Whether taken files for this folder, or for one in it, have no final names yet: a kill would lose
+        their content.
         """
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
-        """As ``take``, for a segment of a stream: one file. ``store.named()`` is called when it has got its
-        name, unless it has it already; ``store.fence(error)`` if it cannot get it.
+        """``take`` of one file, for a segment of a stream. ``store.named()`` is called when it gets its name
+        later, ``store.fence(error)`` if it cannot.
         """
         return self._take(
             self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
@@ -165,7 +160,7 @@ class SegmentPool:
         if ready.get(msgs_bytes):
             files = ready[msgs_bytes].pop()
         elif self._naming and not at_once:
-            # No name before those of earlier segments, or a kill would leave a hole between them.
+            # Named in order: otherwise a kill would leave a hole between segments.
             files = self._with_spares_given_up(self._create, self._new_paths()[:len(paths)], msgs_bytes)
         else:
             return self._with_spares_given_up(self._create, paths, msgs_bytes)
@@ -211,37 +206,34 @@ class SegmentPool:
     # ahead of need
 
     def keeps(self, msgs_bytes):
-        """Whether segments of this size are used again when they are emptied. Others, of a message that is
-        larger than usual segments, are not.
-        """
+        """Whether segments of this size are recycled. Larger ones, made for one large message, are not."""
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer need not wait for such files and these folders: they are there, or no thread makes
-        any.
+        """Whether a writer can take such files, with these folders, without waiting: they exist, or there are
+        no threads.
         """
         if self._aside is None or self._closed:
             return True
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make such files, and those of the ``folders`` that are not there, the outer one
-        first. ``callback(error or None)`` is called when that is done, or has failed. It must neither switch
-        nor raise; files that it does not take are for the next writer. Nothing is made for a ``store`` that
-        has ended before its turn comes.
+        """Have a thread make such files, and the missing ones of ``folders``, outermost first.
+        ``callback(error or None)`` is called then; it must neither switch nor raise; files that it does not
+        take go to the next writer. Nothing is made for a ``store`` that has ended meanwhile.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have such files made, because a writer will soon take them."""
+        """Have such files made ahead for a writer that will soon take them."""
         key = self._expected_key(msgs_bytes, shelf, 1)
         self._expected[key] = self._expected.get(key, 0) + 1
         self._make_ahead(key)
 
     def unexpect(self, msgs_bytes, shelf=None):
-        """Make none for a writer that was expected: it has taken its files, or is gone."""
+        """Withdraw an ``expect``: the writer has its files, or is gone."""
         key = self._expected_key(msgs_bytes, shelf, -1)
         self._expected[key] -= 1
         if self._expected[key]:
@@ -256,13 +248,13 @@ class SegmentPool:
         return msgs_bytes, None
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Take the files of an emptied segment: keep the pair, or unlink it.
+        """Take the files of an emptied segment: recycle the pair, or unlink it.
 
-        ``msgs`` and ``acks`` are None where a file is not open, ``msgs_path`` where there is none.
+        ``msgs`` and ``acks`` are None for files that are not open, ``msgs_path`` is None without a file.
 
-        If anything of it may be on the disk (``synced``: its octets or its name were flushed), the msgs
-        file's name is gone for good before the acks file is touched: a power cut that brought back the one
-        without the other would bring back what was acked.
+        If anything of it may be on the disk (``synced``: content or name were flushed), the removal of the
+        msgs file's name is flushed before the acks file is touched: a power cut must not restore the messages
+        without their acks.
         """
         pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)
@@ -289,11 +281,11 @@ class SegmentPool:
             self.files.close(msgs, self._aside)
 
     def let_go(self, file):
-        """Close a segment's file. Its name stays, or the caller sees to it."""
+        """Close a segment's file. Its name stays; the caller may remove it."""
         self.files.close(file, self._aside)
 
     def forget(self, folder):
-        """The folder is removed with everything in it: forget its pairs."""
+        """Forget the pairs of a folder that is removed with its content."""
         self._at_once.discard(folder)
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
@@ -303,7 +295,7 @@ class SegmentPool:
             self._close(pair)
 
     def describe(self):
-        """What it holds, for people."""
+        """Counts of its files, for operators."""
         pairs, unnamed, alone = (
             sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
         )
@@ -315,7 +307,7 @@ class SegmentPool:
         )
 
     def close(self):
-        """Let go of all kept files; what is being made goes when it is there."""
+        """Close all spare files, also those still being made."""
         self._closed = True
         self.resting.stop()
         self.openings.stop()
@@ -330,11 +322,11 @@ class SegmentPool:
 
     def _make_ahead(self, key):
         msgs_bytes, shelf = key
-        # One at a time of each kind: the next is begun when that is there, if it is still wanted.
+        # One trip at a time for each key: the next begins after it, if still needed.
         if self._aside is None or self._closed or key in self._in_making:
             return
         self._let_go_of_ended(key)
-        if self._closed or key in self._in_making:  # for one who was let go, and went on
+        if self._closed or key in self._in_making:  # a callback may have begun another
             return
         waiting, ready = self._waiting.get(key), self._ready(shelf).get(msgs_bytes, ())
         if waiting is None and len(ready) >= min(self._expected.get(key, 0), self._kept.get(msgs_bytes, 0)):
@@ -355,7 +347,7 @@ class SegmentPool:
         )
 
     def _next_waiting(self, key):
-        """The folders of those whose files are made in one trip; one without folders where nobody waits."""
+        """Folders of the writers served by one trip; [()] without waiting writers."""
         count = max(1, min(TOGETHER, TOGETHER_BYTES // key[0]))
         return [
             folders for folders, _, store in takewhile(_goes_on, islice(self._waiting.get(key, ()), count))
@@ -367,15 +359,15 @@ class SegmentPool:
         return None
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """In a thread: the (folders, paths) of each of ``jobs``, up to one for which the disk has no room, or
-        as far as there is time. [(files or None, what they failed with or None)]. Blocks.
+        """In a thread: make the (folders, paths) of each of ``jobs``, until the disk is full or the time is
+        up. Returns [(files or None, error or None)]. Blocks.
         """
         made: list = []
         until = time.monotonic() + TOGETHER_S
         for folders, paths in jobs:
             try:
                 made.append((self._make(folders, shelf, paths, msgs_bytes, is_awaited), None))
-            except Exception as error:  # it concerns this one alone
+            except Exception as error:  # only this job has failed
                 made.append((None, error))
                 if is_full(error):
                     break
@@ -384,7 +376,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Folders, and files as ``_create`` and ``take_unnamed`` do, nobody being told.
+        """Make folders, and files as ``_create`` and ``take_unnamed`` do, without telling listeners.
 
         Blocks. Raises OSError.
         """
@@ -394,8 +386,8 @@ class SegmentPool:
             self._check_room(shelf if paths is None else self.folder, msgs_bytes)
         if paths is None:
             return self.files.make_unnamed(shelf, msgs_bytes, self.keeps(msgs_bytes))
-        # A busy stream writes with calls, and so does a queue that grows; so is a large message: their files
-        # need not be in the cache.
+        # Busy streams, growing queues and large messages are written with calls: their files need not be
+        # cached.
         fetched = shelf is None and self.keeps(msgs_bytes)
         return self._create_each(
             lambda path, size: self.files.make(path, size, fetched), self.files.unmake, paths, msgs_bytes
@@ -409,8 +401,8 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """Files are there that a thread has made, or could not be made:
-        then whoever needs them will hear why. Those for whom there was no room, or no time, wait on.
+        """Use the result of a thread: files, or errors that the waiting writers hear. Writers for whom there
+        was no room or time wait on.
         """
         msgs_bytes, shelf = key
         for folders, _ in jobs:
@@ -418,7 +410,7 @@ class SegmentPool:
                 folder.told()
         for (folders, _), (files, error) in zip(jobs, made):
             if error is None:
-                self._add_made(key, folders, files)  # for one: who is told may take all that are there
+                self._add_made(key, folders, files)  # one at a time: a callback may take all files
             elif (
                 is_awaited and is_full(error) and not self._closed
                 and (spare := self._take_largest_spare())
@@ -429,7 +421,7 @@ class SegmentPool:
                 self._tell_waiting(key, error)
         if self._closed:
             self.close()
-        self._in_making.discard(key)  # none is begun while some of these have not been told
+        self._in_making.discard(key)  # no new trip before all callbacks
         if error is None or key in self._waiting:
             self._make_ahead(key)
         self._drop_surplus(msgs_bytes, shelf)
@@ -444,19 +436,19 @@ class SegmentPool:
         self._ready(shelf).setdefault(msgs_bytes, []).append(files)
 
     def _make_again(self, key):
-        """Make files anew, after a spare pair has given its room back."""
+        """Make files again, after a spare pair was removed for room."""
         self._in_making.discard(key)
         self._make_ahead(key)
 
     def _tell_waiting(self, key, error):
-        """Tell the first of those who wait: it takes the files at once, or hears the error, which may come
-        from its own folder and need not concern the next one.
+        """Call the first waiting writer back: it takes the files at once, or hears the error, which may
+        concern its own folder only.
         """
         if key in self._waiting:
             self._tell(self._take_waiting(key), error)
 
     def _take_waiting(self, key):
-        """The callback of the first of those who wait, who waits no more."""
+        """Remove the first waiting writer; returns its callback."""
         waiting = self._waiting[key]
         _, callback, _ = waiting.popleft()
         if not waiting:
@@ -466,32 +458,29 @@ class SegmentPool:
     def _tell(self, callback, error):
         try:
             callback(error)
-        except Exception:  # a fault of ours: the others are told, and files are made still
+        except Exception:  # a fault of ours must not stop the others
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Make nothing for those who wait for a store that has ended meanwhile: its folder may be removed
-        already, and would be made again. They hear it soon: a store may call this within its append.
+        """Make nothing for stores that have ended: their folders may have been removed, and would be made
+        again. They are called back soon, not now, because a store may be inside its append.
         """
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Give back files that somebody waited for and has not taken, where enough are kept, or none of their
-        size.
-        """
+        """Remove files that a writer waited for and did not take, if enough of their size are kept."""
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
             self._drop_aside(_each_file(surplus))
 
     def _give_up_spares(self):
-        """The disk is full: give up, at once, the pairs that wait to be used. False: there were none. Blocks.
-        """
+        """Remove all spare files at once, because the disk is full. False: there were none. Blocks."""
         return self._drop_spares(None)
 
     def _drop_spares(self, aside):
-        """Give up the pairs that wait to be used. Returns whether there were any."""
+        """Remove all spare files. Returns whether there were any."""
         spares = self._take_spares()
         for file in spares:
             if file.named:
@@ -500,14 +489,14 @@ class SegmentPool:
         return bool(spares)
 
     def _take_spares(self):
-        """The files that wait to be used, which are the caller's from here on."""
+        """All spare files, which belong to the caller from here on."""
         spares = []
         while spare := self._take_largest_spare():
             spares += spare
         return spares
 
     def _take_largest_spare(self):
-        """Take one spare, the largest: whoever waits for its removal waits no longer than necessary."""
+        """Take the largest spare: its removal alone may free enough room."""
         kept = [
             (size, files)
             for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files
@@ -515,7 +504,7 @@ class SegmentPool:
         return _each_file([max(kept, key=lambda spares: spares[0])[1].pop()]) if kept else []
 
     def _drop_aside(self, files, done=None):
-        """Have a thread take the names of files that nobody holds, and give their room back.
+        """Have a thread unlink unused files and free their room.
 
         Then ``done()``.
         """
@@ -534,7 +523,7 @@ class SegmentPool:
 
         self._aside(_drop_each, names, parts, first=done is not None, done=dropped)
 
-    # emptied pairs on their way into the pool
+    # emptied pairs being returned
 
     def _change(self, changes, done, soon=False):
         if self._aside is not None:
@@ -547,7 +536,7 @@ class SegmentPool:
     def _leaving(self, pair, path):
         """The change that moves the msgs file into the pool, or unlinks it.
 
-        The sync that is running may still hold it.
+        The running sync may still hold the file.
         """
         msgs = pair.msgs
         if (
@@ -569,8 +558,8 @@ class SegmentPool:
             self.files.close(msgs, self._aside)
 
     def _names_flushed(self, folder, pair, error):
-        """The removal of the msgs file from the queue's folder is flushed. If the sync failed, the acks stay
-        where they are.
+        """The removal of the msgs file from the queue's folder is flushed. If the sync failed, the acks file
+        stays.
         """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
@@ -582,7 +571,7 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """The acks file follows, behind the changes ``leaving``."""
+        """Let the acks file follow, with the changes ``leaving`` before it."""
         if self._is_usable(pair):
             pair.acks_path, path = (
                 os.path.join(self.folder, f"acks.{os.path.basename(pair.pool_path)[5:]}"), pair.acks_path
@@ -599,15 +588,14 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Both files are in the pool now. With an error they stay where they are until the next boot."""
+        """Both files are in the pool. After an error they stay where they are until the next boot."""
         self._keep_out(pair)
         if error is not None:
             self._close(pair)
             return
-        # nobody's from here on: a killed process must not leave them in another queue
-        # with a head that is whole
+        # clear the heads: after a kill the files must not look like another queue's segment
         for file in (pair.msgs, pair.acks):
-            # all of it: what is left of a head would look like a damaged one
+            # the whole head: a partly cleared one would look damaged
             file.map[:HEAD_BYTES] = bytes(HEAD_BYTES)
             self.files.overwritten(file, 0, HEAD_BYTES)
         self._pairs[pair.msgs.size].append((pair.msgs, pair.acks))
@@ -615,7 +603,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """Forget that the pair is on its way into the pool: it has arrived, or will not."""
+        """Forget that the pair is being returned: it has arrived, or will not."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1
@@ -633,9 +621,7 @@ class SegmentPool:
         )
 
     def _retired(self, folder, pair):
-        """Note that the pair has left its folder. False: the folder was removed meanwhile, and the pair with
-        it.
-        """
+        """Note that the pair has left its folder. False: the folder was removed meanwhile with the pair."""
         pairs = self._retiring.get(folder, [])
         if pair not in pairs:
             return False
@@ -650,7 +636,8 @@ class SegmentPool:
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
 
     def _create_each(self, create, undo, paths, msgs_bytes):
-        """The msgs file, and the acks file if there is a second path. Raises OSError, leaving neither."""
+        """Make the msgs file, and the acks file if there is a second path. Raises OSError, leaving neither.
+        """
         msgs = create(paths[0], msgs_bytes)
         try:
             return (msgs, *(create(path, capacity_for(msgs_bytes)) for path in paths[1:]))
@@ -663,8 +650,7 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Tell the writer why files that it took did not get their names, and give back what is still here.
-        """
+        """Tell the writer why its files could not be named, and take back the files that are still here."""
         if failed is not None:
             failed(error)
         for file in files:
@@ -676,23 +662,21 @@ class SegmentPool:
         return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in ("msgs", "acks")]
 
     def _clear_folder(self):
-        """Remove the files of an earlier run. They are not used again, because nobody knows what their pages
-        on the disk hold.
-        """
+        """Remove the files of an earlier run, whose pages on the disk are unknown."""
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):
             path = os.path.join(self.folder, name)
-            if os.path.isdir(path) and not os.path.islink(path):  # not from us, but in the way
+            if os.path.isdir(path) and not os.path.islink(path):  # not ours, but in the way
                 self.files.remove_tree(path)
             else:
                 self.files.unlink(path)
 
 
 class Retiring:
-    """A pair of files on its way out of a queue's folder.
+    """A pair of files leaving a queue's folder.
 
-    ``pool_path``: where its msgs file goes, unless that is unlinked.
+    ``pool_path``: new path of its msgs file, or None if that is unlinked.
     """
 
     __slots__ = ("msgs", "acks", "acks_path", "pool_path")
@@ -705,19 +689,19 @@ class Retiring:
 
 
 def _goes_on(waiting):
-    """Whether the store of one who waits has not ended."""
+    """Whether a waiting writer's store has not ended."""
     _, _, store = waiting
     return store is None or store.failure is None
 
 
 def _each_file(spares):
-    """Of pairs, of streams' files and of those without names."""
+    """The files of spare pairs, streams' spares and spares without names."""
     return [file for spare in spares for file in (spare if isinstance(spare, tuple) else (spare,))]
 
 
 def _drop_each(names, parts):
-    """In a thread, which logs nothing: (name, error or None) of each. What keeps its name goes at the next
-    boot. Blocks.
+    """In a thread, without logging: unlink and free; returns (name, error or None) of each. Files that keep
+    their names are removed at the next boot. Blocks.
     """
     outcomes = []
     for name in names:
@@ -733,11 +717,11 @@ def _drop_each(names, parts):
 
 
 def _nothing(error):
-    """The committer has said why."""
+    """Ignore the error: the committer has logged it."""
 
 
 def growth(segment_bytes):
-    """The sizes that a queue's segments take, one after the other."""
+    """The successive sizes of a queue's segments."""
     size = min(FIRST_SEGMENT_BYTES, segment_bytes)
     while size < segment_bytes:
         yield size

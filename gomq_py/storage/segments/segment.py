@@ -1,9 +1,8 @@
-"""Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with what became
-of them.
+"""Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
-Below segment_log and message_store, which own the order of things; above format (the octets) and files (the
-seam). A segment is written in the run of the broker that made it and never again after: no position is used
-twice. Never yields, never flushes.
+Below segment_log and message_store, which decide the order of operations; above format (encoding) and files.
+A segment is written only in the run of the broker that made it: no position is reused. Never yields, never
+flushes.
 """
 from array import array
 
@@ -18,11 +17,11 @@ from gomq_py.storage.format import record, sizes
 MSGS = 1
 ACKS = 2
 
-# A header with its routing: what is looked at before a record's length is known.
+# Read before a record's length is known: a header with its routing.
 LOOK_BYTES = 1024
 
-# What is made at a time for a segment that is written to through its mapping though it has no pages: some
-# 5 us, for each of hundreds of queues that get the same messages.
+# Pages made at a time for an uncached segment that is written through its mapping: some 5 us, for each of
+# hundreds of queues that get the same messages.
 FETCHED_BYTES = 32768
 
 _NOWHERE = b""
@@ -31,17 +30,16 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    ``count`` records are in it; ``taken`` of them have been passed by the store's cursor, ``acked`` of them
-    are gone. ``end`` is where the data ends, ``capacity`` where it must end. Of a stream's segment,
-    ``first_offset`` is the offset of the record with ordinal 0, and ``readers`` counts the cursors in it.
+    It has ``count`` records; the store's cursor has passed ``taken`` of them, and ``acked`` are gone. Data
+    ends at ``end``, at most at ``capacity``. For streams: ``first_offset`` of the record with ordinal 0, and
+    ``readers``, the count of cursors in it.
 
-    Up to ``cached`` the system has pages for the msgs file; behind it the mapping is not to be written to.
+    The system has pages of the msgs file up to ``cached``; the mapping must not be written behind it.
 
-    ``written_here``: this run made it, so that what is read from it needs no check; ``is_direct``: it is
-    open, too. Up to ``flushed`` the msgs file is on the disk. Of a segment of an earlier run, ``runs`` and
-    ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records
-    had been delivered. ``synced_once``: a flush of some of its octets was begun. ``named_in``: how many
-    flushes had begun when its files got their names.
+    ``written_here``: made in this run, so its records need no check; ``is_direct``: and open. The msgs file
+    is on the disk up to ``flushed``. For a segment of an earlier run: ``runs`` and ``counts`` as read from
+    the acks file, ``delivered_before``: end of the records that had been delivered. ``synced_once``: a flush
+    of its content was begun. ``named_in``: count of flushes begun when its files were named.
     """
 
     __slots__ = (
@@ -77,7 +75,7 @@ class Segment:
     # files
 
     def attach(self, msgs, acks):
-        """Take the open, mapped files; ``acks`` is None where none are kept."""
+        """Take the open, mapped files; ``acks`` is None if the store keeps none."""
         self.msgs = msgs
         self.acks = acks
         self.p = octets.pointer(msgs.map)
@@ -91,24 +89,24 @@ class Segment:
         return 0
 
     def detach(self):
-        """Forget the files and every pointer into them, without closing."""
+        """Drop the files and all pointers into them, without closing."""
         self.unpoint()
         self.msgs = self.acks = None
         return 0
 
     def unpoint(self):
-        """Forget every pointer into the files' mappings."""
+        """Drop all pointers into the mappings."""
         self.p = self.ack_p = octets.pointer(_NOWHERE)
         self.is_open = self.is_direct = False
         self.runs = self.counts = self.dues = None
         return 0
 
     def path(self):
-        """The path of the msgs file, for messages to the operator."""
+        """The path of the msgs file, for logs and errors."""
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, first_offset=0):
-        """Write the heads of a new, attached segment, which makes void whatever its files held before."""
+        """Write the heads of a new, attached segment, which invalidates its earlier content."""
         self.capacity = self.msgs.size
         head = head_format.Head(
             head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0
@@ -127,14 +125,14 @@ class Segment:
     # records
 
     def append(self, message):
-        """Write a record at the end; the caller has made sure of the room. Returns its position."""
+        """Write a record at the end, for which the caller has checked the room. Returns its position."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, False)
         return at
 
     def append_around(self, message):
-        """As append, where the body was written to body_place() already."""
+        """append() for a body that is already written at body_place()."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)
@@ -142,11 +140,11 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Where in the file the body of the next record begins, if that is this message's."""
+        """Position of the body, if this message is the next record."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
-        """Write the next record at ``p[at]``, for wrote() where that is not in the mapping.
+        """Write the next record at ``p[at]``; outside of the mapping, call wrote() later.
 
         Returns its size.
         """
@@ -162,8 +160,8 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """Note that ``size`` octets of encoded records are in the file, behind those before, and announced.
-        The last record begins ``last`` octets into them.
+        """Note that ``size`` bytes of encoded records were written at the end of the file and announced. The
+        last record begins ``last`` bytes into them.
         """
         self.last_at = self.end + last
         self.end += size
@@ -172,19 +170,19 @@ class Segment:
         return 0
 
     def _has_pages(self):
-        """What was written with a call is in the system's cache."""
+        """Note that written records are in the system's cache."""
         if self.cached < self.end:
             self.cached = self.msgs.cached = self.end
         return 0
 
     def fetch_pages(self, end):
-        """Have the system make pages for the msgs file up to ``end`` and some more."""
+        """Have the system make pages for the msgs file up to ``end`` and a little more."""
         pages.fetch_on(self.msgs, min(self.capacity, end + FETCHED_BYTES))
         self.cached = self.msgs.cached
         return 0
 
     def fill(self, at, message):
-        """Point ``message`` at the record; nothing is checked here. Returns the record's size."""
+        """Point ``message`` at the record, without checks. Returns the record's size."""
         p = self.p
         routing_length = octets.le16(p, at + 6)
         properties_length = octets.le32(p, at + 8)
@@ -206,9 +204,9 @@ class Segment:
         return sizes.record_size(routing_length, properties_length, body_length)
 
     def size_at(self, at):
-        """Size of the record at a position that the store has handed out.
+        """Size of the record at a position that the store has returned.
 
-        Raises StoreError when none can be there.
+        Raises StoreError if none can be there.
         """
         if at < 128 or at & 7:
             raise StoreError(self.path(), at, "no record begins here")
@@ -218,16 +216,16 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Where the header and routing of a record that begins at ``at`` end at the latest."""
+        """Latest end of the header and routing of a record at ``at``."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Size of the record that seems to begin at ``at``, of which its head has been read; 0: none does."""
+        """Size of the record at ``at``, whose head has been read; 0: there is none."""
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a record begins at ``at``, where it has been read, and all of it checks; one of this time,
-        unless that is 0.
+        """Whether a record at ``at``, which has been read, is complete and checks; with this time, unless
+        that is 0.
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -235,26 +233,26 @@ class Segment:
             and (came_ms == 0 or octets.le64(self.p, at + 20) == came_ms))
 
     def body_length_at(self, at):
-        """Body octets of a record whose place was checked."""
+        """Length of the body of a record at a checked position."""
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """When the record at ``at`` came in, in Unix milliseconds; about when, while its place is not
+        """When the record at ``at`` came in, in Unix milliseconds; approximate while its place is not
         verified; 0 if there is no record.
         """
         if not self.written_here and self.proven < self.end and at + LOOK_BYTES > self.proven:
             return self.timestamps[0]
         return octets.le64(self.p, at + 20) if record.measure(self.p, at, self.end) else 0
 
-    # records taken from the middle
+    # records taken out of order
 
     def is_picked(self, at):
-        """Whether the record at ``at``, before which the store's cursor stands, was taken out of turn."""
+        """Whether the record at ``at``, which the store's cursor has not passed, was taken out of order."""
         slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one
         return self.picked is not None and (self.picked[slot >> 3] >> (slot & 7)) & 1 == 1
 
     def pick(self, at):
-        """Note that a record before the cursor is taken.
+        """Note that a record ahead of the cursor is taken.
 
         A bitmap has one bit for each place where the smallest record could begin: 22 KiB for 8 MiB, until the
         cursor has passed.
@@ -271,9 +269,7 @@ class Segment:
         return 0
 
     def skip_picked(self, at):
-        """The position at which a cursor that has reached ``at`` goes on: behind records that are taken
-        already, if any begin there.
-        """
+        """Position from which a cursor at ``at`` goes on: behind picked records, if any begin there."""
         while at < self.end and self.is_picked(at):
             size = self.size_at(at)
             self._clear_pick(at)
@@ -287,7 +283,7 @@ class Segment:
         return 0
 
     def forget_picked(self):
-        """Give the bitmap back: the cursor has passed all picked records."""
+        """Free the bitmap: the cursor has passed all picked records."""
         self.picked = None
         self.picked_count = 0
         self.is_direct = self.is_open and self.written_here
@@ -322,25 +318,25 @@ class Segment:
         return 0
 
     def put_run(self, start, end):
-        """Write that all records in [start, end) are gone."""
+        """Write that all records in [start, end) are acked."""
         self._find_room(2)
         self._put(start | acks_format.RUN_START)
         self._put(end | acks_format.RUN_END)
         return 0
 
     def put_delivered(self, position):
-        """Overwrite the mark: records before ``position`` have been given to a consumer."""
+        """Overwrite the mark: records before ``position`` have been delivered."""
         self.delivered = position
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
         acks_format.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
         return 0
 
     def put_count(self, position, count, entry):
-        """Write how many deliveries of a record have failed: over its COUNT entry, given as index + 1, or as
-        a new pair (``entry`` 0).
+        """Write the failed deliveries of a record: over its COUNT entry, given as index + 1, or as a new pair
+        (``entry`` 0).
 
-        Returns the COUNT entry's index + 1; 0 when the room left is needed for acks, and the count is not
-        kept over a restart.
+        Returns the COUNT entry's index + 1; 0 if the remaining room is reserved for acks, so that the count
+        is not kept over a restart.
         """
         if count > acks_format.LARGEST_COUNT:
             count = acks_format.LARGEST_COUNT
@@ -355,7 +351,7 @@ class Segment:
         return entry
 
     def put_due(self, position, count, entry, due):
-        """As put_count, with what a DUE entry holds (acks.due_value): over the entries at ``entry`` if they
+        """put_count with the value of a DUE entry (acks.due_value): over the entries at ``entry`` if they
         have one, else as three new ones.
         """
         if (
@@ -374,8 +370,8 @@ class Segment:
         return entry
 
     def spare_entries(self):
-        """Free entries of the acks file beyond those reserved: one for each record that is here or may still
-        come (counted as if all were of the smallest size), and two for a run that is not written yet.
+        """Free entries of the acks file beyond the reserved ones: one for each record present or still to
+        come (all counted as smallest), and two for an unwritten run.
         """
         if self.patchy:
             return 0
@@ -383,7 +379,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """In a file with gaps (after a power cut) move on to ``count`` free entries in a row."""
+        """In a file with gaps (after a power cut), go to ``count`` free entries in a row."""
         free = 0
         while self.patchy and free < count and self.entries + free < self.entry_capacity:
             if acks_format.get_entry(self.ack_p, self.entries + free, self.ack_seed):
@@ -404,7 +400,7 @@ class Segment:
     # segments of an earlier run
 
     def restore(self, head, seal):
-        """Take over the msgs file's head and seal, which recovery has read or made from a scan."""
+        """Take over the msgs file's head and seal, as read or rebuilt by recovery."""
         self.capacity = head.capacity
         self.seed = head.seed
         self.generation = head.generation
@@ -417,11 +413,11 @@ class Segment:
         self.synced_once = self.sealed = True
 
     def restore_synced(self, position):
-        """Note that the run that wrote the segment had flushed everything before this position."""
+        """Note that the segment's run had flushed everything before this position."""
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
-        """Take over what recovery knows of the acks file: the checksum of its head, its seal (or None), and
+        """Take over recovery's facts about the acks file: the checksum of its head, its seal (or None), and
         its mark.
         """
         self.ack_seed = seed
@@ -430,12 +426,12 @@ class Segment:
         self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
-        """Note how many records, and octets of bodies, are gone."""
+        """Note how many records, and bytes of bodies, are acked."""
         self.acked = self.taken = count
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Read the entries of the attached acks file: as many as its seal says, or else all there are.
+        """Read the entries of the attached acks file: as many as its seal says, else all.
 
         Breaks the seal, because more entries may be written.
         """
@@ -449,24 +445,24 @@ class Segment:
         self.entries = self.announced_entries = 0 if self.patchy else acks.entries
 
     def get_runs(self):
-        """The runs of records that were gone when the acks were loaded (format.acks)."""
+        """The runs of records that were acked when the acks were loaded (format.acks)."""
         return array("Q", self.runs) if self.runs is not None else array("Q")
 
     def break_acks_seal(self):
-        """Make the acks file's seal void, because more entries are about to be written."""
+        """Invalidate the acks file's seal, because more entries are about to be written."""
         self.sealed_entries = -1
         self.acks.map[
             head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def find_ready(self, at):
-        """Position of the next record at or behind ``at`` that is not gone; ``end`` if there is none.
+        """Position of the next record from ``at`` on that is not acked; ``end`` if there is none.
 
-        -1: there is damage, in [``damaged_at``, ``damaged_end``). -3: [``wanted_at``, ``wanted_end``) must be
-        read first, see prove(). The next call then goes on from ``looked_at``, behind records that are gone,
-        and not from ``at``: their ordinals have been seen, so that they would be taken for damage.
+        -1: damage at [``damaged_at``, ``damaged_end``). -3: [``wanted_at``, ``wanted_end``) must be read
+        first, see prove(). The next call then goes on from ``looked_at``, behind acked records: starting at
+        ``at`` again would take them for damage, because their ordinals have been seen.
         """
-        if at == self.checked_at:  # peek may ask again and again
+        if at == self.checked_at:  # for repeated peeks
             return at
         while at < self.end:
             if self.proven < self.end and at + LOOK_BYTES > self.proven:
@@ -481,7 +477,7 @@ class Segment:
             if sound:
                 self.next_ordinal = octets.le32(self.p, at + 16) + 1
             elif self.proven < self.end:
-                return self._want(at, self.end)  # the next sound record is searched for
+                return self._want(at, self.end)  # to search for the next sound record
             else:
                 self._find_damage_end(at)
                 size = self.damaged_end - at
@@ -505,14 +501,14 @@ class Segment:
         return -3
 
     def prove(self, end):
-        """Note that everything from ``wanted_at`` to ``end`` was read through the system, so that it is safe
-        to touch the mapping there.
+        """Note that everything from ``wanted_at`` to ``end`` was read through the system, so that its mapping
+        is safe to touch.
         """
         self.proven = end
         return 0
 
     def _gone_until(self, at):
-        """The end of the run of acked records that a record belongs to; 0 when it is not acked."""
+        """End of the run of acked records at ``at``; 0 if it is not acked."""
         while self.run_at < self.run_count and self.runs[self.run_at + 1] <= at:
             self.run_at += 2
         if self.run_at < self.run_count and self.runs[self.run_at] <= at:
@@ -525,8 +521,7 @@ class Segment:
         return 0
 
     def failed_before(self, at):
-        """How many deliveries of the record failed before this run, and the index + 1 of the entry that says
-        so: (count, entry).
+        """(count, entry): the record's failed deliveries before this run, and the index + 1 of their entry.
         """
         kept = self.counts.get(at)
         if kept is not None:
@@ -534,13 +529,13 @@ class Segment:
         return (1 if at < self.delivered_before else 0), 0
 
     def due_before(self, at, count, now_s):
-        """When the record may be delivered again, as the last run left it, in Unix seconds; 0 if it did not
-        say, or delivered the record since.
+        """Unix seconds until which the last run postponed the record; 0 if it did not, or delivered the
+        record since.
         """
         return acks_format.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     def write_off(self, lost_count, lost_bytes):
-        """Count records as taken and acked that the seal and the acks promise and that are not there."""
+        """Count missing records, which the seal and the acks promise, as taken and acked."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes
@@ -550,7 +545,7 @@ class Segment:
     # seals
 
     def put_synced(self, position):
-        """Note in the head that all before ``position`` has been flushed."""
+        """Record in the head that everything before ``position`` has been flushed."""
         self.synced = position
         acks_format.put_mark(
             self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
@@ -558,19 +553,19 @@ class Segment:
         return 0
 
     def seal(self):
-        """Write the msgs file's seal; all of it has been flushed, and nothing more comes."""
+        """Write the msgs file's seal: all is flushed, and the segment is complete."""
         self.note_timestamps()
         self._write_seal()
 
     def note_timestamps(self):
-        """Bring ``timestamps`` up to date: of the first and the last record. For an open segment."""
+        """Update ``timestamps`` of the first and last record of an open segment."""
         if self.count and self.written_here:
             self.timestamps = (
                 octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
             )
 
     def write_head(self, head):
-        """Write head proper and seal of a segment that was scanned."""
+        """Write the head proper and the seal of a scanned segment."""
         proper = head.encode()
         if head_format.decode(self.msgs.map[:len(proper)], head_format.MSGS_MAGIC) != head:
             self.msgs.map[:len(proper)] = proper
@@ -584,7 +579,7 @@ class Segment:
         self.sealed = True
 
     def seal_acks(self):
-        """Write the acks file's seal; all of it has been flushed, and nothing more comes in this run."""
+        """Write the acks file's seal: all is flushed, and no more acks come in this run."""
         if self.patchy:
             return
         seal = head_format.encode_acks_seal(
