@@ -1,1 +1,1 @@
-"""Framed logs: definitions and users, as a record for each change."""
+"""Framed logs of definitions and users, with a record for each change."""

@@ -1,19 +1,19 @@
-"""Definition log: what an operator or client has set up, as a log of changes that is replayed at boot.
+"""Definition log: what operators and clients have defined, as a log of changes that is replayed at boot.
 
-Above storage.logs.framed_log and storage.logs.log_records, below those who keep definitions: broker.broker
-has one of vhosts and what is in them, auth.users one of users. A record is a field table (content.fields)
-with a key ``op``. An append is in the file, and on the disk, when the committer has synced: whoever answers a
-client waits for that. Never yields.
+Above storage.logs.framed_log and storage.logs.log_records, below its users: broker.broker keeps vhosts and
+their content in one, auth.users the users in another. A record is a field table (content.fields) with a key
+``op``. An append is in the file, and on the disk, once the committer has synced: answers to clients wait for
+that. Never yields.
 
-A log that has become long is compacted if most of it is waste, which a walk through the model counts first.
-Compaction writes a second log beside the first, while every change goes to both; once the second is on disk
-it takes the first one's name. Both walks go in slices. The snapshot is taken while the model changes, and is
-right all the same: a record says what is, not what to do with what was before, a change that came after a
-slice is in the log after it, and what is said twice is said as it is then. The second log is opened, renamed
-and removed in the committer's threads: a disk that is slow with names holds nobody up.
+A log that has become long is compacted if most of it is waste, by a prior count of the model. Compaction
+writes a second log beside the first, while every change goes to both; once the second is on disk it takes the
+first one's name. Count and compaction run in slices. The snapshot is taken while the model changes and is
+right nevertheless: a record describes a state and not a change of one, a change after a slice follows it in
+the log, and repeated records describe the latest state. The second log is opened, renamed and removed in the
+committer's threads, so that a slow disk does not block the hub.
 
-A log of which a flush failed may have lost what it held: what stands on it is refused while it is in use. It
-is compacted at once, and with each later change until that succeeds: the model has everything.
+After a failed flush a log may have lost its content: promises that depend on it are refused while it is in
+use. It is compacted at once, and with each later change until that succeeds: the model has everything.
 """
 import os
 
@@ -29,22 +29,22 @@ from gomq_py.storage.logs.log_records import RecordError, read_record
 LOG = logger("storage")
 NEXT = ".next"
 
-# Definitions that are written before others get their turn, about a millisecond's work.
+# Definitions written before others get their turn, about a millisecond.
 SLICE = 200
-# Definitions that are counted before others get their turn, about half a millisecond's work.
+# Definitions counted before others get their turn, about half a millisecond.
 COUNTED = 2000
-# Definitions, or what is none, between two looks at the clock: some 10 us.
+# Definitions, or None, between two checks of the clock: some 10 us.
 LOOKS = 16
 
 
 class DefinitionLog:
     """One log. ``open`` it, and exhaust ``replay``, before the first ``append``.
 
-    ``what`` it holds is for people; ``shapes`` are the forms of its records (storage.logs.log_records). It is
-    long with ``slack`` records beyond twice what a snapshot would hold. ``born_whole``: see FramedLog;
-    ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)``, called in a thread, keeps what is to be
-    the next boot's ``left``: before another log takes the place of this one and, ``notes_growth``, soon after
-    each flush of new records.
+    ``what``: its content, for log lines; ``shapes``: the forms of its records (storage.logs.log_records). It
+    is long with ``slack`` records beyond twice the size of a snapshot. ``born_whole``: see FramedLog;
+    ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)`` is called in a thread to save the next
+    boot's ``left``: before another log replaces this one and, with ``notes_growth``, soon after each flush of
+    new records.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class DefinitionLog:
         self._note = note
         self._notes_growth = notes_growth and note is not None and committer.enabled
         self._is_growth_due = False
-        self._next_id = None  # of the log that is to take this one's place, or has
+        self._next_id = None  # id of the log that replaces this one, or has
         self._snapshot = None
-        self._size_hint = 0  # definitions there were at the last count, or 0
+        self._size_hint = 0  # definitions at the last count, or 0
         self._next = None
         self._counting = self._opening = self._renaming = self._closed = False
-        self._unreadable = []  # payloads that replay left out
-        self._is_left = False  # a second log that was given up could not be removed
-        self._log = None  # until it is opened
+        self._unreadable = []  # payloads that replay could not use
+        self._is_left = False  # an abandoned second log could not be removed
+        self._log = None  # None until open()
 
     def open(self):
-        """For boot: blocks. Raises OSError. Returns itself."""
-        # a compaction that a crash has cut short; the first log has everything
+        """Open the file; returns itself. For boot: blocks. Raises OSError."""
+        # left by a compaction before a crash; the first log has everything
         if os.path.exists(self._path + NEXT):
             self._files.unlink(self._path + NEXT)
         self._log = FramedLog(
@@ -91,17 +91,17 @@ class DefinitionLog:
 
     @property
     def is_compacting(self):
-        """Whether a compaction is under way, or what it would save is being counted."""
+        """Whether a compaction, or its count of definitions, is under way."""
         return self._counting or self._opening or self._next is not None
 
     @property
     def has_failed(self):
-        """Whether a flush failed: not all that was appended may be on the disk."""
+        """Whether a flush failed: not all appends may be on the disk."""
         return self._log.file.failure is not None
 
     @property
     def path(self):
-        """Where it lies."""
+        """Its path."""
         return self._path
 
     @property
@@ -111,35 +111,34 @@ class DefinitionLog:
 
     @property
     def is_new(self):
-        """Whether nothing was ever in it."""
+        """Whether it never had a record."""
         return self._log.is_new
 
     @property
     def damage(self):
-        """What replay found broken, see storage.logs.framed_log.Damage."""
+        """Damage found by replay, see storage.logs.framed_log.Damage."""
         return self._log.damage
 
     @property
     def lacks_records(self):
-        """Whether replay left out more than the torn end that a crash leaves, of which nothing was promised.
-        """
+        """Whether replay missed more than the torn end of a crash, of which nothing was promised."""
         return bool(
             self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage)
         )
 
     @property
     def is_damaged(self):
-        """Whether replay left out anything of the log."""
+        """Whether replay missed anything of the log."""
         return bool(self._log.damage or self._unreadable)
 
     def say_damage(self, advice):
-        """As FramedLog.say_damage."""
+        """Log the damage: FramedLog.say_damage."""
         self._log.say_damage(LOG, self._what, advice)
 
     def replay(self):
         """Every record in order, as dicts. For boot: blocks. Raises LogError.
 
-        What has not its shape is logged and left out.
+        Records of a wrong shape are logged and left out.
         """
         for payload in self._log.replay():
             try:
@@ -149,9 +148,9 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Nobody could use these of the replayed records, either.
+        """Add replayed records that their reader cannot use.
 
-        Keeps all that was left out in a file of its own. For boot: blocks.
+        Keeps all unusable records in a file of its own. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -175,13 +174,13 @@ class DefinitionLog:
         self._log.file.failed = self._replace_failed
 
     def compact_when_long(self, snapshot):
-        """From now on, compact when the log is much longer than a snapshot.
+        """Compact from now on when the log is much longer than a snapshot.
 
-        ``snapshot()`` iterates through functions, each returning the record of one definition or None if it
-        is gone by now; None stands for what is not durable. It goes on while the model changes, and must
-        neither raise over that nor take long for one.
+        ``snapshot()`` iterates over functions, each returning the record of one definition or None if it is
+        gone; None instead of a function stands for something not durable. It goes on while the model changes,
+        and must neither raise over that nor take long for one.
 
-        Begins at once if the log is long, or if there is damage in it that every boot would meet again.
+        Starts at once if the log is long, or damaged, so that the next boot does not meet the damage again.
         """
         self._snapshot = snapshot
         if self._log.holds_damage:
@@ -192,7 +191,7 @@ class DefinitionLog:
     def append(self, record):
         """Add a record.
 
-        Raises OSError, ValueError for one that could not be read again; then nothing has changed.
+        Raises OSError, or ValueError if it could not be read again; then nothing has changed.
         """
         payload = encode_table(record)
         read_record(payload, self._shapes)
@@ -229,28 +228,24 @@ class DefinitionLog:
             self._scheduler.start(Count(self, self._snapshot()))
 
     def _replace_failed(self):
-        """A flush of the log failed."""
+        """Compact after a failed flush of the log."""
         if not self._closed:
             self._compact_if_long()
 
     def counted(self, count):
-        """There are so many definitions: there may be more than at the last count,
-        and most of the log no waste.
-        """
+        """Use the count of definitions: there may be more than at the last count, and little waste."""
         self._counting = False
         self._size_hint = max(self._size_hint, count)
         if (self._is_long() or self._log.file.failure is not None) and not self._closed:
             self._compact()
 
     def count_failed(self, error):
-        """Nobody knows how many there are."""
+        """Give the count up."""
         self._counting = False
         self._give_up(error)
 
     def _compact(self):
-        """Begin to write what the model holds to a second log, or remove one that is left, for the next
-        attempt.
-        """
+        """Begin to write the model to a second log, or remove a left-over one for the next attempt."""
         if self._is_left:
             self._is_left = False
             self._committer.change([self._files.unlinking(self._path + NEXT)], self._removed)
@@ -269,21 +264,21 @@ class DefinitionLog:
             self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
 
     def _note_soon(self, _=None):
-        """Have noted how much of this log is on the disk."""
+        """Save how much of this log is on the disk."""
         self._is_growth_due = False
         self._committer.aside_at_leisure(self._note_left, done=self._noted)
 
     def _noted(self, _, error):
-        if error is not None:  # an earlier note is still right, and says less
+        if error is not None:  # the earlier note stays right
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """In a thread."""
+        """Save ``left``, in a thread."""
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
-        """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has
-        hardly ever more.
+        """In a thread: make an empty second log, with as much room as the first one uses; a snapshot hardly
+        ever needs more.
         """
         file = self._files.make_log(self._path + NEXT)
         if self._committer.enabled:
@@ -291,9 +286,9 @@ class DefinitionLog:
         return file
 
     def _opened(self, file, error):
-        """The second log is there, empty.
+        """The second log exists, empty.
 
-        What the model holds now is written to it; every change from here on goes to both.
+        Write the model to it; from here on every change goes to both.
         """
         self._opening = False
         if error is not None:
@@ -312,13 +307,13 @@ class DefinitionLog:
         self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
     def compaction_failed(self, following, error):
-        """A slice of the compaction into ``following`` failed."""
-        # a log that is about to take the first one's name is whole, and needed
+        """Handle an error in a slice of the compaction into ``following``."""
+        # a log that is being renamed is complete, and needed
         if self._next is following and not self._renaming:
             self._give_up(error)
 
     def write_some(self, following, definitions):
-        """Write these definitions, as they are now. Whether the compaction goes on."""
+        """Write these definitions, as they are now. Returns whether the compaction goes on."""
         if self._next is not following:
             return False
         records = []
@@ -334,10 +329,11 @@ class DefinitionLog:
         return not records or self._append_to_next(records)
 
     def written(self, following):
-        """The second log has everything, and is to take the first one's name when it is on disk."""
+        """Give the complete second log the first one's name once it is on disk."""
         if self._next is following and (following.record_count or self._append_to_next(())):
-            # Without records the log's birth is there: the next boot takes an empty file for a lost one.
-            # Whatever else fails meanwhile: it may be the first log, whose place this one is to take.
+            # An empty snapshot still writes the log's birth: the next boot takes an empty file for a lost
+            # one. Waits for this file's flush alone: others may fail, also the first log's, which this one
+            # replaces.
             self._committer.after_flush_of(following.file, lambda error: self._replace(following, error))
 
     def _append_to_next(self, payloads):
@@ -349,8 +345,7 @@ class DefinitionLog:
             return False
 
     def _append_to_both(self, payload):
-        """The second log is about to take the first one's name, nobody knows when: what one of them refuses
-        is refused.
+        """Append to both logs while the second is being renamed; a refusal by one of them refuses the append.
 
         Raises OSError.
         """
@@ -365,7 +360,7 @@ class DefinitionLog:
             raise
 
     def _replace(self, following, error):
-        """The second log is on disk: give it the name. The sync that does so flushes the folder too."""
+        """Rename the second log, which is on disk. The sync that does so also flushes the folder."""
         if self._next is not following:
             return
         if error is not None:
@@ -394,7 +389,7 @@ class DefinitionLog:
             following.close()
 
     def _give_up(self, reason):
-        """Go on with the first log alone; the next try is when it has grown by as much again."""
+        """Go on with the first log alone; the next attempt follows when it has grown by as much again."""
         LOG.warning("%s: compaction given up: %s", self._what, reason)
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
@@ -430,7 +425,7 @@ class Walk(Job):
 
 
 class Count(Walk):
-    """How many definitions there are."""
+    """Counts the definitions."""
 
     def __init__(self, log, definitions):
         super().__init__(log, definitions)
@@ -444,13 +439,13 @@ class Count(Walk):
         return has_more
 
     def failed(self, error):
-        """It is given up; it begins anew when the log has grown."""
+        """Give up; the next count follows when the log has grown."""
         self._log.count_failed(error)
         return False
 
 
 class Rewriting(Walk):
-    """The definitions as they are now, written to the log that is to follow ``log``'s."""
+    """Writes the present definitions to the log that will replace ``log``'s."""
 
     def __init__(self, log, definitions, following):
         super().__init__(log, definitions)
@@ -465,6 +460,6 @@ class Rewriting(Walk):
         return has_more
 
     def failed(self, error):
-        """It is given up; it begins anew when the log has grown."""
+        """Give up; the next compaction follows when the log has grown."""
         self._log.compaction_failed(self._following, error)
         return False

@@ -1,15 +1,14 @@
-"""Framed log: a checksummed append-only file of small records.
+"""Framed log: a checksummed append-only file of small records, for definitions, users and other state that is
+rebuilt by a replay.
 
-Keeps definitions, users and other state that is rebuilt by replaying it.
+Above ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the
+committer's thread writes and flushes them. So a full disk refuses an append, a slow one delays nothing, and a
+killed process loses what no sync has covered. Without a syncing committer, or if the file system cannot
+reserve room, an append writes at once. A damaged record costs that record: it is reported, and later ones are
+found again.
 
-Above ``storage.disk.files``. What is appended is kept in memory, and the disk has reserved room for it, until
-the committer's thread writes and flushes it. So a full disk refuses an append, a slow one holds nobody up,
-and a process that is killed loses what no sync has covered. Without a committer that syncs, or where the file
-system cannot reserve room, an append writes at once. A damaged record costs that record: it is reported, and
-those behind it are found again.
-
-The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``, unless more is
-appended between two syncs than room was reserved for; never interprets a payload.
+storage.format.log defines the records. Never blocks outside of ``replay`` and ``rewrite``, unless more is
+appended between two syncs than was reserved; never interprets a payload.
 """
 import contextlib
 import os
@@ -20,40 +19,38 @@ from gomq_py.storage.format.log import (  # noqa: F401  (for those who look for 
     HEAD, HEAD_SIZE, Damage, LogError, LogScan, encode_log, encode_record, new_log_id,
 )
 
-# Of a log that is damaged again and again; then the last one has to do.
+# Most copies kept of a log that is damaged repeatedly; later damage is not copied.
 KEPT_COPIES = 10
 
 
 class FramedLog:
-    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none.
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs no replay.
 
     Opening a new one blocks.
 
-    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be
-    read is no crash's doing. ``committer``: each append is marked there; without one the caller flushes.
-    ``fails_all``: see LogFile. ``left``: see LogScan.
+    ``is_new``: it never had a record. ``born_whole``: it begins with ``rewrite``, so unreadable content is no
+    crash's fault. ``committer``: each append is marked there; without one the caller flushes. ``fails_all``:
+    see LogFile. ``left``: see LogScan.
     """
 
     def __init__(
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: a new one from ``make_file``, whose name the caller has flushed; ``new_id``: the id that
-        it gets.
-        """
+        """``file``: a new one from ``make_file``, whose name the caller has flushed; ``new_id``: its id."""
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
-        # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
+        # new, or unflushed when the last run was killed: a log keeps nothing before its name is on disk
         if file is None and not self.file.size:
             try:
                 files.sync_folder(os.path.dirname(self.path))
             except OSError:
                 files.close(self.file)
                 raise
-        self.damage = []  # what replay found: Damage, in the order of the file
-        # and the file still does: its owner rewrites it, or every boot says so again
+        self.damage = []  # Damage found by replay, in file order
+        # the file still holds it: its owner rewrites the log, or every boot reports it again
         self.holds_damage = False
-        self.kept_as = None  # the copy that was made of it
+        self.kept_as = None  # path of the copy
         self._replayed_to = 0
         self.record_count = 0
         self._files = files
@@ -74,13 +71,12 @@ class FramedLog:
     def replay(self):
         """Every payload in order, as bytes.
 
-        When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
+        Afterwards a torn end is cut off and the log is ready for ``append``. For boot: blocks.
 
-        What was replayed is written again and flushed: after a kill, or a flush that failed, it may be in the
-        system's cache only, and would be built upon as if it could not be lost. What is wrong stands in
-        ``damage``; a log with more than a torn end is copied to ``<path>.damaged`` first. Raises LogError for
-        an unknown version, and for one that was born whole and of which nothing can be read any more; the
-        file is then left as it is.
+        The content is written again and flushed: after a kill, or a failed flush, it may only be in the
+        system's cache, and must not be lost later. Damage is listed in ``damage``; a log with more than a
+        torn end is first copied to ``<path>.damaged``. Raises LogError for an unknown version, and for a log
+        that was born whole and is entirely unreadable; its file is then left as it is.
         """
         if self._replayed:
             return
@@ -111,7 +107,7 @@ class FramedLog:
 
     @property
     def on_disk(self):
-        """{log id: octets of it that are on the disk}; empty before its first record."""
+        """{log id: bytes of it on the disk}; empty before its first record."""
         return {} if self._log_id is None else {self._log_id: self.file.synced_size}
 
     def append(self, payload):
@@ -122,8 +118,8 @@ class FramedLog:
         self.append_all((payload,))
 
     def make_room(self, payload):
-        """Reserve room, so that an ``append`` of this payload cannot be refused. Does nothing for a log whose
-        appends write at once.
+        """Reserve room, so that an ``append`` of this payload cannot be refused. No effect if appends write
+        at once.
 
         Raises OSError.
         """
@@ -131,9 +127,7 @@ class FramedLog:
             self._files.make_room(self.file, 2 * HEAD_SIZE + len(payload))
 
     def append_all(self, payloads):
-        """Add several records in one piece: this process's log has all of them or none;
-        a crash may keep some.
-        """
+        """Add several records at once: all of them or none; a crash may keep some."""
         assert self._replayed, f"{self.path}: append before replay"
         if self._log_id is None:
             log_id, ordinal, parts = new_log_id() if self._new_id is None else self._new_id, 1, []
@@ -154,13 +148,13 @@ class FramedLog:
             self._committer.mark_file(self.file)
 
     def mark(self):
-        """Where the log ends, for ``take_back``; for a log whose appends write at once."""
+        """The log's end, for ``take_back``; for a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off what was appended since ``mark``. If that fails the log takes no more.
+        """Cut off the appends since ``mark``. If that fails the log refuses further appends.
 
-        Does nothing for a log that accepts appends: who has made room first has nothing to take back.
+        No effect on a log with reserved room: after make_room() there is nothing to take back.
         """
         if self.file.room is not None:
             return
@@ -173,7 +167,8 @@ class FramedLog:
     def rewrite(self, payloads):
         """Replace the whole log by these payloads (compaction), atomically. For boot: blocks.
 
-        Raises OSError; the log on disk is then the old one or the new one, and this object takes no more.
+        Raises OSError; the log on disk is then the old or the new one, and this object refuses further
+        appends.
         """
         content, log_id, count = encode_log(payloads)
         try:
@@ -190,23 +185,21 @@ class FramedLog:
         self._reserve()
 
     def close(self):
-        """Close the file, when the committer has flushed what was appended."""
+        """Close the file once the committer has flushed the appends."""
         self._files.close(self.file)
 
     def abandon(self):
-        """Close a log that is removed, or whose name another one has taken. What is not written yet is
-        dropped: nobody will read it.
-        """
+        """Close a log that was removed, or replaced under its name, and drop what is not written yet."""
         self.file.forget_accepted()
         self._files.close(self.file)
 
     def _reserve(self):
-        """Accept appends from here on, if the file system can reserve room."""
+        """Accept appends in memory from now on, if the file system can reserve room."""
         if self._committer is not None and self._committer.enabled:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log what replay found: loudly where more is lost than the torn end that a crash leaves."""
+        """Log the damage found by replay: as an error if more is lost than the torn end of a crash."""
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(
@@ -221,7 +214,7 @@ class FramedLog:
                 )
 
     def _set_aside(self):
-        """Keep a copy of a damaged log for whoever can read more from it, beside those of earlier damage."""
+        """Keep a copy of a damaged log for manual recovery, beside those of earlier damage."""
         content = self.file.read(0, self.file.size)
         for number in range(1, KEPT_COPIES + 1):
             self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")
@@ -229,21 +222,21 @@ class FramedLog:
                 atomic_file.replace(self._files, self.kept_as, content)
                 return
             with open(self.kept_as, "rb") as file:
-                if file.read() == content:  # the last run ended before the log was rewritten
+                if file.read() == content:  # copied by a run that ended before the rewrite
                     return
 
 
 def reserve(files, file, count=ROOM_AHEAD):
-    """Begin to accept what is appended to the file, where its file system can reserve room. Blocks."""
+    """Begin to accept appends in memory, if the file system can reserve room. Blocks."""
     try:
         files.reserve(file, count)
     except OSError:
-        file.room = file.size  # of a disk that is full: each append asks anew
+        file.room = file.size  # full disk: each append tries again
 
 
 def keep_left_out(files, path, payloads):
-    """Keep what a log's reader cannot use in ``<path>.left-out``, a log itself, beside what earlier boots
-    left out: compaction drops it from the log.
+    """Keep records that a log's reader cannot use in ``<path>.left-out``, itself a log, beside those of
+    earlier boots: compaction drops them from the log.
 
     Blocks; for boot. Raises OSError.
     """

@@ -1,23 +1,23 @@
-"""Log records: what the framed logs of definitions and of users hold:
-a field table whose ``op`` says what it is about.
+"""Log records: the form of records in the logs of definitions and users: a field table whose ``op`` names its
+kind.
 
-Above content.fields, below whoever replays a log. A record whose checksum is right may still be one that this
-version cannot use: another version wrote it, or a fault did. It costs itself, never the boot: ``read_record``
-refuses it before anything has acted on a part of it.
+Above content.fields, below the readers of logs. A record with a valid checksum may still be unusable in this
+version: another version wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refuses it
+before any part of it is used.
 """
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
 
-# Arguments from a peer, as deep as it may nest them, lie one table down in a record.
+# A peer's arguments, at their deepest allowed nesting, lie one table deeper in a record.
 DEEPER = 1
 
 
 class RecordError(ValueError):
-    """The record cannot be used; the text says what is wrong with it."""
+    """The record cannot be used; the text says why."""
 
 
 def is_text(value):
-    """A name or text; names that are not UTF-8 come as octets."""
+    """A name or text; names that are not UTF-8 arrive as bytes."""
     return isinstance(value, (str, bytes))
 
 
@@ -55,9 +55,9 @@ def optional(check):
 
 
 def read_record(payload, shapes):
-    """The record in a payload, as a dict.
+    """The record of a payload, as a dict.
 
-    ``shapes``: {op: {field: check}}; an op that is not among them is returned as it is.
+    ``shapes``: {op: {field: check}}; a record with another op is returned unchecked.
 
     Raises RecordError.
     """
