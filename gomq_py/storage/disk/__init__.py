@@ -1,1 +1,1 @@
-"""The seam to the file system: every call that changes a file or folder, and the data folder itself."""
+"""The interface to the file system: every change of a file or folder, and the data folder itself."""

@@ -1,16 +1,15 @@
-"""Atomic files: the only way to replace a small file (users, policies, a compacted log).
+"""Atomic files: the only way to replace a small file (users, policies, a compacted log): readers find the old
+content or the new.
 
-A reader finds the old content or the new.
-
-Below whoever keeps a small file, above ``storage.disk.files``. The new content goes to a temporary name in
-the same folder, is flushed, takes the file's name, and the folder is flushed: without the first flush a power
-cut may leave the name on an empty file, without the second it may bring the old one back.
+Above ``storage.disk.files``. The new content is written under a temporary name in the same folder, flushed
+and renamed, and the folder is flushed: without the first flush a power cut may leave an empty file under the
+name, without the second it may restore the old one.
 """
 import os
 from contextlib import suppress
 from itertools import count
 
-TEMPORARY = ".new"  # followed by a number, so that two replacements on their way do not share a file
+TEMPORARY = ".new"  # followed by a number, unique among replacements under way
 
 _numbers = count(1)
 
@@ -35,13 +34,13 @@ def replace(files, path, octets):
 
 
 def write_temporary(files, path, octets):
-    """The new content in an open log beside ``path``, not flushed yet.
+    """An open log beside ``path`` with the new content, not flushed yet.
 
     Raises OSError and leaves nothing behind.
     """
     file = files.open_log(f"{path}{TEMPORARY}.{next(_numbers)}")
     try:
-        if file.size:  # left by a process that died; the numbers start anew with each
+        if file.size:  # left by a dead process: numbers start anew in each
             files.truncate(file, 0)
         files.append(file, octets)
     except OSError:
@@ -51,14 +50,14 @@ def write_temporary(files, path, octets):
 
 
 def discard(files, file):
-    """Close and remove a temporary file; one that cannot be removed is swept at the next boot."""
+    """Close and remove a temporary file; one that cannot be removed is removed at the next boot."""
     files.close(file)
     with suppress(OSError):
         files.unlink(file.path)
 
 
 def sweep(files, folder):
-    """Remove the temporary files that a crash has left in the folder; nobody was promised their content.
+    """Remove the temporary files that a crash has left in the folder; their content was not promised.
 
     For boot.
     """
@@ -69,6 +68,6 @@ def sweep(files, folder):
 
 
 def is_temporary(name):
-    """Whether a file name is that of a temporary file of ours."""
+    """Whether the name is one of our temporary files'."""
     stem, dot, number = name.rpartition(".")
     return bool(dot) and number.isdecimal() and stem.endswith(TEMPORARY)

@@ -1,31 +1,31 @@
-"""The data folder: its lock, its schema version, and where everything in it lies.
+"""The data folder: its lock, its schema version, and the places of everything in it.
 
-At the bottom of a boot: nothing else touches the folder before ``open`` has returned. One process holds it at
-a time; a second one is told who does.
+The first step of a boot: nothing else touches the folder before ``open`` has returned. One process holds it
+at a time; a second one gets an error that names the first.
 
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
                           when that run has ended in order
-      .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and what it has left
-                          of definitions and users ("users ID OCTETS\\n"); while it goes on, and if it ended
-                          otherwise, the machine's boot, and what is on the disk of these two at least;
-                          "followed\\n" and the boot where another node's data are kept. Until a boot after
-                          that, or after a loss of power, is over it says so still
-      .segments           which segments held messages when it had stopped (storage.disk.segment_list)
+      .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and the logs of
+                          definitions and users ("users ID OCTETS\\n"); during a run, or after any other end:
+                          the boot of the machine, and the least length of both logs on the disk; with another
+                          node's data: "followed\\n" and the boot. After a loss of power, and with another
+                          node's data, it stays until the next boot is over
+      .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
                           alone
       definitions         framed log of the durable topology (storage.logs.framed_log)
       users               framed log of users and permissions
-      cluster_name        the broker's name among brokers until somebody gives it another, and that its first
-                          boot has come to its end: from then on definitions and users are never empty
+      cluster_name        the broker's name among brokers; its existence shows that the first boot is over:
+                          from then on definitions and users are never empty
       pool/               segments waiting to be used: emptied ones, and new ones made ahead; cleared at boot
       queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
       transient/          where files of transient queues are made; they have no names, so it is empty
-      set-aside/          what a damaged folder could not account for, kept for the operator; nobody reads it
+      set-aside/          files that belong to nothing, kept for the operator; never read
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
-and be longer than a file name may. Never decides what a version means to its content: readers of older
-schemas live beside the formats.
+and be longer than a file name may. Does not interpret a version's content: readers of older schemas live
+beside the formats.
 """
 import contextlib
 import errno
@@ -58,21 +58,21 @@ QUEUES = "queues"
 TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
-# What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was
-# cut short.
+# Names that count as an empty folder: a mount point's own folder, our lock, and the schema file of an
+# interrupted boot.
 _NOT_CONTENT = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, "lost+found"})
 
-# How the last run ended: in order; in a kill, which leaves all that was written; as a follower, which leaves
-# all that it was told of another node's run; or with the machine, which may have lost what was not flushed.
-# Where nobody has said so (an earlier version, a copy, a full disk): as with the machine.
+# How the last run ended: in order; by a kill, which keeps all that was written; as a follower, which keeps
+# all that it received of another node's run; or with the machine, which may have lost what was not flushed.
+# Unknown (an earlier version, a copy, a full disk) counts as with the machine.
 STOPPED, KILLED, FOLLOWED, POWER_LOST = "stopped", "killed", "followed", "power lost"
 _STOPPED_TEXT = b"stopped\n"
 _FOLLOWED_TEXT = b"followed\n"
-# Of a name that is kept: a file system takes 255, and a number follows.
+# Longest kept part of a name: file systems take 255 bytes, and a number is appended.
 _NAME_OCTETS = 200
 _LOG_LEFT = re.compile(rb"(definitions|users) (\d+) (\d+)")
 _CLUSTER_NAME_OCTETS = 255
-# What to do where a log is gone that an earlier run has left.
+# Advice for a missing log that an earlier run had.
 _WAYS_OUT = {
     DEFINITIONS: (
         "and nothing else knows whose messages those in queues/ are. Restore it from a backup, or begin "
@@ -99,14 +99,13 @@ class DataDirLocked(DataDirError):
 class DataDir:
     """A data folder, by path.
 
-    ``open`` takes it, ``close`` gives it back. Once it is open, ``last_end`` says how the last run ended,
-    ``listed`` is {folder: segment_list.Listed} of the segments that it left in the folders of queues, and
-    ``logs_left`` {name: {log id: octets}} of its logs; empty if that run did not say.
+    ``open`` locks it, ``close`` unlocks it. Once open, ``last_end`` says how the last run ended, ``listed``
+    is {folder: segment_list.Listed} of the segments it left in queue folders, and ``logs_left`` is {name:
+    {log id: octets}} of its logs; both are empty if that run did not record them.
     """
 
     def __init__(self, path, files=None, lock=True):
-        """``lock=False`` is for file systems without flock: then the operator sees to it that no second
-        broker comes.
+        """``lock=False`` is for file systems without flock: the operator then has to prevent a second broker.
         """
         self.path = os.path.abspath(os.fspath(path))
         self._files = Files() if files is None else files
@@ -117,8 +116,8 @@ class DataDir:
         self.cluster_name = ""  # until keep_cluster_name
         self.listed = {}
         self.logs_left = {}
-        self._logs = {}  # the same of this run
-        self._note = b""  # how it ends if the process is killed
+        self._logs = {}  # of this run
+        self._note = b""  # note of the run's end in case of a kill
         self._content = {}
         self._follows = False
 
@@ -129,11 +128,11 @@ class DataDir:
         self.close()
 
     def open(self):
-        """Create the folder if need be, lock it and check its version.
+        """Create the folder if necessary, lock it and check its version.
 
         Returns itself. Blocks (flushes); for boot.
 
-        Raises DataDirError, or OSError where the system refuses (permissions, a full disk).
+        Raises DataDirError, or OSError if the system refuses (permissions, a full disk).
         """
         if not self._follows:
             self._make_root()
@@ -152,8 +151,8 @@ class DataDir:
         return self
 
     def follow(self):
-        """Hold the folder as a follower: somebody else writes into it what another node's files are told of.
-        ``open`` it later to lead.
+        """Lock the folder as a follower, into which another object writes another node's files. ``open`` it
+        later to lead.
 
         Does not touch data. Blocks; raises as ``open`` does. Returns itself.
         """
@@ -170,24 +169,24 @@ class DataDir:
         return self
 
     def close(self, in_order=False):
-        """Give the folder back; may be called twice.
+        """Unlock the folder; may be called again.
 
-        ``in_order``: everything that had to be done with the files has been done. The lock file stays: if it
-        were removed, two processes could lock two files.
+        ``in_order``: all work on its files was finished. The lock file stays: without it, two processes could
+        lock two different files.
         """
         self._follows = False
         if in_order:
-            # the next boot is a little quieter about files that are not there
+            # without the note the next boot reports less about missing files
             with contextlib.suppress(OSError):
                 self._write_note(_STOPPED_TEXT + self._write_list() + _logs_now(self.path))
                 self._mark_lock()
         if self._lock_fd >= 0:
-            # also for a child that was forked this moment and has not closed its copy yet
+            # unlocks also for a just forked child that has not closed its copy yet
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             self.forget()
 
     def forget(self):
-        """Close our copy of the lock and leave the folder locked: what a forked child does."""
+        """Close our copy of the lock and leave the folder locked: for a forked child."""
         if self._lock_fd >= 0:
             _held.discard(self)
             posix.close(self._lock_fd)
@@ -199,14 +198,14 @@ class DataDir:
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """Note what the folders of queues hold, {folder: segment_list.Listed}, for the next boot. It counts
-        only if this run ends in order.
+        """Note the content of queue folders, {folder: segment_list.Listed}, for the next boot. Valid only if
+        this run ends in order.
         """
         self._content = content
 
     def check_logs(self):
-        """Refuse a folder of an earlier run without the definitions or the users that it has left: what is
-        made at a first boot would take their place.
+        """Refuse a folder of an earlier run that lacks its definitions or users: the boot would replace them
+        with those of a first boot.
 
         For boot, before the logs are opened. Raises DataDirError.
         """
@@ -214,8 +213,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """The boot has read everything, of the logs {name: ``left`` of LogScan}: note it for a boot after a
-        kill.
+        """Record {name: ``left`` of LogScan} of the logs, which the boot has read, for a boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -224,14 +222,14 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Note the ``left`` of this log anew. In a thread, one at a time. Raises OSError."""
+        """Record a new ``left`` of this log. In a thread, one at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
-        """The first boot (``is_first``) is over, or another one has read the logs: learn the broker's name,
-        and keep it for later boots, whatever the machine is called then.
+        """Read the broker's name, or create and save it at the end of the first boot (``is_first``), so that
+        it outlives a rename of the machine.
 
-        A folder of an earlier version keeps the name it had. Blocks; for boot. Raises OSError.
+        A folder of an earlier version keeps its name. Blocks; for boot. Raises OSError.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -239,7 +237,7 @@ class DataDir:
         self.cluster_name = _octets_of(path, _CLUSTER_NAME_OCTETS).decode("utf-8", "replace").strip()
         if self.cluster_name:
             return
-        suffix = f"-{os.urandom(4).hex()}" if is_first else ""  # for others of this machine
+        suffix = f"-{os.urandom(4).hex()}" if is_first else ""  # unique among brokers of this machine
         self.cluster_name = f"gomq{suffix}@{socket.gethostname()}"
         if was_there:
             LOG.error(
@@ -275,20 +273,20 @@ class DataDir:
         return self._at(TRANSIENT)
 
     def queue_folder(self, vhost, queue):
-        """The folder of a durable queue, whether or not it is there."""
+        """Path of a durable queue's folder, which need not exist."""
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def set_aside(self, path):
-        """Move a file or folder that nobody can account for out of the way, without losing it.
+        """Move a file or folder that belongs to nothing into set-aside/.
 
-        Returns where it is now. Blocks; for boot.
+        Returns its new path. Blocks; for boot.
         """
         target = move_aside(self._files, self.path, path, os.path.basename(path))
         self._files.sync_folder(os.path.dirname(target))
         return target
 
     def kept_paths(self):
-        """Copies of damaged logs and what was set aside: for the operator, until they are deleted.
+        """Copies of damaged logs and the content of set-aside/, until the operator deletes them.
 
         Reads two folders.
         """
@@ -317,8 +315,7 @@ class DataDir:
     def _lock(self):
         if self._lock_fd >= 0:
             raise DataDirLocked(f"data folder {self.path} is already open in this process")
-        # Not through the seam: the lock's text is no state, nobody replicates it, and it must not be lost to
-        # a simulated crash.
+        # Not through Files: the lock's text is not replicated, and a simulated crash must not lose it.
         fd = os.open(self._at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -329,7 +326,7 @@ class DataDir:
                 raise
             raise DataDirLocked(f"data folder {self.path} is in use by {holder}") from None
         try:
-            self._lock_text = os.pread(fd, 300, 0) or None  # a copy of a folder may have come without it
+            self._lock_text = os.pread(fd, 300, 0) or None  # may be missing in a copied folder
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"PID {os.getpid()} @ {socket.gethostname()}\n".encode(), 0)
         except OSError as error:
@@ -339,8 +336,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Write into the lock's file that the note of how this run ended is of the last run: every version
-        writes that file anew.
+        """Mark the lock file to say that the note of this run's end is the latest: every version overwrites
+        that file when it starts.
 
         Raises OSError.
         """
@@ -349,9 +346,9 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Learn how the last run ended, and note that a run has begun.
+        """Read how the last run ended, and note that a run has begun.
 
-        Does not go through the file seam, as the lock does not: both are about this machine.
+        Not through Files, like the lock: both are about this machine.
         """
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -366,23 +363,23 @@ class DataDir:
                 os.unlink(self._at(name))
 
     def _write_note(self, text):
-        """Write the note of this run. On a full disk it stays empty: then nobody knows how the run ended, and
+        """Write the note of this run. On a full disk it stays empty, so the run's end will be unknown, and
         the boot goes on.
         """
         with _room_or_not():
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """A kill leaves the old note or the new one. The name needs no flush: a log that takes another one's
-        place does so behind it, in the same folder.
+        """Replace the note of the logs; a kill leaves the old or the new one. The name needs no flush: a log
+        that replaces another is renamed after it, in the same folder.
         """
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the list of segments. Returns what makes it count, for the note of the run; empty if there is
-        no list, or no room for one.
+        """Write the list of segments. Returns its digest line for the note of the run; empty without a list
+        or without room.
         """
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
@@ -414,7 +411,7 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Whether the folder has a file that names its schema; a folder without one must be empty.
+        """Whether the folder has a schema file; a folder without one must be empty.
 
         Raises DataDirError for a folder that is not ours.
         """
@@ -438,7 +435,7 @@ class DataDir:
 
 @contextlib.contextmanager
 def _room_or_not():
-    """A full disk is no failure."""
+    """Ignore a full disk."""
     try:
         yield
     except OSError as error:
@@ -447,10 +444,9 @@ def _room_or_not():
 
 
 def make_place(files, folder):
-    """Make a folder of ours, if need be.
+    """Make a folder of ours, if necessary.
 
-    If something that is no folder has its name, that gets another name: it must not keep the broker from
-    booting.
+    Anything else under its name is renamed, so that it does not stop the boot.
     """
     if os.path.isdir(folder):
         return
@@ -463,9 +459,7 @@ def make_place(files, folder):
 
 
 def make_way(files, path):
-    """If something that is no file (a folder, a broken link, a pipe) has the name of a file of ours, give it
-    another name.
-    """
+    """Rename anything but a file (a folder, a broken link, a pipe) that has the name of a file of ours."""
     if os.path.lexists(path) and not os.path.isfile(path):
         kept = _free_name(path)
         files.rename(path, kept)
@@ -473,10 +467,10 @@ def make_way(files, path):
 
 
 def move_aside(files, root, path, name):
-    """Move a file or folder that nobody can account for to its place in the data folder ``root``, under a
+    """Move a file or folder that belongs to nothing into set-aside/ of the data folder ``root``, under a
     similar name.
 
-    Returns where it is now. Blocks; for boot.
+    Returns its new path. Blocks; for boot.
     """
     folder = os.path.join(root, SET_ASIDE)
     make_place(files, folder)
@@ -493,25 +487,23 @@ def _free_name(path):
 
 
 def known_name(number, start, end):
-    """The name of an empty file beside a stream's segment. It says that damage in these octets of the segment
-    has been reported.
-    """
+    """Name of an empty file beside a stream's segment that marks damage in these bytes as reported."""
     return f"known.{number:010d}.{start}.{end}"
 
 
 def known_ranges(names):
-    """[(segment number, start, end)] of the known_names among the names of a folder."""
+    """[(segment number, start, end)] of the known_names among ``names``."""
     return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
 
 
 def is_known(ranges, number, start, end):
-    """Whether one of the ranges covers these octets."""
+    """Whether one of the ranges covers these bytes."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
 def lost_logs(root, last_end):
-    """(path, what is wrong and what to do) of definitions and users that an earlier run has left in the data
-    folder ``root`` and that are gone or empty; ``last_end`` is how that run ended. A generator.
+    """(path, what is wrong and what to do) of definitions and users in the data folder ``root`` that an
+    earlier run had and that are missing or empty; ``last_end``: how that run ended. A generator.
     """
     for name in (DEFINITIONS, USERS):
         path = os.path.join(root, name)
@@ -524,8 +516,8 @@ def lost_logs(root, last_end):
 
 
 def _was_begun(root, name, last_end):
-    """Whether an earlier run has come to where this log has something: a first boot may be killed anywhere,
-    and is no earlier run.
+    """Whether an earlier run had content in this log; a first boot, which may be killed anywhere, does not
+    count.
     """
     if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
         return True
@@ -534,7 +526,7 @@ def _was_begun(root, name, last_end):
         return True
     if name != USERS:
         return False
-    # an earlier version's: nothing but the first vhost is defined before the first users are
+    # an earlier version: only the first vhost is defined before the first users
     path = os.path.join(root, DEFINITIONS)
     try:
         return sum(1 for _ in LogScan(path, _octets_of(path))) > 1
@@ -549,17 +541,15 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of the segments that the last run left, if it ended in order and has
-    written the list.
-    """
+    """{folder: segment_list.Listed} of the last run, if it ended in order and wrote the list."""
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
-    """``lock_text`` is what the lock's file said then; None if there is none.
+    """How the last run ended. ``lock_text``: the lock file's text then, None without a file.
 
-    An earlier version that ran since has written no note, but its own text into the lock's file. Then the
-    note is of another run.
+    An earlier version that ran since has overwritten the lock file but not the note: the note is then of
+    another run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
@@ -574,11 +564,11 @@ def _listed(path, last_end):
     if not digest_line:
         return {}
     content = _octets_of(os.path.join(path, SEGMENTS))
-    if _digest_line(content) != digest_line:  # an earlier run's, or not all of it reached the disk
+    if _digest_line(content) != digest_line:  # of an earlier run, or incomplete
         return {}
     try:
         decoded = segment_list.decode(content)
-    except ValueError:  # a later version's
+    except ValueError:  # of a later version
         return {}
     queues = os.path.join(os.path.abspath(path), QUEUES)
     return {os.path.join(queues, folder): entry for folder, entry in decoded.items()}
@@ -590,11 +580,11 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """{name: {log id: octets}} of the logs that the last run may have left: which one is there, and how much
-    of it was on the disk. Empty if that run did not say.
+    """{name: {log id: octets}} of the logs that the last run may have left, and how much of each was on the
+    disk. Empty if that run did not record it.
     """
     note, found = _note_in(path), {}
-    if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version's run has followed
+    if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
         return found
     for match in filter(None, map(_LOG_LEFT.fullmatch, note.splitlines())):
         found.setdefault(match[1].decode(), {})[int(match[2])] = int(match[3])
@@ -608,7 +598,7 @@ def _lines_of(logs):
 
 
 def forget_log_left(path, name):
-    """Forget what the last run has left of this log: another one takes its place. Raises OSError."""
+    """Remove the record of this log, because another replaces it. Raises OSError."""
     lines = _note_in(path).splitlines(keepends=True)
     left = b"".join(line for line in lines if not line.startswith(name.encode() + b" "))
     if left != b"".join(lines):
@@ -616,7 +606,7 @@ def forget_log_left(path, name):
 
 
 def _logs_now(path):
-    """What there is of the logs, for the note of the run."""
+    """The logs' lines for the note of the run."""
     lines = []
     for name in (DEFINITIONS, USERS):
         place = os.path.join(path, name)
@@ -628,7 +618,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """The content of a file; empty if it cannot be read: a boot needs neither the note nor the list."""
+    """Content of a file; empty if unreadable: a boot needs neither the note nor the list."""
     if not os.path.isfile(path):
         return b""
     try:
@@ -644,7 +634,7 @@ def _digest_line(content):
 
 
 def boot_id():
-    """What tells this boot of the machine from any other; empty if that is not known."""
+    """Identifies this boot of the machine; empty if unknown."""
     try:
         with open(_BOOT_ID, "rb") as file:
             return file.read(100)
@@ -653,16 +643,16 @@ def boot_id():
 
 
 def queue_id(vhost, queue):
-    """The name of a queue's folder: 40 hex digits.
+    """Name of a queue's folder: 40 hex digits.
 
-    Names are str; octets that were not UTF-8 are kept apart by surrogateescape.
+    Names are str; bytes that are not UTF-8 are distinguished by surrogateescape.
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
     return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 
 
-# A forked child shares the parent's flock and would keep the folder locked after the parent's death; it
-# closes its copies first thing.
+# A forked child shares the parent's flock and would keep the folder locked after the parent's death, so it
+# closes its copies first.
 _held = weakref.WeakSet()
 
 

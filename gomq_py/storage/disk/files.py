@@ -1,22 +1,22 @@
-"""Files: the one seam. Every change the broker makes to a file or folder goes through here.
+"""Files: the only interface for changing files and folders.
 
 Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks),
-whose writers change the mapping themselves and announce the ranges once per batch, or ``write`` a batch, and
-*logs*, which grow by ``append``. Listeners (``storage.disk.replication.Replicator``) hear each change after
-it succeeded, in order. Tests put another ``Files`` here, one that fails the Nth call or forgets what was not
-synced.
+whose writers change the mapping and announce the ranges once per batch, or ``write`` a batch, and *logs*,
+which grow by ``append``. Listeners (``storage.disk.replication.Replicator``) hear each change after it
+succeeded, in order. Tests replace ``Files`` by one that fails the Nth call or forgets unsynced data.
 
-Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the
-path in it. Everything runs on the hub's thread except what ``storage.flush.group_commit`` calls from its
-pool: ``sync`` (unless its flush waits as greenlets do),
-``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``, ``make_log``, ``unmake`` and the first half of a
-``Change``. Never decides what is durable: that is ``storage.flush.group_commit``. A mapped file needs no
-descriptor: its mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both
-are one open file to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that calls
-often write to. A log takes octets in two ways: ``append`` writes them at once; ``accept`` keeps them in
-memory, in room that was reserved ahead, until ``sync_log`` writes and flushes them in a thread.
-Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time
-later, and takes a descriptor of another thread that has the same number for one that is closed already.
+Nothing here retries, swallows or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path.
+Everything runs on the hub's thread except what ``storage.flush.group_commit`` calls from its pool: ``sync``
+(unless its flush waits as greenlets do), ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``,
+``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is
+``storage.flush.group_commit``.
+
+A mapped file needs no descriptor: its mapping is flushed itself, and gets the disk's errors as a descriptor
+would (both are one open file to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those
+often written with calls. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps them
+in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread. Descriptors
+are closed by ``posix.close``: ``os.close`` patched by gevent closes later, and mistakes a new descriptor of
+another thread for a closed one with the same number.
 """
 import contextlib
 import errno
@@ -27,46 +27,43 @@ from collections import Counter, deque
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS, flush_mapping, map_file
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
 
-# Messages and password hashes are nobody else's (Mosquitto CVE-2017-9868: a world-readable persistence file).
+# Messages and password hashes are private (Mosquitto CVE-2017-9868: a world-readable persistence file).
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
-# So many mapped files keep a descriptor. A level of a priority queue is two files,
-# a process may have 1024 descriptors.
+# Most mapped files with a descriptor. A level of a priority queue is two files, and a process may have 1024
+# descriptors.
 MAPPED_DESCRIPTORS = 128
-# So many files that have lost their names wait for their room to be given back aside.
-# A mapping holds each: a process may have 65 530.
+# Most unlinked files whose room is freed in the background. A mapping holds each: a process may have 65 530.
 LEAVING = 4096
 _ZEROS = bytes(1 << 20)
 
-# What is reserved behind the end of a log, and again when half of it is used: some 3500 declares between two
-# flushes ask the disk for no room.
+# Room reserved behind the end of a log, and again when half of it is used: some 3500 declares between two
+# flushes need no new room.
 ROOM_AHEAD = 1 << 20
 
-# What fallocate says of a file system that cannot reserve: NFS before 4.2, ZFS before 2.1.
+# fallocate's errors on file systems that cannot reserve: NFS before 4.2, ZFS before 2.1.
 NO_RESERVING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
-# What a disk says that is full, and a user's quota.
+# Errors of a full disk, and of a user's quota.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 # Modes of fallocate, linux/falloc.h.
 _KEEP_SIZE = 0x01
 
-# What open() says where O_TMPFILE is not known: NFS, old overlay file systems,
-# kernels that see O_DIRECTORY in it.
+# open()'s errors without O_TMPFILE: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
 NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class File:
     """An open file.
 
-    ``map`` is its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
-    extend and close. ``fd`` is -1 where the mapping has to do, and once it is closed; ``identity`` (device,
-    inode) is known of those without. ``cached``: what lies behind so many octets is better written with
-    calls, because the system has no pages for it.
+    ``map``: its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
+    extend and close. ``fd``: -1 if only mapped, or closed; ``identity`` (device, inode) is known of those
+    without. ``cached``: the system has pages up to here; later bytes are better written with calls.
 
-    While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner
-    must not recycle it. Hub thread only.
+    A held file (``retain``: a running sync, a follower, a backup) is not closed, and must not be recycled.
+    Hub thread only.
     """
 
     __slots__ = (
@@ -76,25 +73,25 @@ class File:
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
-        self.fd = -1  # still the caller's
+        self.fd = -1  # the caller still owns it
         self.size = self.cached = size
-        # how long the file was when the last successful sync of this File began; 0: not known
+        # size of the file when its last successful sync began; 0: unknown
         self.synced_size = 0
         self.map = None
         self.mapped = mapped
         self.named = named
-        self.broken = None  # the OSError after which the end of a log is unknown
+        self.broken = None  # error after which a log's end is unknown
         self.identity = None
         self.closed = False
         self._holders = 0
         self._closing = False
         self._aside = None
-        self._counted_in = None  # a set of descriptors
+        self._counted_in = None  # set of descriptors that counts it
         self.map = self._mapping(fd)
         self.fd = fd
 
     def __del__(self, close=posix.close):
-        """Close a file that nobody closed, as when a boot fails halfway, when nobody knows it any more."""
+        """Close a file that was not closed, as when a boot fails halfway."""
         if self.fd >= 0:
             self._uncount()
             close(self.fd)
@@ -104,7 +101,7 @@ class File:
 
     @property
     def held(self):
-        """Whether somebody still needs the file and its octets as they are."""
+        """Whether the file and its content are still needed."""
         return self._holders > 0
 
     def retain(self):
@@ -119,24 +116,24 @@ class File:
             self.close()
 
     def read(self, start, end):
-        """The octets [start, end) as they are now (a copy); fewer at the end of the file."""
+        """A copy of the bytes [start, end); fewer at the end of the file."""
         if self.map is not None:
             return self.map[start:end]
         return os.pread(self.fd, end - start, start)
 
     def remap(self, fd=-1):
-        """Map the whole file anew, at its present size; one without a descriptor by ``fd``.
+        """Map the whole file again, at its present size; by ``fd`` if it has no descriptor.
 
-        Raises BufferError while a view into the old mapping lives.
+        Raises BufferError while a view of the old mapping exists.
         """
         self.unmap()
         self.map = self._mapping(fd if self.fd < 0 else self.fd)
 
     def grow(self, size, fd):
-        """The file has grown to ``size``: map the whole of it anew.
+        """Map the file again after it grew to ``size``.
 
-        The mapping before stays for whoever uses it this moment: a thread may be about to flush it. Raises
-        OSError, and nothing has changed.
+        The old mapping stays for its present users: a thread may be about to flush it. Raises OSError, and
+        nothing has changed.
         """
         self.map = map_file(fd, size, self.path) if self.mapped else None
         self.size = size
@@ -147,7 +144,7 @@ class File:
         return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
-        """Note the file in the set ``descriptors`` for as long as it has a descriptor."""
+        """Count the file in the set ``descriptors`` while it has a descriptor."""
         descriptors.add(self.fd)
         self._counted_in = descriptors
 
@@ -157,23 +154,23 @@ class File:
             self._counted_in = None
 
     def give_up_descriptor(self):
-        """Close the descriptor; from here on the mapping is enough."""
+        """Close the descriptor; the mapping is enough from here on."""
         status = os.fstat(self.fd)
         self.identity = status.st_dev, status.st_ino
         fd, self.fd = self.fd, -1
         posix.close(fd)
 
     def unmap(self):
-        """Drop the mapping. Raises BufferError while a view into it lives."""
+        """Drop the mapping. Raises BufferError while a view of it exists."""
         if self.map is not None:
             self.map.close()
             self.map = None
 
     def close(self, aside=None):
-        """Close now, or when the last holder lets go.
+        """Close now, or when the last holder releases it.
 
-        ``aside(function, *arguments)``: have it done elsewhere, for a file that has lost its name: giving its
-        room back to the disk may take tens of milliseconds.
+        ``aside(function, *arguments)`` closes an unlinked file in the background: freeing its room may take
+        tens of milliseconds.
         """
         self._closing = True
         self._aside = aside or self._aside
@@ -189,8 +186,8 @@ class File:
 
 
 class Reading:
-    """A mapped file as it is read by somebody who may be slow: it stays open, and is not used again, until
-    close(). ``fd`` is a descriptor of it.
+    """A mapped file for a reader that may be slow: it stays open, and is not recycled, until close(). ``fd``:
+    a descriptor of it.
     """
 
     __slots__ = ("file", "fd")
@@ -201,7 +198,7 @@ class Reading:
         self.fd = fd
 
     def close(self):
-        """It is read no more. A second time changes nothing."""
+        """End the reading. May be called again."""
         file, self.file = self.file, None
         if file is not None:
             if self.fd != file.fd:
@@ -212,19 +209,17 @@ class Reading:
 class LogFile(File):
     """An open log.
 
-    ``size`` is how long the file is; ``accepted`` holds what will be written behind it, in order, up to
-    ``end``.
+    ``size``: length of the file; ``accepted``: bytes to be written behind it, in order, up to ``end``.
 
-    ``room``: up to where the disk has reserved room; None if it cannot, and then each append is written at
+    ``room``: end of the reserved room; None if the disk cannot reserve, and then each append is written at
     once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the hub
     changes everything else.
 
-    ``is_relied_on``: promises depend on it; False of a second log while the first one still has everything.
+    ``is_relied_on``: promises depend on it; False for a second log while the first one still has everything.
 
-    ``failure``: the error of a flush that failed. It stays: what the log held by then may be lost.
-    ``failed()``, if set, is called in the hub when that happens, and again while promises are asked for.
-    ``fails_all``: from then on all promises fail, whatever they are about. False of a log on which no queue
-    depends: it fails only the flushes that it is part of.
+    ``failure``: the error of a failed flush. It stays: what the log held by then may be lost. ``failed()``,
+    if set, is called in the hub then, and again while promises are asked for. ``fails_all``: from then on all
+    promises fail. False for a log on which no queue depends: it fails only the flushes that include it.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -238,21 +233,21 @@ class LogFile(File):
         self.begin_at(size)
 
     def begin_at(self, size):
-        """The file has this length, and nothing waits to be written."""
-        self.size = self.end = self.told = size  # told: how much of it the listeners have heard of
+        """Set the file's length, with nothing to be written."""
+        self.size = self.end = self.told = size  # told: end of what listeners have heard
 
     @property
     def is_awaited(self):
-        """Whether promises depend on what is still to be written."""
+        """Whether promises depend on bytes still to be written."""
         return self.is_in_use and bool(self.accepted)
 
     @property
     def is_in_use(self):
-        """Whether promises depend on it: no other log has taken its place."""
+        """Whether promises depend on it: no other log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
-        """Another log has taken this one's place: drop what was not written, for nobody will read it.
+        """Drop what was not written, because another log has replaced this one.
 
         A thread that fails to write it at this moment may put it back.
         """
@@ -261,11 +256,10 @@ class LogFile(File):
 
 
 class Change:
-    """A change of a name in two halves: ``act`` asks the system and may block, so a thread calls it; ``told``
-    tells the listeners, in the hub.
+    """A change of a name in two halves: ``act`` does it and may block, so a thread calls it; ``told`` tells
+    the listeners, in the hub.
 
-    ``needed``: it is a fault if the file or folder is not there; otherwise only what the system refuses is
-    one.
+    ``needed``: a missing file or folder is an error; otherwise only a refusal of the system is one.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -282,11 +276,11 @@ class Change:
         self._result = self._act()
 
     def told(self):
-        """It is done: once, after ``act``."""
+        """Tell the listeners, once, after ``act``."""
         self._told(self._result)
 
     def make(self):
-        """Both halves at once: for boot, and where nobody waits. Blocks. Raises OSError."""
+        """Both halves at once: for boot, and other callers that may block. Raises OSError."""
         self.act()
         self.told()
 
@@ -298,24 +292,24 @@ class Files:
 
     def __init__(self, listeners=()):
         self._listeners = tuple(listener for listener in listeners if listener.hears)
-        # path -> changes that having_folder gave for it, while nobody was told of it
+        # path -> changes of having_folder that listeners have not heard of
         self._coming_folders = Counter()
-        # path -> the same that are not over, whoever has told
+        # path -> changes of having_folder that are not finished
         self._folder_jobs = Counter()
-        self._described = set()  # the descriptors of mapped files with a name; threads add to it, too
-        # what holds files that have lost their names; threads add to it and take from it
+        self._described = set()  # descriptors of named mapped files; threads add, too
+        # holders of unlinked files; threads add and remove
         self._leaving = set()
 
     @property
     def has_listeners(self):
-        """Whether anybody hears of changes: then they must be made in the hub, or told there."""
+        """Whether there are listeners: changes must then be made, or told, in the hub."""
         return bool(self._listeners)
 
     # mapped files
 
     def create(self, path, size):
-        """A new mapped file of ``size`` zero octets whose room on the disk is taken now, so that writing to
-        it cannot fail (SIGBUS) later.
+        """A new mapped file of ``size`` zero bytes whose room is allocated now, so that writing to it cannot
+        fail (SIGBUS) later.
 
         Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
         """
@@ -324,38 +318,38 @@ class Files:
         return file
 
     def make(self, path, size, fetched=True):
-        """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it.
+        """``create`` for a thread: the hub calls ``made`` later to tell listeners.
 
-        What it holds is in the system's cache; if ``fetched`` is False, only its head:
-        for what is written with calls. Blocks.
+        Its content is in the system's cache; only its head if ``fetched`` is False, for files that are
+        written with calls. Blocks.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """As ``create_unnamed``, for a thread, and ``make``. Blocks."""
+        """``create_unnamed`` for a thread; ``fetched`` as in ``make``. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
-        """Tell the listeners of a file that ``make`` or ``make_log`` has made."""
+        """Tell the listeners of a file from ``make`` or ``make_log``."""
         for listener in self._listeners:
             listener.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove what ``make`` has made and nobody was told of. Blocks."""
+        """Remove a file from ``make`` that listeners have not heard of. Blocks."""
         os.unlink(file.path)
         file.close()
 
     def create_unnamed(self, folder, size):
-        """As ``create``, without a name: the file is gone with the process, and no listener hears of it.
+        """``create`` without a name: the file is gone with the process, and no listener hears of it.
 
         For transient queues.
         """
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """An existing file, mapped read-write in its whole length.
+        """An existing file, mapped read-write as a whole.
 
-        Its room may have holes: see ``allocate``.
+        It may have holes: see ``allocate``.
         """
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
@@ -367,7 +361,7 @@ class Files:
         return self._described_or_not(file)
 
     def _described_or_not(self, file):
-        """Let a mapped file keep its descriptor, unless too many others have theirs. Returns the file."""
+        """Let a mapped file keep its descriptor, unless too many have one. Returns the file."""
         if file.map is not None and CAN_FLUSH_MAPPINGS:
             if len(self._described) < self.mapped_descriptors:
                 file.count_in(self._described)
@@ -377,7 +371,7 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """A descriptor of the file; one that has none gets it for a while.
+        """The file's descriptor, or a temporary one.
 
         Raises OSError, also if another file has its name by now.
         """
@@ -399,11 +393,11 @@ class Files:
         return fd
 
     def read_through(self, file, start=0, end=None):
-        """Fetch [start, end), so that a bad sector or a file cut short is an OSError here and not the end of
-        the process (SIGBUS) when the mapping is read next.
+        """Read [start, end), so that a bad sector or a file cut short raises OSError here instead of killing
+        the process (SIGBUS) at the next access to the mapping.
 
-        What the system drops from its cache later, it has to read again.
-        Blocks; safe in a thread while the file is retained.
+        Pages that the system drops later are read from the disk again. Blocks; safe in a thread while the
+        file is retained.
         """
         end = file.size if end is None else end
         try:
@@ -414,8 +408,7 @@ class Files:
             raise with_path(error, file.path) from error
 
     def allocate(self, file):
-        """Take the room of a file that may have holes (copied,
-        or cut by a crash) before it is written through its mapping.
+        """Allocate the holes of a file (copied, or cut by a crash) before it is written through its mapping.
         """
         with self._descriptor(file) as fd:
             self._allocate(fd, 0, file.size, file.path)
@@ -431,28 +424,28 @@ class Files:
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
-        """Write octets into a mapped file where none were before, and announce them.
+        """Write bytes into a mapped file for the first time, and announce them.
 
-        Raises OSError; how much of it was written then is not known.
+        Raises OSError; how much was written then is unknown.
         """
         if file.fd < 0:
-            with contextlib.suppress(OSError):  # then it gets one for each call
+            with contextlib.suppress(OSError):  # then one is opened for each call
                 file.fd = self._opened_again(file)
         self._put(file, start, octets)
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """As write, for who announces them with others, and writes into many files: one without a descriptor
-        gets none to keep.
+        """``write`` without the announcement, for callers that announce several writes together and write
+        into many files: opens no lasting descriptor.
         """
         self._put(file, start, octets)
 
     def write_again(self, file, start, end):
-        """Write [start, end) over itself, so that the next flush writes it: the system takes what a failed
-        flush did not write for written, and later ones succeed without it.
+        """Write [start, end) over itself, so that the next flush writes it: after a failed flush the system
+        regards unwritten pages as written, and later flushes succeed without them.
 
-        Blocks; for boot. Raises OSError, but not for want of room: a full file system that copies on write
-        must not keep a broker from booting.
+        Blocks; for boot. Raises OSError, but not for lack of room: a full copy-on-write file system must not
+        stop the boot.
         """
         try:
             for at in range(start, end, len(_ZEROS)):
@@ -476,7 +469,7 @@ class Files:
     # logs
 
     def open_log(self, path):
-        """A file to append to, created empty when it is not there. Not mapped."""
+        """A file to append to, created empty if missing. Not mapped."""
         path = os.fspath(path)
         try:
             fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -488,15 +481,15 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """A new, empty log, for a thread: nobody is told before the hub calls ``made`` of it. Blocks."""
+        """A new, empty log, for a thread: the hub calls ``made`` later to tell listeners. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
     def append(self, file, octets):
-        """Write at the end of a log; all of it or nothing. Returns where it begins.
+        """Write at the end of a log, all or nothing. Returns the position.
 
-        Raises OSError; what was written by then is cut off again, and if even that fails the log takes no
-        more (a record behind a torn one would look like damage).
+        Raises OSError after cutting a partial write off; if even that fails the log refuses further appends
+        (a record behind a torn one would look like damage).
         """
         check_sound(file)
         assert not file.accepted, f"{file.path}: what was accepted comes first"
@@ -507,10 +500,9 @@ class Files:
         return start
 
     def reserve(self, file, count=ROOM_AHEAD):
-        """Take room on the disk for so many octets behind the end of a log, which does not move.
+        """Reserve room for ``count`` bytes behind the end of a log, which does not move.
 
-        False where the file system cannot. Blocks. Raises OSError (ENOSPC);
-        what was reserved before still is.
+        False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
         """
         start, behind = file.size, file.end + count
         try:
@@ -522,26 +514,26 @@ class Files:
         return True
 
     def make_room(self, file, count):
-        """Reserve room, so that ``accept`` of so many octets is not refused.
+        """Reserve room, so that ``accept`` of ``count`` bytes is not refused.
 
-        Asks the system only if more came than was reserved ahead; then it blocks. Raises OSError: the disk is
-        full, or the log takes no more.
+        Blocks only if more is needed than was reserved ahead. Raises OSError: the disk is full, or the log
+        refuses appends.
         """
         check_sound(file)
         if file.end + count > file.room:
             try:
                 self.reserve(file, max(count, ROOM_AHEAD))
             except OSError:
-                self.reserve(file, count)  # the last of a disk's room is for those who need it now
+                self.reserve(file, count)  # no reserve ahead from the last room of a disk
 
     def accept(self, file, octets):
-        """Add to what ``sync_log`` is to write. Raises OSError as ``make_room``, and nothing has changed."""
+        """Add bytes for ``sync_log`` to write. Raises OSError as ``make_room``, and nothing has changed."""
         self.make_room(file, len(octets))
         file.accepted.append(octets)
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Tell the listeners of what was written behind a log since the last time."""
+        """Tell the listeners of bytes written to a log since the last time."""
         start, end = file.told, file.size
         file.told = end
         if file.named and start < end:
@@ -551,7 +543,7 @@ class Files:
     # both
 
     def truncate(self, file, size):
-        """Cut the file to ``size``; a mapping is made anew."""
+        """Cut the file to ``size`` and map it again."""
         assert size <= file.size, (file.path, size, file.size)
         with self._descriptor(file) as fd:
             file.unmap()  # before the cut: touching a mapped page behind the end kills the process (SIGBUS)
@@ -569,7 +561,7 @@ class Files:
         self._resized(file)
 
     def extend(self, file, size):
-        """Grow the file to ``size`` with zeros whose room is taken now; a mapping is made anew."""
+        """Grow the file to ``size`` with zeros whose room is allocated now, and map it again."""
         assert size >= file.size, (file.path, size, file.size)
         with self._descriptor(file) as fd:
             self._allocate(fd, file.size, size - file.size, file.path)
@@ -577,7 +569,7 @@ class Files:
         self._resized(file)
 
     def rename(self, source, target, file=None):
-        """Give a file or folder another name, in place of what has it now.
+        """Rename a file or folder, replacing one of that name.
 
         ``file``: the open File, whose path follows. Blocks.
         """
@@ -596,9 +588,9 @@ class Files:
         return Change(source, lambda: self._rename(source, target), told, needed)
 
     def unlink(self, path, aside=None):
-        """Take a file's name away. Raises FileNotFoundError.
+        """Unlink a file. Raises FileNotFoundError.
 
-        ``aside`` as in File.close: what it held is given back to the disk elsewhere. Blocks.
+        ``aside`` as in File.close: frees its room in the background. Blocks.
         """
         self.unlinking(path, aside).make()
 
@@ -617,7 +609,7 @@ class Files:
         )
 
     def close(self, file, aside=None):
-        """Close now, or when the last holder lets go; ``aside`` as in File.close."""
+        """Close now, or when the last holder releases it; ``aside`` as in File.close."""
         file.close(aside)
 
     # folders
@@ -632,10 +624,10 @@ class Files:
         return Change(path, lambda: self._make_folder(path), lambda _: self._tell("folder_created", path))
 
     def have_folder(self, path):
-        """Create one folder unless it is there.
+        """Create one folder if missing.
 
-        If a thread is making it now, it is made, or the listeners are told of it, here, and only once: they
-        must hear of a folder before they hear of what is in it. Raises OSError. Blocks.
+        If a thread is making it now, it is made here, or the listeners are told here, and only once: they
+        must hear of a folder before its content. Raises OSError. Blocks.
         """
         path = os.fspath(path)
         if path in self._coming_folders:
@@ -651,12 +643,12 @@ class Files:
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
-        """Whether a thread makes this folder, or one in it, or will."""
+        """Whether a thread is making, or will make, this folder or one in it."""
         path = os.fspath(path)
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """``have_folder`` as a Change, whose ``told`` is called however it goes."""
+        """``have_folder`` as a Change, whose ``told`` is called in any case."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -674,7 +666,7 @@ class Files:
             self._folder_jobs[path] -= 1
             if not self._folder_jobs[path]:
                 del self._folder_jobs[path]
-            if path in self._coming_folders:  # else the hub has told, that needed it before
+            if path in self._coming_folders:  # otherwise the hub has told the listeners already
                 self._coming_folders[path] -= 1
                 if made or not self._coming_folders[path]:
                     del self._coming_folders[path]
@@ -697,7 +689,7 @@ class Files:
             getattr(listener, event)(path)
 
     def remove_tree(self, path):
-        """Remove a folder with all it holds, each part through the seam."""
+        """Remove a folder and its content, each part through this object."""
         path = os.fspath(path)
         with os.scandir(path) as entries:
             inside = sorted((entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -712,14 +704,14 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether ``sync`` waits for nothing but ``flush``: tests replace it by some that block."""
+        """Whether ``sync`` waits only in ``flush``: tests replace it by blocking ones."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
-        """Flush what was written to the file (mapping included) before this call began, and its size.
+        """Flush the file's size and what was written to it (mapping included) before this call.
 
-        Blocks, for ``storage.flush.group_commit`` and boot; unless ``flush(file)`` is given, which waits for
-        the disk in another way: then it may be called in the hub's thread.
+        Blocks, for ``storage.flush.group_commit`` and boot; with ``flush(file)``, which waits for the disk in
+        another way, it may be called in the hub's thread.
         """
         size = file.size
         try:
@@ -729,8 +721,7 @@ class Files:
         file.synced_size = size
 
     def sync_log(self, file):
-        """Write what a log has accepted before this call began, flush it,
-        and see that there is room for more.
+        """Write what a log has accepted before this call, flush it, and reserve more room.
 
         Blocks; for ``storage.flush.group_commit``. Raises OSError; what cannot be written stays accepted.
         """
@@ -739,25 +730,25 @@ class Files:
         if file.accepted:
             self.write_accepted(file)
         if file.room is not None and file.room - file.size < ROOM_AHEAD // 2:
-            with contextlib.suppress(OSError):  # whoever finds no room then asks again, and is refused
+            with contextlib.suppress(OSError):  # the next append without room tries again and is refused
                 self.reserve(file)
         self.sync(file)
 
     def write_accepted(self, file):
-        """Write what a log has accepted, in one piece. Blocks. Raises OSError, and it stays accepted."""
+        """Write what a log has accepted, at once. Blocks. Raises OSError, and it stays accepted."""
         parts = []
         with contextlib.suppress(IndexError):  # the hub forgets them
             for _ in range(len(file.accepted)):
                 parts.append(file.accepted.popleft())
         try:
             self._write_behind(file, file.size, b"".join(parts))
-        except BaseException:  # whatever it is, as for want of memory
+        except BaseException:  # any error, such as lack of memory
             file.accepted.extendleft(reversed(parts))
-            file.room = file.size  # the cut has taken the rest away
+            file.room = file.size  # the cut has freed the rest
             raise
 
     def sync_folder(self, path):
-        """Flush the names in a folder as they were when this call began.
+        """Flush the names in a folder as of this call.
 
         Blocks; for ``storage.flush.group_commit`` and boot.
         """
@@ -767,7 +758,7 @@ class Files:
         finally:
             posix.close(fd)
 
-    # what tests replace to make the disk misbehave below one call
+    # replaced by tests to make the disk misbehave
 
     def _open(self, path, flags):
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
@@ -785,10 +776,10 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """Unlink, and give no room back yet.
+        """Unlink a file without freeing its room yet.
 
-        Returns what keeps the file on the disk, for ``_let_go``; None if too many wait already, or nothing
-        can keep it: then its room was given back here.
+        Returns the holder of the file for ``_let_go``; None if too many wait already, or there can be no
+        holder: then the room was freed here.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -804,7 +795,7 @@ class Files:
         return kept
 
     def _let_go(self, kept):
-        """Give back the room of a file that ``_unlink_keeping`` has kept. Blocks."""
+        """Free the room of a file from ``_unlink_keeping``. Blocks."""
         self._leaving.discard(kept)
         close_parts(*kept)
 
@@ -844,8 +835,8 @@ class Files:
         return reserve_room(fd, start, count)
 
     def _write_behind(self, file, start, octets):
-        """Write at the end of a log, or cut off again what was written;
-        if that fails too, the log takes no more.
+        """Write at the end of a log, or cut a partial write off; if that fails too, the log refuses further
+        appends.
         """
         try:
             self._write(file, start, octets)
@@ -862,7 +853,7 @@ class Files:
                 raise with_path(error, path) from error
 
     def _write(self, file, at, octets):
-        """Write all of it, however little the kernel takes at a time."""
+        """Write all of it, in as many calls as the kernel needs."""
         rest = memoryview(octets)
         while rest:
             written = self._write_once(file, at, rest)
@@ -874,7 +865,7 @@ class Files:
             return os.pwrite(file.fd, octets, at)
         try:
             fd = self._opened_again(file)
-        except OSError:  # it is written through its mapping: three times the work
+        except OSError:  # then it is written through its mapping: three times slower
             file.map[at:at + len(octets)] = octets
             return len(octets)
         try:
@@ -898,11 +889,11 @@ class Files:
 
 
 def hold(fd):
-    """Keep the file of a descriptor on the disk, by a mapping or by the descriptor itself, which belongs to
-    this function from here on. Returns (mapping or None, descriptor or -1), for ``close_parts``.
+    """Keep an unlinked file on the disk, by a mapping or by its descriptor, which belongs to this function
+    from here on. Returns (mapping or None, descriptor or -1), for ``close_parts``.
 
-    A purge may take away thousands of names at once. Python 3.13 does not map an empty file, which has no
-    room to keep.
+    A purge may unlink thousands of files at once. Python 3.13 cannot map an empty file, which has no room to
+    keep.
     """
     if not CAN_FLUSH_MAPPINGS:
         return None, fd
@@ -917,7 +908,7 @@ def hold(fd):
 
 
 def close_parts(mapping, fd):
-    """Close what a File is to the system: a mapping, or a descriptor (-1: none), or both."""
+    """Close a File's mapping, or descriptor (-1: none), or both."""
     try:
         if mapping is not None:
             mapping.close()
@@ -927,28 +918,28 @@ def close_parts(mapping, fd):
 
 
 def check_sound(file):
-    """Raises OSError for a log that takes no more."""
+    """Raises OSError for a log that refuses appends."""
     if file.broken is not None:
         raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
 
 
 def with_path(error, path):
-    """The same error, naming the file, which calls on descriptors do not."""
+    """The same error with the file's path, which calls on descriptors lack."""
     return OSError(error.errno, error.strerror, path)
 
 
 def take_room(fd, start, count):
-    """Allocate [start, start + count) for real; what is there already keeps its content."""
+    """Allocate [start, start + count) for real; existing content stays."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, start, count)
         return
-    size = os.fstat(fd).st_size  # macOS: only what lies behind the end can be had, by writing it
+    size = os.fstat(fd).st_size  # macOS: can only allocate behind the end, by writing
     while size < start + count:
         size += os.pwrite(fd, _ZEROS[:start + count - size], size)
 
 
 def flush_file(file):
-    """Make the file's octets and size outlive a power cut. Blocks without the interpreter's lock."""
+    """Make the file's content and size survive a power cut. Blocks without the interpreter's lock."""
     if file.fd >= 0:
         flush_descriptor(file.fd)
     else:
@@ -956,7 +947,7 @@ def flush_file(file):
 
 
 def flush_descriptor(fd):
-    """Make the file's octets and size outlive a power cut. Blocks without the interpreter's lock."""
+    """Make the file's content and size survive a power cut. Blocks without the interpreter's lock."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     else:
@@ -966,10 +957,10 @@ def flush_descriptor(fd):
 
 
 def reserve_room(fd, start, count):
-    """Allocate [start, start + count), which may lie behind the end,
-    without a change of the file's size or content.
+    """Allocate [start, start + count), which may lie behind the end, without changing the file's size or
+    content.
 
-    False where that cannot be done. Raises OSError without a path.
+    False if impossible. Raises OSError without a path.
     """
     number = errno.EINTR
     while number == errno.EINTR:
@@ -980,7 +971,7 @@ def reserve_room(fd, start, count):
 
 
 def _fallocate(fd, mode, start, count):
-    """0, or the number of the error."""
+    """0, or the error number."""
     import ctypes
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

@@ -1,9 +1,9 @@
-"""Mapping: a file in memory, to read and to write, and its flush, without a descriptor.
+"""Mapping: a file mapped for reading and writing, and its flush, without a descriptor.
 
-Below files, which says when. On Linux a mapping holds the open file that it was made of. ``msync`` flushes
-that as ``fdatasync`` flushes its descriptor, and fails if the disk has refused anything since the file was
-opened or last flushed, in the system's own write-back, too. A descriptor that is opened again for the flush
-would hear only of errors of which nobody was told.
+Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that as
+``fdatasync`` flushes its descriptor, and fails if the disk has refused anything since the file was opened or
+last flushed, also in the system's own write-back. A descriptor opened again for the flush would hear only of
+unreported errors.
 """
 import ctypes
 import errno
@@ -12,22 +12,21 @@ import mmap
 import os
 import sys
 
-# macOS: msync leaves the octets in the drive's cache.
+# macOS: msync leaves the bytes in the drive's cache.
 CAN_FLUSH_MAPPINGS = sys.platform == "linux"
 
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _MS_SYNC = 4  # linux: asm-generic/mman-common.h
 _MAP_FIXED = 0x10
-# Python's mmap keeps a duplicate of the descriptor for itself, unless told not to, which is possible from
-# 3.13 on.
+# Python's mmap keeps a duplicate of the descriptor, which can be switched off from 3.13 on.
 _OPTIONS: dict[str, bool] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _abandoned: list[mmap.mmap] = []
 
 
 def map_file(fd, size, path=None):
-    """A mapping of ``size`` octets of the file, shared.
+    """A shared mapping of the file's first ``size`` bytes.
 
-    The descriptor is the caller's to close. Raises OSError, which names ``path``.
+    The caller closes the descriptor. Raises OSError, which names ``path``.
     """
     try:
         return _map_file(fd, size)
@@ -38,19 +37,19 @@ def map_file(fd, size, path=None):
 def _map_file(fd, size):
     if _OPTIONS or not CAN_FLUSH_MAPPINGS:
         return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=_READ_WRITE, **_OPTIONS)
-    # One of nothing, which has no descriptor; the file is then mapped into its place.
+    # An anonymous mapping, which has no descriptor; the file is then mapped in its place.
     mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=_READ_WRITE)
     address = address_of(mapping)
     if _libc().mmap(address, size, _READ_WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd, 0) != address:
         number = ctypes.get_errno()
-        # never closed: another thread may have mapped something in its place by now
+        # never closed: another thread may have mapped something there by now
         _abandoned.append(mapping)
         raise OSError(number, os.strerror(number))
     return mapping
 
 
 def flush_mapping(mapping):
-    """Make the octets of a mapping, and its file's size, outlive a power cut.
+    """Make the content of a mapping, and its file's size, survive a power cut.
 
     Blocks without the interpreter's lock. Raises OSError.
     """
@@ -61,7 +60,7 @@ def flush_mapping(mapping):
 
 
 def advise(mapping, start, count, advice):
-    """``madvise`` of a part of a mapping.
+    """``madvise`` for a part of a mapping.
 
     Blocks without the interpreter's lock, which Python's own keeps. Raises OSError.
     """
@@ -71,7 +70,7 @@ def advise(mapping, start, count, advice):
 
 
 def address_of(mapping):
-    """Where it lies in memory, while it is not closed."""
+    """Its address in memory, until it is closed."""
     first = ctypes.c_char.from_buffer(mapping)
     return ctypes.addressof(first)
 

@@ -1,6 +1,6 @@
-"""Pages: what the process and the system's cache hold of a file.
+"""Pages: the pages of a file in the process and in the system's cache.
 
-Below files, which says when. Changes no file. What blocks says so; the rest is quick.
+Below files. Changes no file. Functions that block say so; the others are quick.
 """
 import contextlib
 import errno
@@ -10,13 +10,13 @@ import os
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS, advise
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ, linux/mman.h
-_WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # what it answers then; 133 is EHWPOISON
+_WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # its errors then; 133 is EHWPOISON
 
 
 def fetch_ahead(file, whole=True):
-    """Have the system give the file its pages, or the first one alone, and return it.
+    """Have the system make all pages of the file, or the first one only; returns the file.
 
-    The first touch of a new mapping would have Linux fetch as much as its readahead at once: 4 MiB took 4 ms.
+    At the first touch of a new mapping Linux would fetch its whole readahead at once: 4 MiB took 4 ms.
     """
     if hasattr(os, "posix_fadvise"):
         file.cached = file.size if whole else min(mmap.PAGESIZE, file.size)
@@ -25,17 +25,17 @@ def fetch_ahead(file, whole=True):
 
 
 def fetch_on(file, end):
-    """As fetch_ahead, of what the system has no pages for yet, up to ``end``. Quick where that is little."""
+    """Have the system make the missing pages up to ``end``. Quick for a few."""
     if file.fd >= 0:
         os.posix_fadvise(file.fd, file.cached, end - file.cached, os.POSIX_FADV_WILLNEED)
     file.cached = end
 
 
 def populate(mapping, start, end):
-    """Have the pages of a mapping read now.
+    """Read the pages of a mapping now.
 
-    False where the system has no such call (Linux before 5.14). Raises OSError (EIO) for what cannot be read.
-    Blocks without the interpreter's lock.
+    False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable ones. Blocks
+    without the interpreter's lock.
     """
     start -= start % mmap.PAGESIZE
     count = min(end, len(mapping)) - start
@@ -53,19 +53,19 @@ def populate(mapping, start, end):
 
 
 def let_go(file):
-    """Have the process map none of the file's pages any more until it touches them again; what was written to
-    them stays, in the system's cache.
+    """Unmap the file's pages from the process until they are touched again; written data stays in the
+    system's cache.
 
-    For a file that is flushed next and not used meanwhile. The flush of a page that is mapped interrupts
-    every processor which runs a thread of the process: for 8 MiB 2048 times, and here once.
+    For a file that is flushed next and not used meanwhile. Flushing a mapped page interrupts every processor
+    that runs a thread of the process: 2048 times for 8 MiB, and here once.
     """
     if CAN_FLUSH_MAPPINGS and file.map is not None:
-        with contextlib.suppress(OSError):  # locked in memory, say: then the flush costs more
+        with contextlib.suppress(OSError):  # for example locked in memory: the flush then costs more
             advise(file.map, 0, len(file.map), mmap.MADV_DONTNEED)
 
 
 def read_range(fd, start, end):
-    """Read [start, end) and throw it away. Raises OSError (EIO), for a file that ends before too."""
+    """Read [start, end) and discard it. Raises OSError (EIO), also if the file ends before."""
     buffer = bytearray(min(1 << 20, max(1, end - start)))
     while start < end:
         count = os.preadv(fd, (buffer,), start)

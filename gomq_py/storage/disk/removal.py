@@ -1,7 +1,7 @@
-"""Removal: a thread of the committer removes the folders of deleted queues, with everything in them.
+"""Removal: removes the folders of deleted queues in a thread of the committer, with their content.
 
-Beside storage.flush.group_commit, for whoever deletes a queue. Nobody waits for it: what a crash or the
-broker's end leaves goes at the next boot.
+Beside storage.flush.group_commit. Nothing waits for it: what a crash or the broker's end leaves is removed at
+the next boot.
 """
 import os
 import time
@@ -11,28 +11,27 @@ from gomq_py.observability.log import logger
 
 LOG = logger("storage")
 
-# The thread removes files for so long before the hub hears which.
+# Time for which the thread removes files before it reports to the hub.
 REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders, one after the other. Three thousand that are deleted together hold others up no longer
-    than one does.
+    """Removes folders, one after the other: three thousand deleted together delay others no longer than one.
     """
 
     def __init__(self, files, committer):
         self._files = files
         self._committer = committer
-        self._waiting = deque()  # (store or None, folder, whose, done); the first of them is being removed
-        self._left = None  # of that one: (path, whether it is a folder), to be taken from the end
-        self._made = []  # changes that were made and not told of
+        self._waiting = deque()  # (store or None, folder, whose, done); the first is being removed
+        self._left = None  # of the first: (path, is a folder), taken from the end
+        self._made = []  # changes that listeners have not heard of
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and everything in it, and then call ``done()`` if it is given. If there was an
-        ``error`` in writing to the disk that its queue is deleted, the folder stays.
+        """Remove a folder and its content, then call ``done()`` if given. With an ``error`` in recording the
+        queue's deletion on the disk, the folder stays.
 
-        ``store``: the store that has files of it open, or None; ``whose``: for the log.
+        ``store``: the store that has its files open, or None; ``whose``: for the log.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -57,11 +56,11 @@ class FolderRemovals:
         try:
             if store is not None:
                 store.forget_files()
-        except Exception as error:  # a fault of ours: the folder stays, the others go
+        except Exception as error:  # a fault of ours keeps only this folder
             LOG.exception("the files of %s stay until the next boot: %s", whose, error)
             self._end(folder)
             return
-        # for a publisher: what is made behind the removal would stay
+        # a publisher's new folder, made after the removal, would stay
         if self._files.is_making_folder(folder):
             self._committer.aside(_nothing, first=True, done=lambda _, error: self._remove(folder))
         else:
@@ -71,11 +70,11 @@ class FolderRemovals:
         self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
-        """In a thread, for a while. Raises OSError."""
+        """In a thread, for REMOVING_S. Raises OSError."""
         until = time.monotonic() + REMOVING_S
         if self._left is None:
             folders = list(os.walk(folder))
-            self._left = [(inner, True) for inner, _, _ in folders]  # what is in a folder behind the folder
+            self._left = [(inner, True) for inner, _, _ in folders]  # content goes behind its folder
             self._left += [
                 (os.path.join(inner, name), False) for inner, _, names in folders for name in names
             ]
@@ -85,7 +84,7 @@ class FolderRemovals:
             try:
                 change.act()
                 self._made.append(change)
-            except FileNotFoundError:  # the pool of segments has taken it meanwhile
+            except FileNotFoundError:  # moved into the segment pool meanwhile
                 continue
             if time.monotonic() >= until:
                 break
@@ -114,4 +113,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """A place in the order of what is done aside."""
+    """Marks a place in the order of background work."""

@@ -1,61 +1,60 @@
-"""Replicator: what the rest of the world is told about changes of files.
+"""Replicator: the interface for hearing of changes of files.
 
 Owned by storage, called by ``storage.disk.files`` after each change that succeeded, once per batch; a
-cluster's leader implements it by copying the same changes to its followers. The calls come in the order of
-the changes, on the hub's thread, and must neither block nor raise: what cannot be sent at once is queued by
-the implementation. Names are changed by threads, which also write behind the logs, and told of after: a
-process that was killed may have changed what nobody heard of, so that a follower compares names and logs when
-it comes back. ``file.read(start, end)`` gives a range as it is *now*, so it must be read before the call
-returns.
+cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
+changes, on the hub's thread, and must neither block nor raise: the implementation queues what it cannot send
+at once. Threads change names and write to logs, which is reported afterwards: a killed process may have made
+unreported changes, so a returning follower compares names and logs. ``file.read(start, end)`` returns the
+*present* content of a range, so it must be called before the method returns.
 
-Not told: unnamed files (transient queues), whose bytes mean nothing to anybody else, and syncs: a follower
-syncs on its own account.
+Not reported: unnamed files (transient queues), which mean nothing to other nodes, and syncs: a follower syncs
+by itself.
 """
 
 
 class Replicator:
-    """Hears every change. Paths are absolute strings; the implementation knows its data folder."""
+    """Hears every change. Paths are absolute; the implementation knows its data folder."""
 
     __slots__ = ()
     hears = True
 
     def created(self, path, size):
-        """A file came to be, ``size`` zero octets long."""
+        """A file was created with ``size`` zero bytes."""
         raise NotImplementedError
 
     def folder_created(self, path):
-        """A folder came to be, empty."""
+        """An empty folder was created."""
         raise NotImplementedError
 
     def appended(self, file, start, end):
-        """[start, end) was written for the first time; a log is ``end`` long now, a mapped file has kept its
+        """[start, end) was written for the first time; a log now ends at ``end``, a mapped file has kept its
         size.
         """
         raise NotImplementedError
 
     def overwritten(self, file, start, end):
-        """[start, end) holds something else than it did."""
+        """The content of [start, end) was changed."""
         raise NotImplementedError
 
     def resized(self, path, size):
-        """The file was cut to ``size``, or grew to it with zeros."""
+        """The file was cut to ``size``, or extended to it with zeros."""
         raise NotImplementedError
 
     def renamed(self, source, target):
-        """A file or folder took another name; what had that name before is gone."""
+        """A file or folder was renamed, replacing one of that name."""
         raise NotImplementedError
 
     def unlinked(self, path):
-        """A file lost its name."""
+        """A file was unlinked."""
         raise NotImplementedError
 
     def folder_removed(self, path):
-        """An empty folder is gone."""
+        """An empty folder was removed."""
         raise NotImplementedError
 
 
 class NullReplicator(Replicator):
-    """A broker that has no followers. ``storage.disk.files`` does not even call it."""
+    """For a broker without followers. ``storage.disk.files`` does not even call it."""
 
     __slots__ = ()
     hears = False

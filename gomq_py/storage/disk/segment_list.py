@@ -1,15 +1,15 @@
-"""Segment list: which segments held messages when the last run stopped in order, so that a boot notices files
-that are gone.
+"""Segment list: the segments that held messages at the last orderly stop, so that a boot notices missing
+files.
 
-Written by data_dir when a run has ended in order and nothing of it had failed. The next boot reads it, and
-makes it void before anything changes. So if a file is gone, somebody or the file system has taken it away.
-After a kill, or a loss of power, there is no list: a file that is not there may have been emptied, or never
-flushed. Text, a line for each folder that had segments:
+data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
+before anything changes. So a missing file was removed by somebody or by the file system. After a kill, or a
+loss of power, there is no list: a missing file may have been emptied, or never flushed. Text, a line for each
+folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
-and at its end, of a stream whose consumers have positions, "positions:" and the checksum of that file.
-A leaf: no I/O.
+and at its end, for a stream whose consumers have positions, "positions:" and the checksum of that file. A
+leaf: no I/O.
 """
 from typing import NamedTuple
 
@@ -18,8 +18,8 @@ _POSITIONS = "positions"
 
 
 class Listed(NamedTuple):
-    """What a folder held: ``{segment number: messages left}`` without the segments that held none, and of a
-    stream its next offset and stream_offsets.checksum of its consumers' positions (None: not known).
+    """Content of a folder: ``{segment number: messages left}`` without empty segments, and for a stream its
+    next offset and stream_offsets.checksum of its consumers' positions (None: unknown).
     """
 
     counts: dict
@@ -42,7 +42,7 @@ def _pairs(entry):
 
 
 def decode(content):
-    """{folder: Listed} of the octets that ``encode`` made; the caller has checked that they are whole."""
+    """{folder: Listed} from the content that ``encode`` made; the caller has checked that it is complete."""
     listed = {}
     for line in content.decode("ascii").splitlines():
         folder, next_offset, *pairs = line.split(" ")
