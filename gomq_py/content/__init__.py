@@ -1,5 +1,1 @@
-"""What a message says of itself, and what definitions hold, in octets: AMQP's field tables and properties, on
-the wire and on disk.
-
-No I/O.
-"""
+"""Message content as octets: AMQP field tables and basic properties, on the wire and on disk. No I/O."""

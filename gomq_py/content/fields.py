@@ -1,7 +1,5 @@
 """Field tables: AMQP field values from and to octets, whole tables checked without being decoded, single keys
-edited in place.
-
-A leaf.
+edited in place. A leaf.
 
 A table is a long (u32) octet count and that many octets of entries; an entry is a short string key, a type
 octet and the value (§4.2.5.5, with RabbitMQ's meaning of the type octets where the specification's grammar
@@ -11,10 +9,10 @@ differs from every implementation):
     f float   d double   V void   D decimal (uint8 scale, int32 value)   T timestamp (u64 seconds)
     S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
 
-Whatever comes from a peer is checked to its end (``check_table``) before one octet of it is read, because
-compiled code has no bounds checks. Readers named ``read_*`` trust their caller; ``decode_*`` check first.
-Keys and text may hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is
-not UTF-8 decodes to bytes.
+A peer's table is checked to its end (``check_table``) before one octet of it is read, because compiled code
+has no bounds checks. Readers named ``read_*`` trust their caller; ``decode_*`` check first. Keys and text may
+hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes
+to bytes.
 """
 import sys
 from datetime import datetime, timezone
@@ -28,7 +26,7 @@ BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32 = b"tbBsuIi"
 INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP = b"lLfdDT"
 LONGSTR, OCTETS, ARRAY, TABLE, VOID = b"SxAFV"
 
-# A key that asks for more than a fast lane does, as CC and BCC do: the message is to be retained for MQTT.
+# Header that keeps a message off the fast lane, as CC and BCC do: MQTT retains the message.
 RETAIN_HEADER = "mqtt.retain"
 _RETAIN = RETAIN_HEADER.encode()  # kept, because C points into it
 RETAIN, RETAIN_BYTES = _RETAIN, len(_RETAIN)
@@ -49,19 +47,13 @@ LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a dateti
 
 
 class Seconds(int):
-    """A timestamp beyond a datetime's last second: a number that goes back to the wire as the timestamp it
-    was.
-    """
+    """A timestamp later than any datetime; it is encoded as a timestamp again."""
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """An integer that goes back to the wire with the type it came with: one that its value alone does not
-    tell.
-
-    Plain ones are int32.
-    """
+    """An integer that keeps its wire type when it is encoded again. A plain int is an int32."""
 
     __slots__ = ()
     NAME = ""  # RabbitMQ's name for the type
@@ -110,7 +102,7 @@ class Int64(TypedInt):
 
 
 class Float32(float):
-    """A float of 32 bits (``f``), which goes back to the wire as one."""
+    """A 32-bit float (``f``), encoded as one again."""
 
     __slots__ = ()
 
@@ -133,8 +125,8 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Where the value whose type octet is at ``at`` ends; -1 if it is malformed, nested too deep or runs past
-    ``end``.
+    """The offset behind the value whose type octet is at ``at``; -1 if it is malformed, nested too deep or
+    longer than ``end`` allows.
     """
     if at >= end:
         return -1
@@ -193,7 +185,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """Where the table whose u32 size is at ``at`` ends; -1 if it is malformed or runs past ``end``."""
+    """The offset behind the table whose u32 size is at ``at``; -1 if it is malformed or runs past ``end``."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
@@ -204,11 +196,10 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """The table (u32 size first) at ``offset`` as a dict, and the offset behind it.
+    """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. Of equal keys the first
+    wins, as in RabbitMQ.
 
-    The first of equal keys wins, as in RabbitMQ.
-
-    ``deeper``: levels it may have more than one from a peer, as it was put into another. Raises Malformed.
+    ``deeper``: levels allowed beyond MAX_DEPTH, for a table that the broker has nested. Raises Malformed.
     """
     p = octets.pointer(data)
     end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1
@@ -239,7 +230,7 @@ def decode_value(data, offset=0):
 
 
 def skip_value(p, at):
-    """Where the checked value whose type octet is at ``at`` ends."""
+    """The offset behind the checked value whose type octet is at ``at``."""
     kind = p[at]
     if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
         return at + 5 + octets.be32(p, at + 1)
@@ -327,7 +318,7 @@ def is_integer(p, at):
 
 
 def integer(p, at):
-    """The value of one that is_integer()."""
+    """The value of a field for which is_integer() is true."""
     kind = p[at]
     at += 1
     if kind == UINT8:
@@ -350,7 +341,7 @@ def integer(p, at):
 
 
 def put_integer(target, at, number):
-    """Write the value as encode_value() has it, at most nine octets. Returns where it ends."""
+    """Write an integer as encode_value() does, at most nine octets. Returns the offset behind it."""
     if -0x80000000 <= number <= 0x7FFFFFFF:
         target[at] = INT32
         octets.put_be32(target, at + 1, number & 0xFFFFFFFF)
@@ -367,7 +358,7 @@ def datetime_or_seconds(seconds):
 
 
 def text_or_octets(raw):
-    """Octets as str where they are UTF-8, as they are otherwise."""
+    """Octets as str if they are UTF-8, otherwise unchanged."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -383,10 +374,7 @@ def encode_shortstr(text):
 
 
 def encode_table(table):
-    """A dict as a field table, u32 size first.
-
-    Raises ValueError or TypeError for what a table cannot hold.
-    """
+    """A dict as a field table, u32 size first. Raises ValueError or TypeError for an unsupported value."""
     parts = []
     for key, value in table.items():
         parts.append(encode_shortstr(key))
@@ -402,8 +390,8 @@ def encode_array(values):
 
 
 def encode_value(value):
-    """A value with its type octet: the type is chosen by the Python type, plain integers take the smaller of
-    int32 and int64.
+    """A value with its type octet. The Python type chooses the field type; a plain int takes the smaller of
+    int32 and int64 that holds it.
     """
     encode = ENCODERS.get(type(value))
     if encode is None:
@@ -437,7 +425,7 @@ def _encode_int(value):
 
 
 def decimal_type():
-    """decimal.Decimal, imported for the first one: few tables hold any, and it takes 0.4 MB."""
+    """decimal.Decimal, imported at the first use: few tables hold any, and the module takes 0.4 MB."""
     from decimal import Decimal
 
     ENCODERS[Decimal] = _encode_decimal
@@ -445,7 +433,7 @@ def decimal_type():
 
 
 def is_decimal(value):
-    """Whether it is a decimal.Decimal, of which there is none where that was not imported."""
+    """Whether a value is a decimal.Decimal; never imports decimal."""
     decimal = sys.modules.get("decimal")
     return decimal is not None and isinstance(value, decimal.Decimal)
 
@@ -503,9 +491,7 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """(entry, value, end) offsets of a key in the table ``p`` that fills ``length`` octets, or None.
-
-    Raises Malformed for a malformed table.
+    """(entry, value, end) offsets of a key in the table ``p`` of ``length`` octets or None. Raises Malformed.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
@@ -527,7 +513,7 @@ def get_key(raw, key, default=None):
 
 
 def remove_key(raw, key):
-    """A raw table without a key, every other octet as it was. Raises Malformed for a malformed table."""
+    """A raw table without a key; all other octets stay. Raises Malformed for a malformed table."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     if entry is None:
         return bytes(raw)
@@ -535,20 +521,14 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """A raw table with a key set, in its old place or at the end, every other octet as it was.
-
-    Raises Malformed for a malformed table.
-    """
+    """A raw table with a key set, in its old place or at the end; all other octets stay. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """A raw table with its entries in the order of their keys' octets; equal keys stay in theirs.
-
-    Raises Malformed for a malformed table.
-    """
+    """A raw table with its entries sorted by the octets of their keys (stable). Raises Malformed."""
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:

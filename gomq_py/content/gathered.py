@@ -1,13 +1,13 @@
-"""Gathered: a message body that came in parts, in one buffer with room before it.
+"""Gathered: a message body that arrived in parts, in one buffer with room in front. A leaf.
 
-Whoever stores the message (storage.message) puts exchange, routing key and properties into that room, and so
-has all parts of it in one buffer without a copy of the body. A leaf: octets only.
+storage.message puts exchange, routing key and properties into that room, so the whole message is in one
+buffer without a copy of the body.
 """
 
 
 class Gathered:
-    """A body of ``size`` octets, of which ``received`` are there, from ``at`` on in ``lent.octets``, a view
-    that is ours for as long as somebody has ``lent``.
+    """A body of ``size`` octets, of which ``received`` have arrived, from ``at`` on in ``octets``. ``lent``
+    keeps that memory ours while a reference to it exists.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")
@@ -23,26 +23,26 @@ class Gathered:
         return self.received
 
     def add(self, octets):
-        """The next octets of the body; the caller has made sure that there are not too many."""
+        """Append the next octets of the body; the caller has checked that they fit."""
         start = self.at + self.received
         self.octets[start:start + len(octets)] = octets
         self.received += len(octets)
 
     def came(self, count):
-        """So many octets were put into room()."""
+        """Count ``count`` octets that the caller wrote into room()."""
         self.received += count
 
     def to_come(self):
-        """How many octets are not there yet."""
+        """Octets of the body that have not arrived."""
         return self.size - self.received
 
     def room(self, count, ahead=0):
-        """Where the next ``count`` octets belong, or those that come ``ahead`` octets later."""
+        """A view for the next ``count`` octets of the body, or for those ``ahead`` octets later."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Put these directly before the body. Returns where they begin; -1: there is no room for them."""
+        """Put ``octets`` directly in front of the body. Returns their offset; -1: they do not fit."""
         start = self.at - len(octets)
         if start >= 0:
             self.octets[start:self.at] = octets

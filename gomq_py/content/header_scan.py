@@ -1,21 +1,16 @@
-"""Header scan: where the header table of properties, and an entry of it, lie in octets that were checked when
-they came.
+"""Header scan: where the headers of checked properties, and a single header, lie. A leaf, no I/O.
 
-A leaf, no I/O.
-
-Beside properties, which check and decode. For whoever looks into many messages as they lie in a segment:
-nothing is copied, nothing is decoded.
+For scans of many messages in a segment: nothing is copied or decoded (content.properties does both).
 """
 from gomq_py import octets
 from gomq_py.content import fields
 
-# Flags of the headers, and of the properties in front of them (content.properties).
+# Flags of the headers and of the properties in front of them (content.properties).
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x8000, 0x4000, 0x2000
 
 
 def headers_at(p, at):
-    """Where in checked properties at ``at`` the headers are, or would be: behind content type and encoding.
-    """
+    """The offset of the headers in checked properties at ``at``, or the offset where they would be."""
     flags = octets.be16(p, at)
     at += 2
     if flags & CONTENT_TYPE:
@@ -26,8 +21,8 @@ def headers_at(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """Where the entry with this key (a short string) begins in the checked entries of a table from ``at`` to
-    ``end``; -1: nowhere.
+    """The offset of the entry with this key (a short string) in the checked entries ``at`` to ``end`` of a
+    table; -1 if there is none.
     """
     while at < end:
         value = at + 1 + p[at]

@@ -1,7 +1,4 @@
-"""Basic properties: scanned in place on the way through the broker, decoded only where something must look
-inside.
-
-A leaf.
+"""Basic properties: scanned in place as a message passes, decoded only when a reader asks. A leaf.
 
 The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
 the flagged properties in this order:
@@ -11,9 +8,9 @@ the flagged properties in this order:
     4 user_id s   3 app_id s   2 cluster_id s
     (s short string, F table, B octet, T u64)
 
-Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word that the basic
-class does not have and is malformed. The broker stores and delivers these bytes as the publisher sent them.
-Never decodes what nobody asked for, never reads past the end it is given.
+Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word, which the basic
+class does not have: malformed. The broker stores and delivers these bytes as the publisher sent them. Never
+reads past the end it is given.
 """
 from struct import Struct
 
@@ -43,19 +40,19 @@ _SHORT, _OCTET, _LONGLONG = Struct(">H"), Struct(">B"), Struct(">Q")
 
 
 def skip_shortstr(p, at, end):
-    """Where the short string at ``at`` ends; -1 if it runs past ``end``."""
+    """The offset behind the short string at ``at``; -1 if it runs past ``end``."""
     if at >= end or p[at] > end - at - 1:
         return -1
     return at + 1 + p[at]
 
 
 class PropertyScan:
-    """Where the properties that the broker acts on lie; made once and filled again for every message.
+    """Offsets of the properties that the broker acts on; one object is filled again for every message.
 
     Offsets are into the scanned buffer, -1 when absent: ``headers_at`` is the u32 size of the table
     (``headers_length`` counts it too), ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8 size
-    of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers hold CC
-    or BCC.
+    of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers hold CC,
+    BCC or mqtt.retain.
     """
 
     __slots__ = (
@@ -94,7 +91,7 @@ class PropertyScan:
         return 0 if at == end else -1
 
     def scan_head(self, p, at, end):
-        """content_type to priority; where they end, or -1."""
+        """Scan content_type to priority. Returns the offset behind them, or -1."""
         if self.flags & CONTENT_TYPE:
             at = skip_shortstr(p, at, end)
             if at < 0:
@@ -128,7 +125,7 @@ class PropertyScan:
         return at
 
     def scan_tail(self, p, at, end):
-        """correlation_id to cluster_id; where they end, or -1."""
+        """Scan correlation_id to cluster_id. Returns the offset behind them, or -1."""
         flags = CORRELATION_ID
         while flags >= CLUSTER_ID:
             if self.flags & flags:
@@ -148,9 +145,7 @@ class PropertyScan:
         return at
 
     def scan_octets(self, data):
-        """``scan`` over a whole bytes-like object, for code that is not compiled against this class; True
-        when well-formed.
-        """
+        """``scan`` a bytes-like object, for code not compiled with this class. True if well-formed."""
         return self.scan(octets.pointer(data), 0, len(data)) == 0
 
 
@@ -173,10 +168,7 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """From wire form (flags first).
-
-        Raises Malformed unless the octets are exactly one set of properties.
-        """
+        """From wire form (flags first). Raises Malformed unless all octets are one set of properties."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")
@@ -199,7 +191,7 @@ class Properties:
         return cls(**values)
 
     def encode(self):
-        """Wire form, flags first. Raises ValueError or TypeError for what a property cannot hold."""
+        """Wire form, flags first. Raises ValueError or TypeError for a value that does not fit."""
         flags = 0
         parts = [b""]
         for name, flag, kind in FIELDS:
