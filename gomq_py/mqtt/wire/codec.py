@@ -1,4 +1,4 @@
-"""Codec: octets to one packet, whichever it is, a stream of octets to packets, and the last packet before a
+"""Codec: one packet of any type from octets, a stream of octets as packets, and the last packet before a
 close. No I/O, a leaf.
 """
 from typing import NamedTuple
@@ -17,9 +17,9 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The class of the packet that an octet begins. Raises what is wrong with the type or the flags.
+    """The class of the packet whose first octet this is. Raises an MQTTError for a wrong type or wrong flags.
 
-    Before CONNECT (NO_VERSION) a client may send nothing else [MQTT-3.1.0-1], afterwards no second one
+    Before CONNECT (NO_VERSION) a client may send no other packet [MQTT-3.1.0-1], afterwards no second one
     [MQTT-3.1.0-2].
     """
     packet = PACKETS.get(first >> 4)
@@ -36,9 +36,8 @@ def check_first_octet(first, version, sender):
 
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
-    """(the packet's class, where its variable header begins, where the packet ends), or None where more
-    octets are needed to tell. The packet need not be there as a whole: what is too large is refused by its
-    head.
+    """(class of the packet, offset of its variable header, offset behind the packet); None if more octets are
+    needed. A packet that is too large is refused by its fixed header.
     """
     if at >= end:
         return None
@@ -64,7 +63,7 @@ def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS)
 
 
 def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
-    """The packet that ``octets`` (bytes) are, all of them. Raises an MQTTError."""
+    """The packet that fills ``octets`` (bytes) exactly. Raises an MQTTError."""
     head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
     if head is None or head[2] != len(octets):
         raise MalformedPacket(f"{len(octets)} octets that are not one packet")
@@ -85,8 +84,8 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 
 class PublishHead(NamedTuple):
-    """What is known of a PUBLISH of which only the beginning has come. ``topic``: octets, empty where a
-    ``topic_alias`` stands for it. ``payload_octets`` may be more than there are, by the properties.
+    """Fields of a PUBLISH of which only the beginning has arrived. ``topic``: octets, empty if
+    ``topic_alias`` replaces it. ``payload_octets``: upper bound, includes the properties.
     """
 
     qos: int
@@ -97,9 +96,7 @@ class PublishHead(NamedTuple):
 
 
 def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
-    """The PublishHead of a packet that begins at ``at``, or None where more of it has to come first. Raises
-    an MQTTError.
-    """
+    """The PublishHead of the packet at ``at``, or None if more octets are needed. Raises an MQTTError."""
     end = len(octets)
     head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
     if head is None:
@@ -135,7 +132,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """Where the properties end whose length stands at ``at``; None: more of it has to come first."""
+    """The offset behind the properties whose length is at ``at``; None if more octets are needed."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)
@@ -149,10 +146,10 @@ def _after_properties(octets, at, end, packet_end):
 
 
 def last_packet(error, version, connected):
-    """What a server answers before it closes a connection because of an MQTTError, or b"": the client is told
-    nothing.
+    """Octets that a server sends before it closes a connection because of an MQTTError; b"" if the version
+    has no such packet.
 
-    ``version`` is the connection's; before CONNECT was accepted (``connected``) the error may know one.
+    ``version`` is the connection's; before CONNECT was accepted (not ``connected``) the error may name one.
     """
     if connected:
         if version < MQTT_5:
@@ -172,16 +169,14 @@ def last_packet(error, version, connected):
 
 
 def fitting(octets, packet_max):
-    """The octets of a packet, or b"" where they are more than its receiver accepts (0: any) and so must not
-    be sent [MQTT-3.1.2-24].
-    """
+    """A packet's octets; b"" if they exceed the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
     return octets if not 0 < packet_max < len(octets) else b""
 
 
 class PacketReader:
-    """Cuts a stream of octets into packets. For clients and tests; a server walks its own buffer (frames).
+    """Cuts a stream of octets into packets, for clients and tests; a server walks its own buffer (frames).
 
-    ``version`` is NO_VERSION where the first packet is a CONNECT, whose version it then takes.
+    With version NO_VERSION the first packet must be a CONNECT, which sets the version.
     """
 
     __slots__ = ("version", "sender", "limits", "buffer")
@@ -197,7 +192,7 @@ class PacketReader:
         self.buffer += octets
 
     def next_packet(self):
-        """The next whole packet, or None. Raises an MQTTError; the reader is of no use afterwards."""
+        """The next whole packet, or None. Raises an MQTTError, after which the reader is useless."""
         head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
         if head is None or head[2] > len(self.buffer):
             return None

@@ -1,6 +1,6 @@
-"""Constants: the numbers of MQTT that more than one module needs, and the limits of one packet. A leaf.
+"""Constants: numbers of MQTT that several modules need, and the limits of one packet. A leaf.
 
-A compiled module imports the ones it needs by name, and its .pxd says their C types.
+A compiled module imports its constants by name; its .pxd gives their C types.
 """
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ MQTT_3_1 = 3
 MQTT_3_1_1 = 4
 MQTT_5 = 5
 PROTOCOL_NAMES = {MQTT_3_1: "MQIsdp", MQTT_3_1_1: "MQTT", MQTT_5: "MQTT"}
-# Set in the protocol version of a CONNECT of 3.1 or 3.1.1 by a Mosquitto that is a client, a bridge.
+# Flag in the protocol version of a CONNECT of 3.1 or 3.1.1: the client is a Mosquitto bridge.
 BRIDGE_FLAG = 0x80
 VERSION_NAMES = {MQTT_3_1: "MQTT 3.1", MQTT_3_1_1: "MQTT 3.1.1", MQTT_5: "MQTT 5.0"}
 
@@ -30,7 +30,7 @@ PINGREQ = 12
 PINGRESP = 13
 DISCONNECT = 14
 AUTH = 15
-# No packet, but a set of properties of its own (MQTT 5 §3.1.3.2).
+# Not a packet type: stands for the properties of a will (MQTT 5 §3.1.3.2).
 WILL = 16
 
 # Identifiers of the properties of PUBLISH and of a will (MQTT 5 §2.2.2.2).
@@ -44,7 +44,7 @@ WILL_DELAY_INTERVAL = 24
 TOPIC_ALIAS = 35
 USER_PROPERTY = 38
 
-# Who sent a packet: not every packet, and not every property, may come from both.
+# Senders of a packet: some packets and properties may come from one side only.
 CLIENT = "client"
 SERVER = "server"
 
@@ -59,15 +59,15 @@ HEADER_MAX = 5  # the first octet and a remaining length of four
 
 
 class Limits(NamedTuple):
-    """What one packet may hold: octets with its fixed header, properties (user properties repeat), filters
-    of a SUBSCRIBE or UNSUBSCRIBE, and octets of a PUBLISH's payload, which is not asked here.
+    """Limits of one packet: octets with its fixed header, properties (user properties repeat), filters of a
+    SUBSCRIBE or UNSUBSCRIBE, and octets of a PUBLISH's payload (checked elsewhere).
     """
 
     packet_octets: int = VARIABLE_MAX + HEADER_MAX
-    # The other properties of a packet are 13 at the most, so this is about user properties: far more than any
-    # client sends, and decoding so many takes less than a millisecond.
+    # A packet has at most 13 other properties, so this limits user properties: far more than any client
+    # sends, and decoded in less than a millisecond.
     properties: int = 256
-    # Home Assistant, the client with the longest lists known to us, sends 500 at once.
+    # Home Assistant sends 500 at once, the longest list known to us.
     subscriptions: int = 1024
     payload_octets: int = VARIABLE_MAX
 

@@ -3,8 +3,8 @@
     topic <-> routing key   "/" and "." are exchanged, so nothing grows and nothing is lost:
                             sensors/v1.2/t <-> sensors.v1/2.t
 
-What is stored of a PUBLISH is a record of kind 2: its topic as routing key, its properties (of MQTT 5,
-without their length) as they came, and as flags QoS and RETAIN. MQTTForm reads it as basic properties:
+A PUBLISH is stored as a record of kind 2: its topic as routing key, its properties (of MQTT 5, without their
+length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
 
     QoS 0; 1 and 2           delivery_mode 1; 2, and the header x-mqtt-publish-qos
     RETAIN                   the header mqtt.retain, true
@@ -14,18 +14,18 @@ without their length) as they came, and as flags QoS and RETAIN. MQTTForm reads 
     message expiry, s        expiration, ms
     correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
     response topic           the header mqtt.response-topic, and reply_to: amq.topic. and its routing key,
-                             which the default exchange takes to that of topics; up to 255 octets
-                             $default/ and a topic: only reply_to, the key of what is behind
+                             which the default exchange routes to that of topics; up to 255 octets
+                             $default/ and a topic: only reply_to, the key of the topic after $default/
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
-write_block() writes basic properties as those of a PUBLISH: all of these back, and
+write_block() writes basic properties as those of a PUBLISH: the reverse of the table, and
 
     reply_to alone           the response topic $default/ and its topic; amq.topic. and a key: its topic
     message_id, type, app_id, user_id, content_encoding, timestamp
                              the user properties amqp.message-id, amqp.type and so on
-    headers                  user properties, where they are texts, numbers or booleans
+    headers                  user properties, if they are texts, numbers or booleans
 
-What does not fit, or is no UTF-8 where that is wanted, is left out: first come, first kept.
+Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
 """
 from gomq_py import octets
 from gomq_py.content import fields, forms, header_scan, properties
@@ -39,12 +39,12 @@ from gomq_py.mqtt.wire.constants import (
 
 KIND = 2
 
-# The flags of a record of kind 2, beside bit 0. REPLAYED: a retained message on its way to one subscription,
-# which says itself how it goes out: its QoS and RETAIN are those of the delivery, and its properties hold the
-# identifier of the subscription. NAMED: its last property is a user property that tells who published it.
-# OWN: in a session's queue, its own client has published it.
+# Flags of a record of kind 2, beside bit 0. REPLAYED: a retained message for one subscription; its QoS and
+# RETAIN are those of the delivery, and its properties hold the subscription identifier. NAMED: its last
+# property is a user property with the publisher's client id. OWN: in a session's queue, published by the
+# session's own client.
 QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED, OWN = 1, 3, 8, 16, 32, 64
-# That property up to its value, the client id of the publisher.
+# The NAMED property up to its value, the publisher's client id.
 PUBLISHER_KEY = b"\x26\x00\x0emqtt.publisher"
 
 # Short strings: the names of the headers that are not user properties.
@@ -59,7 +59,7 @@ RESPONSE_KEY, RESPONSE_KEY_BYTES = b"\x13mqtt.response-topic", 20
 PREFIX, PREFIX_BYTES = b"mqtt.", 5
 DEFAULT_EXCHANGE, DEFAULT_EXCHANGE_BYTES = b"$default/", 9
 
-# In front of a topic's routing key where it is an address by itself (broker.names).
+# Prefix of a topic's routing key in an address (broker.names).
 TOPIC_ADDRESS, TOPIC_ADDRESS_BYTES = b"amq.topic.", 10
 
 LONGSTR, OCTETS, BOOLEAN, UINT8 = b"SxtB"
@@ -67,18 +67,18 @@ SLASH, DOT = b"/."
 TRANSIENT, PERSISTENT = 1, 2
 SHORT_MAX = 255
 
-# Behind the headers of basic properties: delivery_mode, correlation_id, reply_to, an expiration of 10 digits.
+# Most octets behind the headers: delivery_mode, correlation_id, reply_to, an expiration of 10 digits.
 TAIL_BYTES = 1 + 256 + 256 + 11
 # 2^32 - 1, the longest expiration.
 EXPIRATION_MAX_MS = 4294967295
 # Flags, table and the headers that each message has, with a key of 255 octets.
 FIXED_BYTES = 1024
 
-# The longest properties of a PUBLISH that are made of basic ones, and how many user properties they have: our
-# own side accepts 256 of all (constants.Limits).
+# Most octets and user properties of a PUBLISH made from basic properties: our own side accepts 256 properties
+# in all (constants.Limits).
 BLOCK_MAX = 65536
 USER_PROPERTIES_MAX = 240
-# Names of the user properties that stand for basic properties, and what else is written without being asked.
+# Octets for names of the user properties that stand for basic properties, and for other fixed parts.
 AMQP_BYTES = 256
 
 _SWAPPED = bytes.maketrans(b"/.", b"./")
@@ -104,14 +104,14 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether these octets are a topic name, or the routing key of one: what is not crosses to nobody."""
+    """Whether these octets are a topic name or its routing key. Other messages do not cross to MQTT."""
     return length > 0 and texts.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
 
 def skip_string(p, at, end):
-    """Where the string or binary data at ``at`` ends; -1 if it runs past ``end``."""
+    """The offset behind the string or binary data at ``at``; -1 if it runs past ``end``."""
     if end - at < 2:
         return -1
     after = at + 2 + octets.be16(p, at)
@@ -119,8 +119,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """Where the property at ``at``, which is before ``end``, ends; -1 if it is unknown or runs past ``end``.
-    """
+    """The offset behind the property at ``at`` (< ``end``); -1 if it is unknown or runs past ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -156,8 +155,7 @@ def is_block(p, at, end):
 
 
 def find_property(p, at, end, identifier):
-    """Where the value of the first property with this identifier begins in a block that is one; -1: nowhere.
-    """
+    """The offset of the first value with this identifier in a well-formed block; -1 if none."""
     while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
@@ -168,7 +166,7 @@ def find_property(p, at, end, identifier):
 # to basic properties
 
 class MQTTForm(forms.Form):
-    """What is stored of a PUBLISH, read as basic properties."""
+    """Reads a stored PUBLISH as basic properties."""
 
     __slots__ = ()
 
@@ -220,7 +218,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """The headers that each message has."""
+        """Write the headers of every message."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -284,7 +282,7 @@ def is_of_default_exchange(p, at):
 
 
 def write_reply_to(out, at, p, response):
-    """Write the address of the response topic at ``response``, if it is short enough."""
+    """Write the address of the response topic at ``response``, if it fits a short string."""
     length = octets.be16(p, response)
     if is_of_default_exchange(p, response):
         length -= DEFAULT_EXCHANGE_BYTES
@@ -312,9 +310,7 @@ def write_short(out, at, p, start, length):
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header, whose value is the string or binary data at ``p[value]``, unless it goes beyond
-    ``limit``.
-    """
+    """Write a header with the string or binary data at ``p[value]``, unless it would pass ``limit``."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -348,16 +344,14 @@ def write_milliseconds(out, at, seconds):
 # from basic properties
 
 def block_bound(properties_length):
-    """How many octets write_block() writes at most."""
+    """Most octets that write_block() writes."""
     # The most that anything grows by: a boolean without a name, from 3 octets to 10.
     bound = AMQP_BYTES + 4 * properties_length
     return bound if bound < BLOCK_MAX else BLOCK_MAX
 
 
 def flags_of(p, at, length, persistent):
-    """The flags that a message with these basic properties, which were checked, has for MQTT: those of a
-    record of kind 2.
-    """
+    """Record flags (kind 2) of a message with these checked basic properties."""
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
@@ -376,8 +370,8 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Write basic properties as those of a PUBLISH, without their length, at ``out[at]``, where there is room
-    for block_bound(). ``expiry_s``: what is left of the message's time, -1 for ever.
+    """Write basic properties as those of a PUBLISH, without their length, at ``out[at]``, which must have
+    room for block_bound() octets. ``expiry_s``: seconds the message has left, -1: unlimited.
 
     Returns the offset behind them; -1: they are malformed.
     """
@@ -446,7 +440,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the property that a header of ours stands for, if it is there."""
+    """Write the property that one of our own headers stands for, if the header exists."""
     found = header_scan.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -477,9 +471,7 @@ def write_response_topic(out, at, limit, p, start, length):
 
 
 def write_string(out, at, limit, identifier, p, start, length):
-    """Write a property of these octets, unless it goes beyond ``limit``, is too long, or is no text where it
-    must be one.
-    """
+    """Write a property with these octets, unless it passes ``limit``, is too long, or is not valid text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
     if identifier != CORRELATION_DATA and texts.scan_text(p, start, start + length) < 0:
@@ -505,7 +497,7 @@ def write_number(out, at, limit, name, text):
 
 
 def write_user_property(out, at, limit, name, name_at, name_length, p, start, length):
-    """Write a user property, unless it goes beyond ``limit`` or is too long."""
+    """Write a user property, unless it would pass ``limit`` or is too long."""
     if length > STRING_MAX or at + 5 + name_length + length > limit:
         return at
     out[at] = USER_PROPERTY
@@ -541,8 +533,8 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """The value at ``at`` if it is an integer, else -1. Others are not decoded: an array may be long, and
-    this is asked for each recipient.
+    """The value at ``at`` if it is an integer, else -1. Other types are not decoded: an array may be long,
+    and this runs once per recipient.
     """
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
@@ -550,7 +542,7 @@ def integer_of(p, at):
 
 
 def text_of(p, at):
-    """A number or a boolean as octets; none for any other value."""
+    """A number or a boolean as text; b"" for any other type."""
     kind = p[at]
     if kind == BOOLEAN:
         return b"true" if p[at + 1] else b"false"
@@ -581,13 +573,13 @@ def is_acknowledged(flags):
 
 
 def with_publisher(block, client_id):
-    """Properties of a PUBLISH, and behind them who published it: for records that are NAMED."""
+    """Properties of a PUBLISH followed by the publisher's client id, for records that are NAMED."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 
 
 def without_publisher(block, flags):
-    """(the properties as they were published, client id of the publisher or None) of a record of kind 2."""
+    """(properties as published, client id of the publisher or None) of a record of kind 2."""
     if not flags & NAMED:
         return block, None
     at = block.rfind(PUBLISHER_KEY)
@@ -597,8 +589,8 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """What is stored of a PUBLISH as basic properties: ``routing`` and properties ``raw`` as they lie in the
-    record. Raises ValueError for malformed ones.
+    """The basic properties of a stored PUBLISH: ``routing`` and ``raw`` (properties) as in the record. Raises
+    ValueError for malformed ones.
     """
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))

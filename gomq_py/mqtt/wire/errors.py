@@ -1,13 +1,13 @@
-"""Errors: what is wrong with a packet, and the reason code that says so (MQTT 5 §4.13). A leaf.
+"""Errors: faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
 
 Each of them ends the connection. MQTT 5 tells the client why, in CONNACK or DISCONNECT; MQTT 3.1 and 3.1.1
-close, but for a CONNECT that they have a return code for (gomq_py.mqtt.wire.packets.last_packet).
+only close, except for a CONNECT with a fault that has a return code (codec.last_packet).
 """
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import CONNACK, DISCONNECT, NO_VERSION
 
 
-# Of a text that a peer sent, in a log line.
+# Characters of a peer's text in a log line.
 SHOWN_MAX = 64
 
 
@@ -17,8 +17,8 @@ def shown(text):
 
 
 class MQTTError(Exception):
-    """A packet that is not accepted. Of a CONNECT: ``version`` is the protocol version that it names, else 0,
-    and ``packet_max`` its maximum packet size; 0: any.
+    """A packet that is not accepted. For a CONNECT: ``version`` is the protocol version it names, else 0, and
+    ``packet_max`` its maximum packet size (0: any).
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
@@ -40,25 +40,25 @@ class MQTTError(Exception):
 
 
 class MalformedPacket(MQTTError):
-    """Octets that cannot be parsed as the specification has it."""
+    """Octets that do not parse."""
 
     reason_code = reason_codes.MALFORMED_PACKET
 
 
 class ProtocolError(MQTTError):
-    """A packet that can be parsed and that the protocol does not allow: here, or at all."""
+    """A packet that parses and that the protocol forbids, here or everywhere."""
 
     reason_code = reason_codes.PROTOCOL_ERROR
 
 
 class UnsupportedProtocolVersion(MQTTError):
-    """A CONNECT of a version that is not spoken here."""
+    """A CONNECT with a version that this broker does not speak."""
 
     reason_code = reason_codes.UNSUPPORTED_PROTOCOL_VERSION
 
 
 class ClientIdentifierNotValid(MQTTError):
-    """A CONNECT without a client identifier that wants to keep its session, or is one of MQTT 3.1."""
+    """A CONNECT without a client identifier that asks for a lasting session or is of MQTT 3.1."""
 
     reason_code = reason_codes.CLIENT_IDENTIFIER_NOT_VALID
 

@@ -15,11 +15,10 @@ _TWO, _FOUR = Struct(">H"), Struct(">I")
 
 
 class Reader:
-    """Takes fields off the front of ``octets`` (bytes) between ``at`` and ``end``; whatever lacks octets is
-    malformed.
+    """Takes fields off the front of ``octets`` (bytes) between ``at`` and ``end``. Raises MalformedPacket if
+    octets are missing.
 
-    ``packet`` names the packet in texts of errors. ``version`` decides whether overlong integers are
-    accepted.
+    ``packet`` names the packet in error texts. ``version`` decides whether overlong integers are accepted.
     """
 
     __slots__ = ("octets", "at", "end", "packet", "version")
@@ -74,8 +73,7 @@ class Reader:
         return value
 
     def utf8_string(self, what):
-        """A UTF-8 Encoded String: well-formed, without surrogates [MQTT-1.5.4-1] and U+0000 [MQTT-1.5.4-2].
-        """
+        """A UTF-8 Encoded String: well-formed, no surrogates [MQTT-1.5.4-1], no U+0000 [MQTT-1.5.4-2]."""
         octets = self.take(self.two_byte_integer(what), what)
         try:
             text = octets.decode("utf-8")
@@ -94,7 +92,7 @@ class Reader:
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count, what):
-        """A Reader of the next ``count`` octets, which this one skips."""
+        """A Reader for the next ``count`` octets, which this one skips."""
         start = self.at
         self.take(count, what)
         return Reader(self.octets, start, self.at, self.packet, self.version)
@@ -132,7 +130,7 @@ def binary_data(octets):
 
 
 def utf8_string(text):
-    """Octets of a UTF-8 Encoded String; ValueError if it cannot be one."""
+    """Octets of a UTF-8 Encoded String; ValueError for U+0000, too many octets or surrogates."""
     if "\0" in text:
         raise ValueError("a string contains U+0000")
     return binary_data(text.encode("utf-8"))

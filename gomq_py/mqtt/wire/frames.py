@@ -1,10 +1,10 @@
 """Frames: a read buffer walked packet by packet, and packets written into an output buffer, without an object
-each.
+per packet.
 
-The fast lane's half of the wire. PacketWalk finds the packets that are there as a whole. Of a PUBLISH and of
-PUBACK, PUBREC, PUBREL and PUBCOMP it finds the fields, too, and says so by ``plain``: such a packet is
-checked and right. Any other is for the codec (PacketWalk.decode), which alone knows what is wrong with a
-packet. No I/O; never keeps the buffer over a read.
+The fast lane's half of the wire. PacketWalk finds the whole packets in a buffer. It also finds the fields of
+a well-formed PUBLISH, PUBACK, PUBREC, PUBREL or PUBCOMP and marks it ``plain``. Every other packet is left to
+the codec (PacketWalk.decode), which reports what is wrong with it. No I/O; never keeps the buffer over a
+read.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import codec, texts
@@ -17,7 +17,7 @@ from gomq_py.mqtt.wire.errors import MQTTError
 
 
 def first_octets(version, sender):
-    """For each octet whether it may begin a packet, as 256 octets of 0 and 1."""
+    """Which octets may begin a packet, as a table of 256 octets of 0 and 1."""
     allowed = bytearray(256)
     for first in range(256):
         try:
@@ -32,17 +32,17 @@ _first_octets: dict = {}
 
 
 class PacketWalk:
-    """Walks the packets of one connection; made once and begun again for every read.
+    """Walks the packets of one connection; the object is reused for every read.
 
-    Offsets are into the buffer, and hold until the next call of ``next_packet``. Of each packet: ``at`` to
-    ``packet_end``, its variable header from ``start``. Of a ``plain`` PUBLISH: ``topic_at``, ``topic_length``
-    (0: an alias stands for it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
-    ``payload_at``, ``payload_length`` and, in MQTT 5, the properties without their length: ``properties_at``,
-    ``properties_length``, of these ``topic_alias`` (0: none) and ``user_properties`` and
-    ``subscription_identifiers`` (how many), and where the values of others lie, behind the octet of their
-    identifier, -1 for what is not there: ``payload_format_at``, ``message_expiry_at``, ``content_type_at``,
-    ``response_topic_at``, ``correlation_data_at``, ``topic_alias_at``. Of a plain acknowledgement, whose
-    reason code is success: ``packet_identifier``.
+    Offsets are into the buffer and hold until the next call of ``next_packet``. Every packet: ``at`` to
+    ``packet_end``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length``
+    (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
+    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``,
+    ``properties_length``, ``topic_alias`` (0: none), the counts ``user_properties`` and
+    ``subscription_identifiers``, and offsets of values (behind the identifier's octet; -1: absent):
+    ``payload_format_at``, ``message_expiry_at``, ``content_type_at``, ``response_topic_at``,
+    ``correlation_data_at``, ``topic_alias_at``. A plain acknowledgement has reason code success:
+    ``packet_identifier``.
     """
 
     __slots__ = (
@@ -70,13 +70,13 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Say which topic was right before and is likely to come again: it is not looked through anew, and
-        ``is_known`` says of a plain PUBLISH that it is this one.
+        """Remember a valid topic that is likely to come again: it is not validated anew, and ``is_known``
+        marks a plain PUBLISH that has it.
         """
         self.known = topic
 
     def set_version(self, version):
-        """Say which version the connection has, when its CONNECT has been accepted."""
+        """Set the protocol version, once the CONNECT has been accepted."""
         self.version = version
         key = version, self.sender
         if key not in _first_octets:
@@ -84,14 +84,13 @@ class PacketWalk:
         self.first_octets = _first_octets[key]
 
     def set_limits(self, limits):
-        """Say what one packet may hold from now on."""
+        """Set the limits of packets from now on."""
         self.limits = limits
         self.packet_max = limits.packet_octets
         self.property_max = limits.properties
 
     def begin(self, buffer, start, end):
-        """Walk what lies between ``start`` and ``end``; the caller keeps the buffer until the walk is over.
-        """
+        """Walk the octets from ``start`` to ``end``; the caller keeps the buffer until finish()."""
         if not 0 <= start <= end <= len(buffer):
             raise IndexError("more octets than the buffer holds")
         self.buffer = buffer
@@ -106,8 +105,8 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """The type of the next whole packet; 0 if there is none. Raises an MQTTError for a fixed header that
-        is wrong, as soon as it is there.
+        """The type of the next whole packet; 0 if there is none. Raises an MQTTError for a wrong fixed header
+        as soon as it has arrived.
         """
         p = self.p
         at = self.position
@@ -153,7 +152,7 @@ class PacketWalk:
         return kind
 
     def refuse(self, at):
-        """Raise what the codec says of the fixed header."""
+        """Raise the codec's error for the fixed header."""
         end = min(self.end, at + HEADER_MAX)
         head = bytes(self.buffer[at:end])
         codec.decode_fixed_header(head, 0, len(head), self.version, self.sender, self.limits)
@@ -206,7 +205,7 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """No properties, at ``at``."""
+        """Reset the properties to none, at ``at``."""
         self.properties_at = at
         self.properties_length = self.topic_alias = self.user_properties = self.subscription_identifiers = 0
         self.payload_format_at = self.message_expiry_at = self.content_type_at = self.response_topic_at = -1
@@ -245,7 +244,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """A property of PUBLISH that is a number: where it ends, or -1."""
+        """Take a numeric property of a PUBLISH. Returns the offset behind it, or -1."""
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -263,7 +262,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """A string in which scan_text may find what is ``accepted``: where it ends, or -1."""
+        """Take a string with no scan_text bits but ``accepted``. Returns the offset behind it, or -1."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -271,14 +270,14 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """Binary data: where it ends, or -1."""
+        """Take binary data. Returns the offset behind it, or -1."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """A variable byte integer of no more octets than it needs, into ``value``: where it ends, or -1."""
+        """Read a minimal variable byte integer into ``value``. Returns the offset behind it, or -1."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -291,7 +290,7 @@ class PacketWalk:
         return -1
 
     def take_acknowledgement(self, p, at, end):
-        """Find the packet identifier of a PUBACK, PUBREC, PUBREL or PUBCOMP; whether it is one of success."""
+        """Find the packet identifier of an acknowledgement. Returns whether its reason is success."""
         length = end - at
         if length < 2:
             return False
@@ -335,9 +334,7 @@ def publish_body(version, qos, topic_length, properties_length, payload_length):
 
 
 def publish_size(version, qos, topic_length, properties_length, payload_length):
-    """Octets of a PUBLISH. ``properties_length`` is that of all properties, which there are none of before
-    MQTT 5.
-    """
+    """Octets of a PUBLISH. ``properties_length`` counts all properties; before MQTT 5 there are none."""
     size = publish_body(version, qos, topic_length, properties_length, payload_length)
     return 1 + variable_size(size) + size
 
@@ -345,8 +342,8 @@ def publish_size(version, qos, topic_length, properties_length, payload_length):
 def write_publish_head(
         out, at, version, flags, topic, topic_at, topic_length, packet_identifier, properties_length,
         payload_length):
-    """Write a PUBLISH up to the length of its properties at ``at``; returns the offset behind it, where the
-    properties and then the payload go. ``flags`` are DUP, QoS and RETAIN as in the first octet.
+    """Write a PUBLISH up to and with the length of its properties at ``at``. Returns the offset behind it,
+    for properties and payload. ``flags``: DUP, QoS and RETAIN as in the first octet.
     """
     out[at] = 0x30 | flags
     at = put_variable(
@@ -363,8 +360,8 @@ def write_publish_head(
 
 
 def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code):
-    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (``kind`` is the type), 4 or 5 octets, at ``at``; returns the
-    offset behind it. Before MQTT 5 the reason code must be success.
+    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP (``kind`` is the type) of 4 or 5 octets at ``at``. Returns
+    the offset behind it. Before MQTT 5 the reason code must be success.
     """
     out[at] = kind << 4 | (2 if kind == PUBREL else 0)
     octets.put_be16(out, at + 2, packet_identifier)
@@ -377,9 +374,7 @@ def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code
 
 
 def encode_publish(version, flags, topic, packet_identifier, properties, payload):
-    """A PUBLISH as bytes; topic, properties (without their length) and payload are octets that are taken as
-    they are.
-    """
+    """A PUBLISH as bytes. Topic, properties (without their length) and payload are octets, used unchecked."""
     topic_length = len(topic)
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)

@@ -1,5 +1,5 @@
-"""Packets: the fifteen control packets of MQTT 3.1, 3.1.1 and 5 as objects, from octets and to them. No I/O,
-a leaf.
+"""Packets: the fifteen control packets of MQTT 3.1, 3.1.1 and 5 as objects, from and to octets. No I/O, a
+leaf.
 
 A packet is (MQTT 5 §2)
 
@@ -7,9 +7,9 @@ A packet is (MQTT 5 §2)
     1     1-4  remaining length, a variable byte integer
     ...        variable header, payload
 
-This is the slow lane: every packet, complete and checked. gomq_py.mqtt.wire.frames walks PUBLISH and its
-answers without an object each, and leaves to this module whatever it does not take. Where MQTT 3.1 says less
-than 3.1.1 or asks for less, 3.1 is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
+This is the slow lane: every packet, fully checked. mqtt.wire.frames walks plain PUBLISHes and
+acknowledgements without objects and leaves all others to this module. Where MQTT 3.1 is vaguer than 3.1.1, it
+is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
 """
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,13 +27,13 @@ from gomq_py.mqtt.wire.fields import Reader
 from gomq_py.mqtt.wire.properties import decode_properties, encode_properties
 
 _BOTH = frozenset((CLIENT, SERVER))
-# Of a SUBSCRIBE or UNSUBSCRIBE: more than 1024 of the longest that a server of ours accepts. Looking at them
-# takes some 15 ms; 60 MB, which a packet may have, took a second.
+# Limit for a SUBSCRIBE or UNSUBSCRIBE: more than 1024 of the longest filters that our server accepts.
+# Checking so many octets takes some 15 ms; 60 MB, which a packet may have, took a second.
 FILTERS_OCTETS_MAX = 1 << 20
 
 
 class Decoding(NamedTuple):
-    """What a packet is decoded with, besides its octets."""
+    """Context that a packet is decoded in."""
 
     version: int
     sender: str
@@ -42,10 +42,10 @@ class Decoding(NamedTuple):
 
 
 class Packet:
-    """Base of all packets. ``FIELDS`` are the names of a packet's fields with what they are unless given.
+    """Base of all packets. ``FIELDS``: (name, default) of each field.
 
-    ``FLAGS`` is the lower half of the first octet. ``SENDERS`` is who may send it, ``SINCE`` the version it
-    came with.
+    ``FLAGS``: the lower half of the first octet; ``SENDERS``: the sides that may send it; ``SINCE``: the
+    first version that has it.
     """
 
     TYPE = 0
@@ -112,8 +112,8 @@ class Will(NamedTuple):
 
 
 class ConnectPacket(Packet):
-    """CONNECT. ``clean_start`` is 3.1.1's clean session. What is None was not sent. ``is_bridge``: Mosquitto
-    says so of itself before MQTT 5, and relies on it that nothing it publishes comes back.
+    """CONNECT. ``clean_start`` is 3.1.1's clean session. None marks a field that was not sent. ``is_bridge``:
+    a Mosquitto bridge before MQTT 5, which relies on not getting back its own publishes.
     """
 
     TYPE, NAME, SENDERS = CONNECT, "CONNECT", frozenset((CLIENT,))
@@ -125,8 +125,7 @@ class ConnectPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Take the fields; a version that is not known is told by UnsupportedProtocolVersion [MQTT-3.1.2-2].
-        """
+        """Take the fields. Raises UnsupportedProtocolVersion for an unknown version [MQTT-3.1.2-2]."""
         name = reader.utf8_string("protocol name")
         if name not in PROTOCOL_NAMES.values():
             raise reader.fault(f"protocol name {shown(name)}")  # [MQTT-3.1.2-1]
@@ -147,7 +146,7 @@ class ConnectPacket(Packet):
 
     @property
     def maximum_packet_size(self):
-        """Octets of a packet that the client accepts; 0: any. Known as soon as its properties are."""
+        """Largest packet that the client accepts, octets; 0: any. Set once the properties are decoded."""
         return self.properties.get("maximum_packet_size", 0)
 
     def _take_header(self, reader, how):
@@ -221,7 +220,7 @@ def _name(reader, what):
 
 
 def _properties(reader, packet, how):
-    """The properties of a packet's type, or of WILL; there are none before MQTT 5."""
+    """The properties of a packet type or of WILL; empty before MQTT 5."""
     return decode_properties(reader, packet, how.sender, how.limits) if reader.version >= MQTT_5 else {}
 
 
@@ -253,8 +252,7 @@ def _reason_code(reader, packet, how):
 
 
 class PublishPacket(Packet):
-    """PUBLISH. ``packet_identifier`` is 0 at QoS 0, ``topic_name`` empty where a topic alias stands for it.
-    """
+    """PUBLISH. ``packet_identifier`` is 0 at QoS 0; ``topic_name`` is empty if a topic alias replaces it."""
 
     TYPE, NAME = PUBLISH, "PUBLISH"
     FIELDS = (
@@ -381,8 +379,7 @@ class SubscribePacket(Packet):
 
 
 def _filters(reader, packet, how):
-    """The topic filters of a SUBSCRIBE or UNSUBSCRIBE as they come; what stands between them is the caller's.
-    """
+    """Yields the filters of a SUBSCRIBE or UNSUBSCRIBE; the caller reads the options between them."""
     if reader.end - reader.at > FILTERS_OCTETS_MAX:
         raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} octets")
     if not reader:
@@ -541,9 +538,7 @@ PACKETS = {
 
 
 def check_flags(packet, flags, version):
-    """Raise MalformedPacket for flags of the fixed header that a packet (or class of packets) may not have
-    [MQTT-2.1.3-1].
-    """
+    """Raise MalformedPacket for fixed header flags that a packet (class) may not have [MQTT-2.1.3-1]."""
     if packet.TYPE == PUBLISH:
         if flags & 6 == 6:
             raise MalformedPacket("PUBLISH with QoS 3")  # [MQTT-3.3.1-4]

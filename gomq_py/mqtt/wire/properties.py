@@ -1,8 +1,7 @@
-"""Properties of MQTT 5 (§2.2.2): one table, from which they are decoded, encoded and checked. A leaf.
+"""Properties of MQTT 5 (§2.2.2): one table by which they are decoded, encoded and checked. A leaf.
 
-On the wire properties are a variable byte integer with the length of all of them, then for each its
-identifier and its value. Here they are a dict of values by name; a property that may repeat is a list of
-values, in their order.
+On the wire: the length of all properties (a variable byte integer), then identifier and value of each. In
+Python: a dict of values by name; a property that may repeat has a list of values in their order.
 """
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from gomq_py.mqtt.wire.topics import topic_name_fault
 
 
 class Type(NamedTuple):
-    """A type of values: how it is read off a Reader, and put into octets."""
+    """A data type of values, with its decoder (from a Reader) and its encoder."""
 
     name: str
     decode: Callable
@@ -35,9 +34,10 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A row of the table. ``packets``: where it may occur; ``repeats``: those of them where more than once.
+    """A row of the table. ``packets``: the packets it may occur in; ``repeats``: those in which it may
+    repeat.
 
-    ``check(name, value)`` raises what is wrong with a value of the right type. ``senders``: packet -> the
+    ``check(name, value)`` raises an MQTTError for a bad value of the right type. ``senders``: packet -> the
     only side that may send the property in it.
     """
 
@@ -147,7 +147,7 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """Octets of a dict of properties, with their length; ValueError for what the packet cannot carry."""
+    """Octets of a dict of properties, with their length. Raises ValueError for a wrong property."""
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 

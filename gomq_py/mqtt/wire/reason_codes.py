@@ -1,6 +1,4 @@
-"""Reason codes: their names, and the packets that may carry them (MQTT 5 §2.4), with what MQTT 3.1.1 has
-instead. A leaf.
-"""
+"""Reason codes: names, packets that may carry them (MQTT 5 §2.4), and MQTT 3.1.1's codes. A leaf."""
 from typing import NamedTuple
 
 from gomq_py.mqtt.wire.constants import (
@@ -145,14 +143,14 @@ def may_carry(packet, code, version=MQTT_5):
 
 
 def name_of(packet, code, version=MQTT_5):
-    """The code's name in a packet of this type; its number where it has none."""
+    """The code's name in a packet of this type, or its number if it has none."""
     if version >= MQTT_5:
         return _NAMES.get((packet, code), f"reason code 0x{code:02X}")
     return _RETURN_CODE_NAMES.get(packet, {}).get(code, f"return code {code}")
 
 
 def connack_return_code(code):
-    """What a CONNACK of MQTT 3.1 or 3.1.1 carries for a reason code, or None: it has none, so the connection
-    is closed without a CONNACK.
+    """The return code of a CONNACK of MQTT 3.1 or 3.1.1 for a reason code. None: there is none, so the
+    connection is closed without a CONNACK.
     """
     return _RETURN_CODES.get(code)

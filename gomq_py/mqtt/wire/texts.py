@@ -1,9 +1,6 @@
-"""Texts: whether octets may be a string of MQTT, or a topic name (MQTT 5 §1.5.4, §4.7).
+"""Texts: check octets as an MQTT string or topic name (MQTT 5 §1.5.4, §4.7), without objects. A leaf."""
 
-A leaf of mqtt.wire, for what reads and writes strings without making an object of each.
-"""
-
-# What scan_text finds; 0 is a text that may be a topic name.
+# Results of scan_text; 0: a text that may be a topic name.
 ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
 
 
@@ -21,7 +18,7 @@ def scan_text(p, at, end):
                     return ILL_FORMED
                 found |= CONTROL
             continue
-        # The second octet's range depends on the first; those behind it are 80..BF (Unicode, table 3-7).
+        # The second octet's range depends on the first; the others are 80..BF (Unicode, table 3-7).
         low = 0x80
         high = 0xBF
         if octet < 0xC2 or octet > 0xF4:

@@ -1,9 +1,9 @@
-"""Topics: which names and filters are valid, which names a filter matches, and shared subscriptions (MQTT 5
-§4.7, §4.8.2). A leaf.
+"""Topics: valid topic names and filters, matching of names by filters, and shared subscriptions (MQTT 5 §4.7,
+§4.8.2). A leaf.
 
-A topic name is what a message is published to, a topic filter what a subscription asks for. Both are levels
-with ``/`` between them, and an empty level is one. ``+`` stands for one level, ``#`` at the end for any
-number of them, none included.
+A message is published to a topic name; a subscription asks for a topic filter. Both are levels separated by
+``/``; a level may be empty. ``+`` stands for one level, ``#`` at the end for any number of levels, including
+none.
 """
 import re
 
@@ -14,21 +14,21 @@ SEPARATOR = "/"
 SINGLE_LEVEL = "+"
 MULTI_LEVEL = "#"
 SHARE_PREFIX = "$share/"
-# Of topics that the broker publishes to, and nobody else.
+# Prefix of topics that only the broker publishes to.
 BROKER_PREFIX = "$SYS/"
-# But for these: each Mosquitto that is a bridge keeps there whether it is connected, as its will, too.
+# Exception: a Mosquitto bridge publishes its connection state there, also as its will.
 _BRIDGE_STATE = re.compile(rb"\$SYS/broker/connection/[^/]+/state")
 
 _OF_BROKER = BROKER_PREFIX.encode()
-# For every character of ASCII, because one that is not found costs an exception: 6200 instructions a topic
-# became 2900.
+# Maps every ASCII character: a character that is not found costs an exception (6200 instructions a topic
+# became 2900).
 _SWAP = "".join(map(chr, range(128))).translate(str.maketrans("/.", "./"))
 # A receiver may refuse control characters (§1.5.4): in names they do nothing but disturb logs and terminals.
 _CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
 
 
 def topic_name_fault(name):
-    """What is wrong with a topic name, or "". It is UTF-8 already, without U+0000."""
+    """The fault of a topic name, or "". ``name`` is UTF-8 without U+0000."""
     if not name:
         return "a topic name is at least one character long"  # [MQTT-4.7.3-1]
     if SINGLE_LEVEL in name or MULTI_LEVEL in name:
@@ -37,14 +37,14 @@ def topic_name_fault(name):
 
 
 def is_topic_name(text):
-    """Whether a text is a topic name, which may come from elsewhere than a string of MQTT."""
+    """Whether a text, which need not come from an MQTT string, is a topic name."""
     if text.isascii() and text.isprintable():  # nearly all are; a search for control characters costs more
         return 0 < len(text) <= STRING_MAX and SINGLE_LEVEL not in text and MULTI_LEVEL not in text
     return not topic_name_fault(text) and "\0" not in text
 
 
 def topic_filter_fault(topic_filter):
-    """What is wrong with a topic filter, or ""."""
+    """The fault of a topic filter, or ""."""
     if not topic_filter:
         return "a topic filter is at least one character long"  # [MQTT-4.7.3-1]
     if MULTI_LEVEL in topic_filter or SINGLE_LEVEL in topic_filter:
@@ -60,7 +60,7 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """What is wrong with the characters of a name, or ""."""
+    """The fault of a name's characters, or ""."""
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
@@ -69,7 +69,7 @@ def text_fault(what, text):
 
 
 def is_broker_topic(topic):
-    """Whether the octets of a topic name are those of a topic that the broker alone publishes to."""
+    """Whether the octets of a topic name are a topic that only the broker publishes to."""
     return topic.startswith(_OF_BROKER) and _BRIDGE_STATE.fullmatch(topic) is None
 
 
@@ -79,7 +79,7 @@ def is_shared(topic_filter):
 
 
 def shared_fault(topic_filter):
-    """What is wrong with the filter of a shared subscription (is_shared), or ""."""
+    """The fault of a shared subscription's filter (is_shared), or ""."""
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
@@ -91,8 +91,8 @@ def shared_fault(topic_filter):
 
 
 def split_shared(topic_filter):
-    """(share name, filter) of a filter: of ``$share/group/a/+``, ``("group", "a/+")``; the share name is ""
-    where the filter is not shared. The filter is one without a fault.
+    """(share name, filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``; the share name is
+    "" if the filter is not shared.
     """
     if not is_shared(topic_filter):
         return "", topic_filter
@@ -101,27 +101,25 @@ def split_shared(topic_filter):
 
 
 def swapped(text):
-    """The text with every slash a dot and every dot a slash: of a topic the routing key under which it
-    crosses to AMQP, and of a routing key the topic. Swapped twice it is as it was.
-    """
+    """The text with "/" and "." exchanged: the routing key of a topic, or the topic of a routing key."""
     return text.translate(_SWAP)
 
 
 def binding_key(topic_filter):
-    """The key of a topic exchange that asks for what a filter, not of a shared subscription, asks for."""
+    """The topic exchange's binding key for a filter that is not shared."""
     return swapped(topic_filter).replace(SINGLE_LEVEL, "*")
 
 
 def matches(topic_filter, topic_name):
     """Whether a filter, not of a shared subscription, matches a topic name. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):
-        # Whatever the octets are: only those of / + # $ matter, which are no part of another character's.
+        # Any decoding does: only / + # $ matter, which are no part of another character's octets.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
     pattern, name = topic_filter, topic_name
     pattern_end, name_end = len(pattern), len(name)
     if name_end and pattern_end and name[0] == "$" and (pattern[0] == "+" or pattern[0] == "#"):
         return False  # [MQTT-4.7.2-1]
-    # Both levels by character: lists of levels cost ten times as much, and a session asks for each topic.
+    # Character by character: lists of levels cost ten times as much, and each session asks for each topic.
     at = place = 0
     while True:
         is_single = False
@@ -143,7 +141,7 @@ def matches(topic_filter, topic_name):
                 place += 1
             if place < name_end and name[place] != "/":
                 return False
-        # Each is behind its level. One behind the end: there is no other level.
+        # Both positions are now behind their level. A position past the end: no more levels.
         at += 1
         place += 1
         if at > pattern_end:
