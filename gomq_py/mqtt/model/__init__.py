@@ -1,1 +1,1 @@
-"""What MQTT keeps in the broker: subscriptions and sessions. Above broker, below the door; no sockets."""
+"""MQTT's state in the broker: subscriptions and sessions. Above broker, below the door; no sockets."""

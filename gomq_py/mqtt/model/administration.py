@@ -1,7 +1,7 @@
-"""Administration: what somebody who is no MQTT client may see and do of what a vhost keeps for MQTT.
+"""Administration: what management may see and do of a vhost's MQTT sessions and retained messages.
 
-One function for each thing, which asks for the rights that it needs, as broker.verbs does for queues and
-exchanges; doors other than MQTT's translate to these. Never switches.
+One function per operation, which checks the caller's rights, as broker.verbs does for queues and exchanges;
+doors other than MQTT's translate to these. Never switches.
 """
 import time
 
@@ -13,7 +13,7 @@ from gomq_py.storage.message import Message
 
 
 def sessions_of(vhost):
-    """Its sessions, as a new list."""
+    """The sessions of a vhost, as a new list."""
     return list(vhost.extras[EXTRA].by_client.values())
 
 
@@ -26,18 +26,18 @@ def find_session(vhost, client_id):
 
 
 def has_session(vhost, session):
-    """Whether the vhost has this very session still."""
+    """Whether this session still exists."""
     return vhost.extras[EXTRA].by_client.get(session.client_id) is session
 
 
 def check_configure(caller, session):
-    """The caller may take over, change and end the session of somebody else. Raises NoPermission."""
+    """Check that the caller may take over, change and end another user's session. Raises NoPermission."""
     caller.access.configure("queue", session.queue_name)
 
 
 def end_session(caller, client_id):
-    """End a session with all that it holds; a client that is connected is told. Asks for configure on its
-    queue's name. Raises NoPermission, NotFound.
+    """End a session and all it holds; a connected client is told. Needs configure on its queue's name. Raises
+    NoPermission, NotFound.
     """
     session = find_session(caller.vhost, client_id)
     check_configure(caller, session)
@@ -45,27 +45,25 @@ def end_session(caller, client_id):
 
 
 def unsubscribe(caller, client_id, topic_filter):
-    """Take a subscription from a session. Asks for configure on its queue's name. Raises NoPermission,
-    NotFound.
-    """
+    """Remove a session's subscription. Needs configure on its queue's name. Raises NoPermission, NotFound."""
     session = find_session(caller.vhost, client_id)
     check_configure(caller, session)
     if not session.unsubscribe(topic_filter):
         raise NotFound(f"MQTT session '{client_id}' in vhost '{caller.vhost.name}' has no such subscription")
 
 
-# what is retained
+# retained messages
 
 def retained_totals(vhost):
-    """(topics, octets of payloads) that a vhost retains, of what has expired, too."""
+    """(topics, octets of payloads) of a vhost's retained messages, including expired ones."""
     retained = vhost.extras[EXTRA].retained
     return retained.index.count, retained.octets
 
 
 def retained_topics(caller, after):
-    """Yield (topic, octets of its payload) of the topics behind ``after`` that a message is retained for, in
-    order; None for the octets where it has expired or the caller may not read it. Some 20 us each; whoever
-    asks may switch in between. Raises NoPermission.
+    """Yield (topic, octets of its payload) of retained messages behind the topic ``after``, in order; the
+    octets are None if the message has expired or the caller may not read it. Some 20 us each; the caller may
+    switch in between. Raises NoPermission.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.read("exchange", sessions.source_name)
@@ -75,8 +73,8 @@ def retained_topics(caller, after):
 
 
 def retained_message(caller, topic):
-    """A Message filled with what is retained for a topic, which is good until the next change. Asks for read
-    on the exchange and its topic permission. Raises NoPermission, NotFound.
+    """A Message filled with the retained message of a topic, valid until the next change. Needs read on the
+    exchange and on the topic. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
     caller.access.read("exchange", sessions.source_name)
@@ -88,8 +86,7 @@ def retained_message(caller, topic):
 
 
 def delete_retained(caller, topic):
-    """Retain nothing for a topic. Asks for write, as a client that publishes an empty payload would be asked.
-
+    """Delete the retained message of a topic. Needs write, like a client that publishes an empty payload.
     Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)

@@ -1,8 +1,8 @@
-"""MQTT exchange: bindings by topic filter, matched on the levels between slashes (MQTT 5 §4.7).
+"""MQTT exchange: bindings by topic filter, matched level by level (MQTT 5 §4.7).
 
-A type of exchange for broker.topology.kinds; above filter_tree. Its keys are routing keys, as in every
-exchange, of which it makes topics (mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings, and
-an operator may bind queues by filters and feed it by binding it to other exchanges.
+A type of exchange for broker.topology.kinds; above filter_tree. Its routing keys are turned into topics
+(mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues by filters
+and feed it by binding it to other exchanges.
 """
 from functools import cached_property
 
@@ -19,20 +19,17 @@ from gomq_py.observability.quiet_log import QuietLog
 
 QUIET = QuietLog(logger("mqtt"))
 
-# Of a filter, as in Mosquitto. Each is a step of a match, and a node of the tree.
+# Most levels of a filter, as in Mosquitto. Each is a step of a match and a node of the tree.
 MAX_LEVELS = 200
-# Nodes that a topic may reach in one match because of filters with +: 1 ms at most. All arrangements of + in
-# filters of up to eight levels are 3586.
+# Most nodes that one match may reach because of filters with +: 1 ms. All arrangements of + in filters of up
+# to eight levels are 3586.
 MAX_COSTLY_LEVELS = 16_384
-# Of bindings: what a session says of a subscription.
+# Prefix of binding arguments that hold a subscription's options.
 OPTION_PREFIX = "x-mqtt-"
 
 
 class MQTTExchange(Exchange):
-    """Bindings in a FilterTree.
-
-    ``retained``: the Destination that gets what is published to be retained, or None.
-    """
+    """Bindings in a FilterTree. ``retained``: the Destination of retained messages, or None."""
 
     type = "mqtt"
 
@@ -43,13 +40,13 @@ class MQTTExchange(Exchange):
 
     @cached_property
     def _shares(self):
-        """Those of sessions, of which most brokers have none."""
+        """The shares of sessions; made on demand, because most brokers have none."""
         from gomq_py.mqtt.model.shares import Shares
 
         return Shares(self.departed)
 
     def check_binding(self, routing_key, arguments):
-        """Refuse what is no topic filter, and what only sessions may ask for."""
+        """Refuse invalid topic filters and arguments reserved for sessions."""
         entity = described("exchange", self.name, self.vhost)
         if is_shared(routing_key):
             raise PreconditionFailed(f"cannot bind to {entity} with the shared subscription '{routing_key}'")
@@ -62,7 +59,7 @@ class MQTTExchange(Exchange):
                     f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
 
     def filter_fault(self, topic_filter):
-        """What keeps a filter, not of a shared subscription, from being bound, or ""."""
+        """Why a filter that is not shared cannot be bound, or ""."""
         fault = topic_filter_fault(topic_filter)
         if fault:
             return fault
@@ -71,13 +68,13 @@ class MQTTExchange(Exchange):
         return ""
 
     def room_fault(self, topic_filter):
-        """What keeps a filter without a fault, not of a shared subscription, from being bound now, or ""."""
+        """Why a valid filter that is not shared cannot be bound now, or ""."""
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """As a binding of an exchange of topics says it, without what is a session's own."""
+        """The binding as a topic exchange has it, without a session's options."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -117,18 +114,18 @@ class MQTTExchange(Exchange):
             session.unsubscribed(binding)
 
     def share(self, topic_filter):
-        """The Destination of those who share a subscription; None: there is nobody."""
+        """The Destination for the members of a shared subscription, or None."""
         return self._shares.find(topic_filter)
 
     def presence_changed(self, session):
-        """Its client has connected, or its connection has ended."""
+        """Update the shares of a session whose client has connected or disconnected."""
         for share in self._shares.of(session):
             share.move(session.queue)
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """What its queue took last may be lost, and so may what the shares took that it is in. Returns
-        whether there are such.
+        """Replace the shares of a session whose queue has failed: messages given to it may be lost. Returns
+        whether there are any.
         """
         shares = self._shares.of(session)
         for share in shares:
@@ -139,12 +136,12 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """What is said where somebody's filters leave no room for another one."""
+    """Error text for filters that leave no room for another one."""
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 
 def _session_of(destination):
-    """The Session that what comes to a destination is for, if it is for one."""
+    """The Session that a destination belongs to, or None."""
     return getattr(destination, "session", None)
 
 
@@ -155,6 +152,6 @@ def _is_no_topic(topic):
         return False
     try:
         topic.encode()
-    except UnicodeEncodeError:  # octets of a routing key that are no UTF-8
+    except UnicodeEncodeError:  # the routing key is not UTF-8
         return True
     return False

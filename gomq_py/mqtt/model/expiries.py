@@ -1,32 +1,31 @@
-"""Expiries: which keys have to be looked at when, because what is kept for them expires.
+"""Expiries: when keys have to be checked because their messages expire.
 
-A leaf of mqtt.model beside key_index. A key has one time, the earliest that was noted; what became of it
-meanwhile is looked at when that has come. So a key that is written over for ever costs no more than one.
-Never yields.
+A leaf of mqtt.model beside key_index. A key has one time, the earliest noted; the caller checks then what
+became of it. A key that is overwritten forever thus costs no more than one entry. Never yields.
 """
 import heapq
 
-# Times that do not count any more may be so many, beside as many as there are keys.
+# Outdated heap entries allowed, in addition to one per key.
 STALE = 1024
 
 
 class Expiries:
-    """``on_due()`` is called when the first time has come; ``take`` then gives the keys."""
+    """Calls ``on_due()`` when the first time has come; ``take`` then returns the keys."""
 
     __slots__ = ("_timers", "_on_due", "_times", "_heap", "_timer", "_timer_ms")
 
     def __init__(self, timers, on_due):
-        """``timers()`` gives those of the hub (hub.timers), once they are needed."""
+        """``timers()`` returns the hub's timers (hub.timers); called on demand."""
         self._timers = timers
         self._on_due = on_due
         self._times = {}  # key: its time
-        self._heap = []  # (time, key), of which those count that are in _times
+        self._heap = []  # (time, key); entries that differ from _times are outdated
         self._timer = None
         self._timer_ms = 0
 
     @property
     def count(self):
-        """Keys that are to be looked at."""
+        """Keys that have a time."""
         return len(self._times)
 
     def note(self, key, due_ms):
@@ -42,11 +41,11 @@ class Expiries:
             heapq.heappush(self._heap, (due_ms, key))
 
     def forget(self, key):
-        """Nothing is kept for the key."""
+        """Remove the key's time."""
         self._times.pop(key, None)
 
     def take(self):
-        """A key whose time has come, which is not to be looked at any more; None: there is none."""
+        """Remove and return a key whose time has come; None if there is none."""
         now_ms = self._timers().now_ms()
         while self._heap and self._heap[0][0] <= now_ms:
             time, key = heapq.heappop(self._heap)
@@ -56,7 +55,7 @@ class Expiries:
         return None
 
     def arm(self):
-        """Wait for the first time there is now."""
+        """Start the timer for the first time."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         if not self._heap:
@@ -72,7 +71,7 @@ class Expiries:
         self._timer = timers.start_at(due_ms, self._is_due)
 
     def stop(self):
-        """Wait for nothing."""
+        """Stop the timer."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.stop()

@@ -1,9 +1,9 @@
 """Filter set: which of one session's topic filters match a topic (MQTT 5 §4.7).
 
-A leaf of mqtt.model, beside filter_tree, which has everybody's filters and says to whom a topic goes. Of the
-filters that have their ``+`` in the same places and as many levels, a topic can match only one, whose text
-follows from it: so that is looked up. A filter costs no node, and a topic one look per arrangement, whose
-number is bounded (filter_tree.Arrangements).
+A leaf of mqtt.model, beside filter_tree, which has all sessions' filters. Of the filters with the same number
+of levels and ``+`` in the same places at most one matches a topic; its text follows from the topic and is
+looked up. So a filter costs no node, and a topic one lookup per arrangement, whose number is bounded
+(filter_tree.Arrangements).
 """
 from gomq_py.mqtt.wire.topics import is_shared, split_shared
 
@@ -12,8 +12,8 @@ _NUMBERED = 40
 
 
 class Shape:
-    """Of some filters: where they have ``+``, their ``levels`` before a ``#``, if it ``is_below`` one, and
-    how many there are.
+    """A shape of filters: positions of ``+``, ``levels`` before a ``#``, ``is_below`` (ends with ``#``), and
+    the ``count`` of filters.
     """
 
     __slots__ = ("pluses", "levels", "is_below", "count")
@@ -29,7 +29,7 @@ class Shape:
 
 
 class FilterSet:
-    """Filters without a fault; shared ones among them match as what is behind their share names."""
+    """Valid filters; a shared filter matches like the filter behind its share name."""
 
     __slots__ = ("filters", "shapes", "shared")
 
@@ -39,7 +39,7 @@ class FilterSet:
         self.shared = {}  # filter behind a share name: [filters that are shared]
 
     def add(self, topic_filter):
-        """A second time changes nothing."""
+        """Add a filter, once."""
         if topic_filter in self.filters:
             return
         self.filters.add(topic_filter)
@@ -54,7 +54,7 @@ class FilterSet:
         shape.count += 1
 
     def discard(self, topic_filter):
-        """Take it out, if it is there."""
+        """Remove a filter if it is present."""
         if topic_filter not in self.filters:
             return
         self.filters.discard(topic_filter)
@@ -72,10 +72,10 @@ class FilterSet:
             del self.shapes[key]
 
     def match(self, topic):
-        """A list of those that match."""
+        """The matching filters, as a list."""
         found = []
         levels = topic.split("/")
-        # a first level with $ is neither + nor below #
+        # wildcards do not match a first level that begins with $
         is_dollar = topic[:1] == "$"
         may_be_plain = not is_shared(topic)
         for shape in self.shapes.values():
@@ -97,8 +97,8 @@ class FilterSet:
 
 
 def _key(topic_filter):
-    """Equal for filters of one shape."""
-    one = 1  # typed, as wide as what it is shifted for
+    """A key that is equal for filters of one shape."""
+    one = 1  # typed, as wide as the shifted value
     pluses = 0
     level = 0
     for character in topic_filter:

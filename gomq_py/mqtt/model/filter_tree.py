@@ -1,28 +1,26 @@
 """Filter tree: topic filters to destinations. Levels between slashes, ``+`` for exactly one level, ``#`` at
-the end for any number of them, none included (MQTT 5 §4.7).
+the end for any number of levels, including none (MQTT 5 §4.7).
 
-A leaf of mqtt.model, below exchange; compiled, because each topic that is not remembered is matched here.
+A leaf of mqtt.model, below exchange; compiled, because each topic without a remembered route is matched here.
 
-Filters live in a tree of levels. A topic is matched by walking all the nodes that it can reach at once, one
-level at a time. A node has one parent and so is reached once; of the filters with their ``+`` in the same
-places a topic reaches one node per level, however many they are. So what can be costly is a tree with very
-many arrangements of ``+``: their ``costly_levels`` bound how many nodes a topic reaches, and whoever adds
-filters for clients refuses what makes that too many. A first level that begins with ``$`` is matched by
-itself alone [MQTT-4.7.2-1].
+A match walks all nodes that the topic reaches, level by level. A node has one parent and is reached once;
+filters with ``+`` in the same places cost one node per level together. Only a tree with very many
+arrangements of ``+`` is costly: ``costly_levels`` bounds the nodes that a topic reaches, and callers refuse
+clients' filters that would exceed a limit. Wildcards do not match a first level that begins with ``$``
+[MQTT-4.7.2-1].
 
-What is no filter (a ``#`` before the end, wildcards beside other characters) stands for itself, and so
-matches no topic.
+An invalid filter (``#`` before the end, wildcards beside other characters) matches no topic.
 """
 # Shifted instead of the literal, which would be a C integer in the compiled module.
 _ONE = 1
 
 
 class FilterNode:
-    """A position in some filters: which levels may follow, and whose filters end here.
+    """A position in filters: the levels that may follow, and the destinations of filters that end here.
 
-    ``destinations`` of the filter that ends here, ``below`` of the one that goes on with ``#``; each is
-    {destination: how often}, or the only destination, added once, or None. ``levels`` is {level: node}, or
-    the only node, or None: most nodes have one of each, and a dict is larger than a node.
+    ``destinations``: of the filter that ends here; ``below``: of the filter that continues with ``#``. Each
+    is {destination: count}, or the only destination, added once, or None. ``levels`` is {level: node}, or the
+    only node, or None: most nodes have one child, and a dict is larger than a node.
     """
 
     __slots__ = ("level", "levels", "plus", "destinations", "below")
@@ -32,7 +30,7 @@ class FilterNode:
         self.levels = self.plus = self.destinations = self.below = None
 
     def child(self, level):
-        """The node of a level that is not ``+``, or None."""
+        """The child for a level other than ``+``, or None."""
         if self.levels is None:
             return None
         if isinstance(self.levels, dict):
@@ -42,29 +40,29 @@ class FilterNode:
         return only if only.level == level else None
 
     def is_empty(self):
-        """Whether it leads nowhere."""
+        """Whether the node has neither children nor destinations."""
         return (
             self.levels is None and self.plus is None and self.destinations is None and self.below is None)
 
 
 class Arrangements:
-    """Where some filters have their ``+``. ``costly_levels``: the most nodes that a topic may reach on their
-    way. Filters are told as levels_of() them.
+    """Positions of ``+`` in a set of filters, given as levels_of() returns them. ``costly_levels``: the most
+    nodes that a topic may reach because of them.
     """
 
     __slots__ = ("costly_levels", "_counts")
 
     def __init__(self):
         self.costly_levels = 0
-        self._counts = {}  # (where + are, levels before a #): how many filters
+        self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Whether ``costly_levels`` stays as it is with one more filter, or is ``most`` at the most."""
+        """Whether one more filter leaves ``costly_levels`` unchanged or at most ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
     def count(self, levels, change):
-        """Count a filter that has come (1) or gone (-1)."""
+        """Count a filter added (1) or removed (-1)."""
         key = _arrangement(levels)
         if key is None:
             return
@@ -83,10 +81,7 @@ class Arrangements:
 
 
 class FilterTree:
-    """Topic filters to destinations. ``size``: how many there are, each as often as it was added.
-
-    ``arrangements``: their Arrangements.
-    """
+    """Topic filters to destinations. ``size``: additions not removed; ``arrangements``: of the filters."""
 
     __slots__ = ("root", "size", "arrangements")
 
@@ -96,7 +91,7 @@ class FilterTree:
         self.arrangements = Arrangements()
 
     def add(self, topic_filter, destination):
-        """Let the filter lead to a destination; once more counts."""
+        """Add a destination of the filter; additions are counted."""
         levels = levels_of(topic_filter)
         node = self.root
         for level in levels:
@@ -113,7 +108,7 @@ class FilterTree:
         _lead(node, is_below, there)
 
     def remove(self, topic_filter, destination):
-        """Take back one ``add``; nodes that lead nowhere go. Nothing where there is none to take back."""
+        """Undo one ``add`` and drop empty nodes. Does nothing if there is no such addition."""
         levels = levels_of(topic_filter)
         node = self.root
         nodes = [node]
@@ -147,9 +142,9 @@ class FilterTree:
             _cut(node, levels.pop())
 
     def match(self, topic, targets):
-        """Add to the dict ``targets``, as keys, every destination of a filter that matches the topic."""
+        """Add the destinations of all matching filters to the dict ``targets``, as keys."""
         node = self.root
-        # a first level with $ is neither + nor below #
+        # wildcards do not match a first level that begins with $
         may_be_any = topic[:1] != "$"
         if may_be_any and node.below is not None:
             _reach(node.below, targets)
@@ -176,12 +171,12 @@ class FilterTree:
                 _reach(node.destinations, targets)
 
     def is_empty(self):
-        """Whether no filter, and no node of one, is left."""
+        """Whether no filter and no node is left."""
         return self.root.is_empty() and self.arrangements.is_empty()
 
 
 def _reach(there, targets):
-    """Add what is at a node to the keys of a dict."""
+    """Add a node's destinations to the keys of a dict."""
     if isinstance(there, dict):
         targets.update(there)
     else:
@@ -189,7 +184,7 @@ def _reach(there, targets):
 
 
 def _lead(node, is_below, there):
-    """Have a node lead there."""
+    """Set a node's destinations."""
     if is_below:
         node.below = there
     else:
@@ -197,7 +192,7 @@ def _lead(node, is_below, there):
 
 
 def _grown(node, level):
-    """The node of a level behind another one, which is made where there is none."""
+    """The child of a node for a level, created if missing."""
     child = node.plus if level == "+" else node.child(level)
     if child is None:
         child = FilterNode(level)
@@ -214,7 +209,7 @@ def _grown(node, level):
 
 
 def _cut(node, level):
-    """Take out the node of a level behind another one."""
+    """Remove the child of a node for a level."""
     if level == "+":
         node.plus = None
     elif isinstance(node.levels, dict) and len(node.levels) > 1:
@@ -237,7 +232,7 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """Where a filter has its ``+``, as a number, and how many levels it has; None where it has none."""
+    """(positions of ``+`` as a number, number of levels) of a filter; None without ``+``."""
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

@@ -1,21 +1,23 @@
-"""Found: what an earlier run has left of packet identifiers at QoS 2, in the store of mqtt.model.inflight.
+"""Found: recovers the QoS 2 packet identifiers of an earlier run from the store of mqtt.model.inflight. For
+boot; blocks, because records of messages are read.
 
-For boot. Each identifier that was received counts as a whole, or for the destinations that have its message,
-or is forgotten: inflight says by what. What counts is noted anew, so that a later boot need not ask again. Of
-those that were sent some may be missing, as after a loss of power: that is noted, too, and the sessions of
-then are doubtful in all later runs. Blocks, because the records of messages are read.
+Each received identifier is restored as complete, restored as partly stored (for the destinations that have
+its message), or dropped; inflight has the rules. Restored ones are written anew, so that later boots need not
+check again. Sent identifiers may be missing after a power loss: that is recorded, too, and the sessions of
+that time stay doubtful in all later runs.
 
-Each is a record without routing, whose properties are:
+Each record has no routing; its properties are:
 
     offset  octets
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
-    1       1       RECEIVED: IS_SURE; BEGUN: the places follow; MAY_BE_LOST: they do, and are looked at
+    1       1       RECEIVED: IS_SURE; BEGUN: the places follow; MAY_BE_LOST: they follow and are checked
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
-    12      8       SENT: location of the message; SURE: location, here, of the last that is sure
+    12      8       SENT: location of the message; SURE: location, here, of the last record that is sure
     20      8       SENT, RECEIVED: when the message came, Unix milliseconds
 
-The places are its body, for each destination (storage.stores.store.Store), and of PARTLY those that have it:
+The body has the places of the message, one per destination (storage.stores.store.Store); in PARTLY only of
+destinations that have it:
 
     0       8       key of the store
     8       8       place_of() the message
@@ -27,7 +29,7 @@ from typing import NamedTuple
 from gomq_py.storage.disk.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
 
-# Of a record; 1 and 2 are content (storage.message).
+# Kind of the records; 1 and 2 are content (storage.message).
 KIND = 3
 SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST = 1, 2, 3, 4, 5, 6
 IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
@@ -38,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A record: where it lies, its kind, state, location, number and places."""
+    """A record: its location, kind, state, location field, number and places."""
 
     location: int
     kind: int
@@ -49,19 +51,19 @@ class Entry(NamedTuple):
 
 
 class Found:
-    """What lies in the store of an Inflight, which has noted nothing yet."""
+    """The records in the store of an Inflight that has written none yet."""
 
     def __init__(self, inflight):
         self._inflight = inflight
         self._store = inflight.store
         self._last_end = self._store.pool.last_end
-        self._over = []  # locations of records that nobody needs
-        self._last = None  # the last that was received, if the kill may have come before it was stored
+        self._over = []  # locations of records to delete
+        self._last = None  # the last record received, if a kill may have come before its message was stored
         self._sure_mark = 0
         self._stores = stores_of(inflight.vhost)
 
     def hand_out(self, by_key):
-        """Give the durable sessions, {key: session}, what is theirs. Raises StoreError."""
+        """Restore the durable sessions, {key: session}. Raises StoreError."""
         sent, received, counting = {}, {}, []
         entries = self._entries()
         trust_at, doubt_at = (
@@ -87,7 +89,7 @@ class Found:
                 counting.append((is_whole, places, by_key[key].received_ids(), identifier, found))
             else:
                 self._over += [entry.location for entry in found]
-        # In this order, because what is noted from here on marks the last one as delivered.
+        # In this order, because records written from here on mark the last one as delivered.
         self._forget()
         for one in sorted(counting, key=itemgetter(0)):
             self._restore(*one)
@@ -110,18 +112,16 @@ class Found:
                 key = 0
                 self._sure_mark = max(self._sure_mark, place)
             elif kind == RECEIVED:
-                # where it was marked as delivered, the batch of its message had come to an end
+                # a record marked as delivered: the batch of its message had ended
                 self._last = None if fields["redelivered"] or state != BEGUN else entry
             name = key, kind, identifier
-            if name in entries:  # it was being kept anew
+            if name in entries:  # rewritten before the old record was deleted
                 self._over.append(entries[name].location)
             entries[name] = entry
         return entries
 
     def _judged(self, entry):
-        """Of an identifier with this record, the last of its own: whether its message is in all places, and
-        in which.
-        """
+        """(whether the message is in all places, the places that have it), by an identifier's last record."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -149,7 +149,7 @@ class Found:
         return entry.state == IS_SURE or entry.location <= self._sure_mark
 
     def _is_known(self, entry):
-        """Whether a message was stored, or that of PARTLY in its places, though nobody has looked there."""
+        """Whether the message is in its places (PARTLY: in the noted ones) without checking the stores."""
         return (
             self._is_sure(entry) or self._last_end == STOPPED
             or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
@@ -162,8 +162,8 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """The places, of these of a message, at which it lies, or was acked. Blocks, but for what
-    was given to these stores just now, because it is in memory.
+    """The places at which a message lies or was acked, of those ``noted``. Blocks, except for messages that
+    were stored just now, which are in memory.
     """
     return those_in(noted, {
         key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})

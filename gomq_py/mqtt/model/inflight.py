@@ -1,31 +1,30 @@
-"""Inflight: what of exchanges at QoS 2 survives the process: identifiers of a vhost's durable sessions, in a
-store of their own.
+"""Inflight: QoS 2 packet identifiers of a vhost's durable sessions that survive the process, in a store of
+their own.
 
-Beside the sessions, below the door, above storage. What is written outlives a kill at any instant, because it
-is in the store's mappings when a function returns, and its files have their names; what was deleted does at
-the end of the batch. The disk has it soon; that an identifier was released, before PUBCOMP leaves. What is
-written anew is deleted where it was when it is on the disk.
+Beside the sessions, below the door, above storage. A record outlives a kill as soon as a function returns,
+because it is in the store's mappings and the store's files have names; a deletion outlives it from the end of
+the batch. Records reach the disk soon, releases before PUBCOMP leaves. A rewritten record's old copy is
+deleted once the new one is on disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
-                with the same identifier and DUP, and where it is settled, PUBREL does. Where somebody else
-                keeps what the broker keeps, PUBLISH and PUBREL wait for that: who takes over must know it
-    received    right before a message that came at QoS 2 is given to its destinations, until its PUBREL:
-                after a kill the client's PUBLISH is known, and not stored twice
-    partly      before a destination waits for files, which others before it did not, until all have the
-                message: after a kill the client sends it again, and it goes to those that lack it
+                with the same identifier and DUP; if it is settled, PUBREL is sent. With acknowledgers
+                (followers), PUBLISH and PUBREL wait until they have the record: a new leader must know it
+    received    right before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
+                the client's repeated PUBLISH is known and not stored twice
+    partly      when some destinations have the message and the next waits for files, until all have it:
+                after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
     doubt       clients may hold identifiers that are free here, so that from the next boot on PUBREL goes out
-                for each before it is used. So it is where there is no ``trust``
-    trust       all that was sent is noted. Both are there from the first; a loss of power, or a disk that has
-                no room for what is sent, deletes trust: nothing else can be said on a full disk
+                for each before it is used. The same holds if there is no ``trust``
+    trust       all sent messages are recorded. Both are written first; a power loss, or a disk without room
+                for a sent record, deletes trust: a deletion is all that a full disk can take
 
-With the record of a received one lie the places of its message, in its destinations' logs. After a kill they
-are looked at where the kill may have come before the message: for the last record of all, and for those whose
-message lay in files without names, which a kill loses. In any other folder than the one that a process was
-killed over in this boot of the machine all are looked at that are not sure: after a loss of power, in a copy,
-in what a follower was told of. The identifier counts if the message lies in all of its places. If some lack
-it, the client sends it again, and it goes to those. What counts is sure from then on: boot has flushed it.
-mqtt.model.found says what a record is.
+A received record has the places of its message in the destinations' logs. Boot checks them after a kill if
+the kill may have come before the message: for the last record, and for messages in files without names, which
+a kill loses. In any folder other than that of a process killed in this boot of the machine, it checks all
+that are not sure: after a power loss, in a copy, in a follower's folder. An identifier counts if its message
+is in all places. If it is in some, the client sends it again, and it goes to the others. What counts is sure
+from then on, because boot has flushed it. mqtt.model.found has the format.
 """
 from functools import partial
 
@@ -49,21 +48,21 @@ from gomq_py.storage.stores import message_store as _message_store  # noqa: F401
 LOG = logger("mqtt")
 QUIET = QuietLog(LOG)
 
-# Of how many destinations at most the places are noted. Where a message goes to more, a kill within it has
-# the client send the message again to all.
+# Most destinations whose places are recorded. After a kill within a publish to more, the client's repeat goes
+# to all of them again.
 PLACES = 4096
-# Segments that may hold nothing but old entries; what lies before them is written anew.
+# Segments that may hold only old entries; entries in earlier ones are rewritten.
 SEGMENTS = 3
 NO_ROUTING = b"\0\0"
 
 
 class Inflight(_scheduler.TurnTaker):
-    """Those of one vhost, which makes its store when the first is noted.
+    """QoS 2 identifiers of one vhost. The store is made with the first record.
 
-    Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log. Where its store
-    has ``failed`` another Inflight with a new store takes its place (moving.Replacing). Both are ``is_stuck``
-    until the definitions on the disk name that one: a kill would bring identifiers back that clients have
-    released.
+    No function here fails because of the disk: records that cannot be kept are skipped and logged. If the
+    store has ``failed``, another Inflight with a new store replaces it (moving.Replacing). Both are
+    ``is_stuck`` until the definitions on disk name the new store: a kill before that would restore
+    identifiers that clients have released.
     """
 
     __slots__ = (
@@ -85,14 +84,14 @@ class Inflight(_scheduler.TurnTaker):
         message.properties_length, message.body_at = RECORD_OCTETS, len(self.record)
         self.places_length = self.came_ms = self.last_received = 0
         self.sure_at = self.sure_mark = self.segment = self.trust_at = self.doubt_at = 0
-        # {location of what was written anew, or 1 behind that of what has ended with its session: where it is
-        # until that is safe}, and those of its keys that wait for moved()
+        # {location of a rewritten record, or 1 + location of one that ended with its session: the old
+        # location, to delete once that is safe}; and the keys that wait for moved()
         self.outdated, self.unsettled = {}, []
-        self.together, self.waiting = (self,), []  # waiting: called back when it is stuck no more
+        self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Have a store from here on, so that the first record need not wait for the log to name it, as a kill
-        does not. Returns whether it was made, and is to be flushed.
+        """Make the store in advance, so that the first record does not wait for the log to name it (a kill
+        does not wait). Returns whether it was made and needs a flush.
         """
         if self.store is not None or not self._opened():
             return False
@@ -106,16 +105,16 @@ class Inflight(_scheduler.TurnTaker):
     # outgoing
 
     def sent(self, key, identifier, location, stored_ms):
-        """A message is sent at QoS 2. Returns where that is kept, 0 where it cannot be."""
+        """Record a message to be sent at QoS 2. Returns the record's location, 0 if it cannot be kept."""
         if not self.doubt_at:
             self.trust(self.trust_at, 0, self.doubts)
         kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
-        if not (kept_at or self.failed):  # where it has, another store is to have it
+        if not (kept_at or self.failed):  # after a failure the new store gets it
             self.doubt()
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Be able to doubt(), or do so. The records lie there, or, 0, are written."""
+        """Write the ``trust`` and ``doubt`` records that have location 0; doubt() if ``is_doubtful``."""
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
             self.trust_at = self._keep(TRUST, 0, 0, 0, 0, 0)
@@ -124,7 +123,7 @@ class Inflight(_scheduler.TurnTaker):
             self.doubt()
 
     def doubt(self):
-        """Not all that sessions have been sent is noted, as later boots are to know."""
+        """Record for later boots that not all sent messages are recorded."""
         self.doubts = True
         if self.trust_at:
             self.done(self.trust_at)
@@ -132,19 +131,19 @@ class Inflight(_scheduler.TurnTaker):
             self.flush()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
-        """Whether somebody else keeps what the broker keeps, and may not have what was noted last."""
+        """Whether an acknowledger (follower) keeps a copy and may lack the last records."""
         return self.vhost.has_acknowledgers
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` when all that was noted until now is safe, with its messages."""
+        """Call ``callback(error or None)`` when all records until now, and their messages, are safe."""
         self.await_flush()
         self.vhost.when_safe(callback, self._has_failed)
 
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """The message with this identifier is given to ``destinations``, a tuple, next; ``had``: its places
-        in others. Returns where that is kept, for received() or dismissed(), 0 where it cannot be.
+        """Record a message before it is given to ``destinations`` (a tuple); ``had``: its places in other
+        destinations. Returns the location for received() or dismissed(), 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -154,7 +153,7 @@ class Inflight(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """All of these, those of begun(), have taken the message. Returns where that is kept from here on."""
+        """All ``destinations`` of begun() took the message. Returns the record's location from now on."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -166,14 +165,12 @@ class Inflight(_scheduler.TurnTaker):
         return kept_at
 
     def places(self, destinations, message):
-        """The places of a message that is given to ``destinations``, a tuple, next; none of too many."""
+        """The places that a message will have in ``destinations`` (a tuple); b"" if there are too many."""
         self._note_places(destinations, message, b"")
         return self.places_of(())
 
     def places_of(self, left):
-        """The places of the message that begun() was called for last, without those in ``left``, which are
-        the last of its destinations.
-        """
+        """The places of the last begun() message, except in its last destinations, which are ``left``."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -181,21 +178,19 @@ class Inflight(_scheduler.TurnTaker):
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
     def noted(self, kept_at):
-        """(places, when it came) of the message that begun() has noted there; without places where that is
-        not known.
-        """
+        """(places, arrival in Unix ms) of the message recorded at ``kept_at``; (b"", 0) if unknown."""
         shown = self.shown
         if self.failed or not self.store.read(kept_at, shown):
             return b"", 0
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
     def keys_in(self, places):
-        """The keys of the stores in what places_of() has said."""
+        """The keys of the stores in places, as places_of() returns them."""
         return {key for key, _ in places_in(places)}
 
     def partly(self, key, identifier, had, places):
-        """These destinations have the message, and others wait for files. ``places``: what places_of() has
-        said of all that have it. Returns where that is kept, 0 where it cannot be.
+        """Record that some destinations have the message while others wait for files. ``places``: of all that
+        have it. Returns the location, 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -205,14 +200,14 @@ class Inflight(_scheduler.TurnTaker):
         return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
-        """All that are left of a message's destinations have it since an earlier run. Returns where that is
-        kept, 0 where it cannot be.
+        """Record that all remaining destinations have had the message since an earlier run. Returns the
+        location, 0 if it cannot be kept.
         """
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
-        """An identifier that another Inflight has kept. ``places``: what places_of() has said, where others
-        lack its message. Returns where that is kept, 0 where it cannot be.
+        """Take over an identifier from another Inflight. ``places``: of the destinations that have its
+        message, if others lack it. Returns the location, 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -225,12 +220,12 @@ class Inflight(_scheduler.TurnTaker):
         return kept_at
 
     def dismissed(self, kept_at):
-        """What begun() has noted is nothing: not all of its destinations have taken the message."""
+        """Delete the record of begun(), because not all destinations took the message."""
         self.done(kept_at)
         self.flush()
 
     def await_flush(self):
-        """All of it, with what is done with, is to be on the disk before the next promise is kept."""
+        """Have all records and deletions flushed before the next answer leaves."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -238,25 +233,25 @@ class Inflight(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """What was received up to a mark() is on the disk: the client may be told."""
+        """Record that everything received up to a mark() is on disk, before the client is told."""
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
         if kept_at:
             before, self.sure_mark, self.sure_at = self.sure_at, mark, kept_at
             if before:
-                self._delete(before)  # in a batch of its own it would cost a poll; the next one will do
+                self._delete(before)  # the next flush covers this, too: one of its own would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """As sure(), by an earlier run."""
+        """Restore sure() of an earlier run."""
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
 
     # both
 
     def done(self, kept_at, has_ended=False):
-        """What is kept there is over; ``has_ended``: with its session, which a kill brings back unless that
-        is safe, so that moved() is to be called.
+        """Delete a record. ``has_ended``: its session has ended, and a kill would bring it back unless that
+        is safe; moved() must follow.
         """
         if self.store is None or self.failed:
             return
@@ -271,7 +266,7 @@ class Inflight(_scheduler.TurnTaker):
             self.scheduler.touch(self)
 
     def again(self, kept_at):
-        """Keep it anew, behind everything else. Returns where it is now."""
+        """Rewrite a record behind all others. Returns its new location."""
         if self.store is None or self.failed or not self.store.read(kept_at, self.shown):
             return kept_at
         shown, place = self.shown, self.shown.properties_at
@@ -295,8 +290,8 @@ class Inflight(_scheduler.TurnTaker):
         return now
 
     def moved(self):
-        """What again() has kept anew is to be deleted where it was, once it is safe; and what has ended."""
-        if self.unsettled and not self.vhost.is_gone:  # else the store goes with it
+        """Delete old copies left by again(), and the records of ended sessions, once that is safe."""
+        if self.unsettled and not self.vhost.is_gone:  # else the store is deleted with it
             unsettled, self.unsettled = self.unsettled, []
             self.await_flush()
             self.vhost.when_safe(partial(self._settle, unsettled), self._has_failed, False)
@@ -304,7 +299,7 @@ class Inflight(_scheduler.TurnTaker):
     # the scheduler's side
 
     def flush(self):
-        """End of a batch: what was deleted outlives a kill, too."""
+        """End a batch: deletions outlive a kill from here on."""
         if self.store is not None and not self.failed:
             try:
                 self.store.flush()
@@ -314,8 +309,8 @@ class Inflight(_scheduler.TurnTaker):
     # boot and faults
 
     def recovered(self, store, sessions):
-        """Take what an earlier run left, for the durable ``sessions``; ``store`` None: it cannot be opened.
-        Blocks, for boot.
+        """Restore the identifiers of an earlier run for the durable ``sessions``; ``store`` None: it cannot
+        be opened. Blocks, for boot.
         """
         if store is None:
             self.doubts = True
@@ -331,7 +326,7 @@ class Inflight(_scheduler.TurnTaker):
         self.flush()
 
     def fail(self, error):
-        """The store cannot go on: nothing is kept before another one has taken its place."""
+        """Keep nothing more until another store has replaced the failed one."""
         if not self.failed:
             self.failed = self.is_stuck = True
             LOG.error(
@@ -340,33 +335,33 @@ class Inflight(_scheduler.TurnTaker):
             self.vhost.extras[EXTRA].inflight_failed(self)
 
     def when_replaced(self, callback):
-        """Call back once it is stuck no more, which it is."""
+        """Call back when it is no longer stuck; it is stuck now."""
         self.waiting.append(callback)
 
     def replaced(self):
-        """The definitions on the disk name the store of another one."""
+        """The definitions on disk name another store now."""
         self.is_stuck = False
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback()
 
     def close(self):
-        """The broker stops, and the store is closed: nothing is kept any more."""
+        """The broker stops: keep no more records."""
         self.failed = True
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
+        """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """A record failed its checksum and was set aside; the others count."""
+        """Log records whose checksum failed and that were quarantined; the others count."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put the places of a message, those it ``had`` first, behind the record that is written next."""
+        """Put the places of a message, after those it ``had``, behind the next record."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         self.came_ms = message.timestamp_ms
@@ -387,8 +382,8 @@ class Inflight(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record, with the places noted last where its state is of these. Returns its location, 0
-        where it cannot be written.
+        """Write a record, with the places noted last if its state includes them. Returns its location, 0 if
+        it cannot be written.
         """
         if not self._opened():
             return 0
@@ -417,7 +412,7 @@ class Inflight(_scheduler.TurnTaker):
         return kept_at
 
     def _keep_partly(self, state, identifier, key, places):
-        """As _keep(), with these places instead of those that were noted last."""
+        """Like _keep(), with ``places`` instead of those noted last."""
         record, length = self.record, self.places_length
         self._use(bytearray(self.message.body_at) + places)
         self.places_length = len(places)
@@ -452,7 +447,7 @@ class Inflight(_scheduler.TurnTaker):
         return self.failed
 
     def _settle(self, moved, error):
-        """What lies there is safe, or, with an error, may not be: then the next moved() takes it with it."""
+        """Delete old copies that are safe to delete; after an error leave them to the next moved()."""
         if error is not None:
             self.unsettled += moved
             return
@@ -461,14 +456,14 @@ class Inflight(_scheduler.TurnTaker):
         self.flush()
 
     def _delete_outdated(self, kept_at):
-        """Delete what lay elsewhere before it was written anew here."""
+        """Delete all older copies of a rewritten record."""
         before = self.outdated.pop(kept_at, 0)
         while before:
             self._delete(before)
             before = self.outdated.pop(before, 0)
 
     def _opened(self):
-        """Whether there is a store, made with the first record."""
+        """Whether there is a store; makes it for the first record."""
         if self.store is None and not self.failed:
             try:
                 self._begin(self.vhost.stores.make(INFLIGHT_STORE))
@@ -484,14 +479,14 @@ class Inflight(_scheduler.TurnTaker):
         store.listener = self
 
     def _make_space(self):
-        """A segment is begun: write anew what keeps the oldest, if there are too many."""
+        """At the begin of a segment, rewrite the records of the oldest ones if there are too many."""
         if self.segment > SEGMENTS and self.moving is None:
             self.moving = Moving(self, self.segment - SEGMENTS)
             self.scheduler.start(self.moving)
 
 
 def _would_outlive_kill(destinations):
-    """Whether what was appended to these would: its files have their names."""
+    """Whether messages appended to these outlive a kill: their files have names."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False

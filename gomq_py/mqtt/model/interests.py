@@ -1,7 +1,7 @@
-"""Interests: which of a session's subscriptions a topic matches, and so how its messages go to the client.
+"""Interests: how messages of a topic go to a session's client, by the matching subscriptions.
 
-Beside session, whose subscriptions they are; below the door's deliveries, which ask for every message. What a
-topic comes to is remembered until the subscriptions change. Never yields.
+Beside session, which has the subscriptions; below the door's deliveries, which ask for every message. The
+result for a topic is remembered until the subscriptions change. Never yields.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_set import FilterSet
@@ -9,25 +9,25 @@ from gomq_py.mqtt.wire import crossing, fields
 from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
 from gomq_py.mqtt.wire.topics import is_shared, is_topic_name, matches, split_shared
 
-# Topics remembered; thrown away together when there are more. So are sets of filters.
+# Remembered topics; at this number all are dropped. The same limit holds for sets of filters.
 TOPICS = 1024
-# Sessions with more subscriptions have a set of them; the others cost no memory for one.
+# Sessions with more subscriptions have a FilterSet; others save its memory.
 LISTED = 8
 QOS_MAX = 2
 
 
 class Interest:
-    """What a session wants of a topic. A value, but for ``alias``, the topic alias that its connection has
-    given it; 0: none.
+    """A session's interest in a topic. Immutable but for ``alias``, the topic alias on its connection (0:
+    none).
 
-    ``topic``: its octets, which lie ``at``, empty where the routing key is no topic name. ``qos``: the
-    highest granted; ``as_published``: RETAIN stays as it was; ``identifiers``: the properties of MQTT 5 that
-    tell the subscription identifiers. ``is_kept``: some subscription leads to the session's queue, none that
-    is shared counting; ``is_shared``: some is; ``is_wanted``: there is any.
+    ``topic``: its octets, which lie ``at``; empty if the routing key is no topic name. ``qos``: the highest
+    granted; ``as_published``: keep RETAIN; ``identifiers``: the MQTT 5 properties with the subscription
+    identifiers. ``is_kept``: some subscription that is not shared leads to the session's queue;
+    ``is_shared``: some subscription is shared; ``is_wanted``: there is a subscription.
     """
 
-    # ``own``: what the session itself has published comes back by other subscriptions, or by none; None: by
-    # the same. No Interest holds itself: those of very many topics come and go.
+    # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
+    # does not refer to itself, because those of very many topics come and go.
     __slots__ = (
         "topic", "at", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared",
         "is_wanted", "own", "alias",
@@ -44,18 +44,18 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Of these subscriptions."""
+        """Set the values from these subscriptions."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
-        # what was stored before the client unsubscribed keeps its QoS
+        # messages stored before an unsubscribe keep their QoS
         self.qos = max([subscription.qos for subscription in subscriptions], default=QOS_MAX)
         self.as_published = any([subscription.retain_as_published for subscription in subscriptions])
         identifiers = sorted({one.identifier for one in subscriptions})
         self.identifiers = b"".join([identifier_property(number) for number in identifiers if number])
 
     def of(self, topic, alias):
-        """The same Interest in a topic, which has this alias."""
+        """A copy of this Interest for a topic with this alias."""
         one = Interest(topic)
         one.alias = alias
         one.qos = self.qos
@@ -69,13 +69,13 @@ class Interest:
         return one
 
     def in_own(self):
-        """The Interest in what the session itself has published: of subscriptions without No Local."""
+        """The Interest in the session's own publishes: of subscriptions without No Local."""
         return self if self.own is None else self.own
 
 
 class Interests:
-    """Those of one session, a Session. ``aliases``: {routing key: topic alias} of its connection. ``rights``
-    is another number after each change of what its client may have.
+    """The Interests of one Session. ``aliases``: {routing key: topic alias} of its connection. ``rights``
+    changes with the client's rights.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Interests:
     def __init__(self, session):
         self.session = session
         self.rights = 1
-        self.rights_asked = 0  # those that ``is_allowed_all`` is the answer for
+        self.rights_asked = 0  # the ``rights`` at which ``is_allowed_all`` was asked
         self.is_allowed_all = False
         self.aliases = None
         self.last = None
@@ -95,7 +95,7 @@ class Interests:
         self.found = self.filters = self.plain = self.allowed = self.kinds = None
 
     def changed(self, topic_filter):
-        """A subscription to this filter has come, has changed, or has gone."""
+        """Update a filter whose subscription was added, changed or removed."""
         self.forget()
         if self.filters is not None:
             if topic_filter in self.session.subscriptions:
@@ -104,23 +104,23 @@ class Interests:
                 self.filters.discard(topic_filter)
 
     def forget(self):
-        """Look at the subscriptions again."""
+        """Drop all remembered results."""
         self.found = self.last = self.plain = self.allowed = self.kinds = None
         self.last_key = b""
         self.last_length = -1
 
     def rights_changed(self):
-        """Its client may have other topics now."""
+        """Drop results because the client's rights have changed."""
         self.rights += 1
         self.forget()
 
     def new_connection(self):
-        """Nothing has a topic alias."""
+        """Drop all topic aliases."""
         self.aliases = None
         self.forget()
 
     def close(self):
-        """The session, which holds this, has ended: nothing matches."""
+        """Match nothing any more: the session has ended; it refers to this object."""
         self.forget()
         self.session = self.filters = None
 
@@ -142,7 +142,7 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """From here on the client knows the topic of a routing key, found last, by this alias."""
+        """Set the alias by which the client knows the topic of a routing key found last."""
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias
@@ -165,7 +165,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """An Interest of any topic that these filters match: there are many more topics."""
+        """The Interest for any topic that these filters match; topics are far more numerous."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}
@@ -183,11 +183,11 @@ class Interests:
         return interest
 
     def _is_kept(self, filters):
-        # A share gives a message to the queue or to the sink, besides what comes there anyway.
+        # A share gives its message to the queue or sink in addition to the other subscriptions.
         return any([self.session.keeps(one) for one in filters if not is_shared(one)])
 
     def _matching(self, topic):
-        """The filters that match a topic's octets; _NONE where these are none."""
+        """The filters that match a topic's octets, or _NONE."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:
@@ -207,8 +207,8 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """Those whose messages the client may have now. Many topics come by one filter, and most clients may
-        have everything: that is asked once.
+        """The filters whose messages the client may receive now. Cached, because many topics match one filter
+        and most clients may receive everything.
         """
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
@@ -230,5 +230,5 @@ _NONE: tuple = ()
 
 
 def identifier_property(number):
-    """The property that tells a subscription identifier."""
+    """The property with a subscription identifier."""
     return bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(number)

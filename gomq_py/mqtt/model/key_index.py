@@ -1,13 +1,13 @@
-"""Key index: keys to numbers, in the order of the keys, for very many of them.
+"""Key index: a sorted map from keys to numbers, for very many keys.
 
-A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: there are no tables, but
-parts of a sorted list, each with an array of numbers beside it. ``seek`` finds the next key from a place on,
-so that whoever walks may stop anywhere while keys come and go.
+A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: the map is a list of sorted
+lists, each with an array of numbers. ``seek`` finds the first key at or after another one, so a walk may stop
+anywhere while keys come and go.
 """
 from array import array
 from bisect import bisect_left, bisect_right
 
-# Keys of a part: a new one moves 4 KiB on average, some 0.1 us, and of a million keys there are 2000 parts.
+# Keys per part: an insertion moves 4 KiB on average, some 0.1 us; a million keys have 2000 parts.
 PART = 1024
 
 
@@ -32,7 +32,7 @@ class KeyIndex:
         return self._numbers[part][at]
 
     def put(self, key, number):
-        """Set the key's number. Returns the one before, or None."""
+        """Set the key's number. Returns the previous one, or None."""
         part, at = self._find(key)
         if part < 0:
             part = 0
@@ -54,7 +54,7 @@ class KeyIndex:
         return None
 
     def pop(self, key):
-        """Remove the key. Returns its number, or None where there was none."""
+        """Remove the key. Returns its number, or None."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
@@ -69,7 +69,7 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """(key, number) of the first key that is not before this one, or None."""
+        """(key, number) of the first key at or after this one, or None."""
         part, at = self._find(key)
         if part < 0:
             part = 0
@@ -80,7 +80,7 @@ class KeyIndex:
         return self._keys[part][at], self._numbers[part][at]
 
     def page(self, key):
-        """Some (key, number) from the first key on that is not before this one, in order; none at the end."""
+        """A list of (key, number) from the first key at or after this one, in order; empty at the end."""
         part, at = self._find(key)
         if part < 0:
             part = 0
@@ -91,7 +91,7 @@ class KeyIndex:
         return list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _find(self, key):
-        """(part, place in it) where the key is or would be put; part -1: before all."""
+        """(part, position) of the key, or of its insertion; part -1: before all."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 

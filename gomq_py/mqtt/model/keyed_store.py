@@ -1,19 +1,17 @@
-"""Keyed store: the latest message for each key, on disk as a queue's messages are.
+"""Keyed store: the latest message for each key, stored on disk like a queue's messages.
 
-Above a message store of the vhost's own, below what is kept by key: retained messages by topic, wills by
-client. All of its messages are taken and stay unacked; which of them is a key's latest an index in memory
-says, made anew at boot, where of two messages for a key the later counts.
+Above a message store of the vhost, below retained messages (key: topic) and wills (key: client). All its
+messages are taken and stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
-- *Replaced*: the message before is deleted only when its successor is safe, so that a power cut leaves one.
-- *Deleted*: a message without content (a tombstone) comes last for the key. When that is safe, those before
-  it are deleted, and when that is safe, the tombstone: an older message never comes back in between. Without
-  room for it the message itself is deleted at once.
-- *Healed*: a store that the disk has failed is closed, opened again as a restart does, and tried again until
-  that succeeds. What was not promised may be there or not. Of a key that has several the last, which the
-  disk may have refused, is written anew before the others go.
-- *Bounded*: a message that nobody replaces keeps its segment on disk. Where segments hold little, what is
-  left in them is written anew, in slices, until all take at most SPARSE times what they hold, and some
-  segments.
+- *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
+- *Deleted*: a message without content (a tombstone) is written for the key. Once it is safe the key's older
+  messages are deleted, and once that is safe, the tombstone: an older message never comes back in between.
+  If there is no room for a tombstone, the message is deleted at once.
+- *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
+  Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
+  which the disk may have refused, is rewritten before the others are deleted.
+- *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
+  rewritten, in slices, until all segments take at most SPARSE times the octets of messages, plus some.
 
 Never yields, never flushes.
 """
@@ -33,21 +31,21 @@ from gomq_py.storage.message import Message
 
 LOG = logger("mqtt")
 
-# Segments may take so many times the octets of what is in them, and this many segments more.
+# Segments may take this multiple of the octets of their messages, and this many segments more.
 SPARSE, SPARE_SEGMENTS = 3, 4
-# Between two lines in the log about a full disk.
+# Least interval between two log lines about a full disk.
 COMPLAIN_MS = 10_000
-# Until what could not be made safe is tried again.
+# Delay before a failed flush is tried again.
 TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """``name`` is that of the vhost's store, made with the first message. ``key_of(message)`` is the key, a
-    text, of a stored message; None: it is none of ours. ``tombstone(key)`` makes the Message that deletes it.
+    """``name`` is that of the vhost's store, which is made with the first message. ``key_of(message)``
+    returns the key (a text) of a stored message, None for a foreign one. ``tombstone(key)`` makes the Message
+    that deletes it.
 
-    ``index`` (KeyIndex) has the location of each key's message; ``octets`` of all their bodies. ``closed``:
-    a fault has closed it, or it ``is_over``. ``when_open(store)`` gives steps that are taken once it is open
-    again.
+    ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all their bodies. ``closed``:
+    closed by a fault, or ``is_over``. ``when_open(store)`` returns steps to take after a reopening.
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -56,16 +54,16 @@ class KeyedStore(Destination):
         self.index = KeyIndex()
         self.octets = 0
         self.closed = self.is_over = False
-        self.set_aside = 0  # messages of an earlier run that are none of ours
+        self.set_aside = 0  # foreign messages of an earlier run
         self._store_name = name
         self._key_of = key_of
         self._tombstone = tombstone
         self._shelf = None
-        self._outdated = []  # (key, location), to be deleted when what is written by now is safe
-        self._tombstones = []  # locations, likewise, once those are gone
+        self._outdated = []  # (key, location) to delete once everything written until now is safe
+        self._tombstones = []  # locations of tombstones whose older messages are in _outdated
         self._gone = []  # tombstones whose messages are deleted: to go once that is safe
         self._settling = None  # (outdated, tombstones, gone) that wait for the disk
-        self._segment = 0  # the number of the one that was written to last
+        self._segment = 0  # number of the segment written last
         self._rewriting = Rewriting(self)
         self._reopening = Reopening(self, name)
         self.when_open = _nothing
@@ -75,11 +73,11 @@ class KeyedStore(Destination):
     # messages come and go
 
     def put(self, key, message):
-        """Keep a copy of the message for the key, instead of any other. As publish() of a Destination."""
+        """Store a copy of the message as the latest of the key. Answers like Destination.publish()."""
         return self._put(key, message, False)
 
     def open(self):
-        """Have a store from here on. Returns whether it was made, and is to be flushed."""
+        """Make the store if it does not exist. Returns whether it was made and needs a flush."""
         return self._shelf is None and self.next_store() is not None
 
     def next_store(self):
@@ -87,13 +85,13 @@ class KeyedStore(Destination):
         try:
             return None if self.closed or self.vhost.is_gone else self._opened().store
         except (StoreError, Refused):
-            return None  # put() will say so
+            return None  # put() will report it
 
     def outlives_kill(self):
         return self._shelf is None or self._shelf.store.outlives_kill()
 
     def delete(self, key):
-        """There is no message for the key any more. Whether there was one. On disk as what is put is."""
+        """Delete the key's message. Returns whether there was one. Durable like put()."""
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -122,7 +120,7 @@ class KeyedStore(Destination):
         return 1
 
     def _came(self, key, location, is_tombstone):
-        """A message or tombstone lies there and is the last for its key."""
+        """Index the message or tombstone at ``location`` as the key's latest."""
         shelf = self._shelf
         if is_tombstone:
             before = self.index.pop(key)
@@ -137,8 +135,8 @@ class KeyedStore(Destination):
             self._outdated.append((key, before))
 
     def _delete_at_once(self, key):
-        """There is no room for a tombstone. After a power cut before this is on disk an older message may
-        come back.
+        """Delete without a tombstone, for lack of room. A power cut before this is on disk may bring back an
+        older message.
         """
         location = self.index.pop(key)
         try:
@@ -154,7 +152,7 @@ class KeyedStore(Destination):
             self.fail(error)
 
     def on_kept(self, key, location, expires_at_ms):
-        """A message was put, or found at boot; for kinds that want to know."""
+        """Hook for subclasses: a message was stored, or found at boot."""
 
     def _opened(self):
         """The Shelf, made with the first message. Raises Refused, StoreError."""
@@ -163,7 +161,8 @@ class KeyedStore(Destination):
         return self._shelf
 
     def _begin(self, store):
-        store.name_at_once()  # or an identifier of QoS 2 (inflight) would outlive a kill, and its message not
+        # otherwise a QoS 2 identifier (inflight) might outlive a kill without its message
+        store.name_at_once()
         self._shelf = Shelf(store)
         store.listener = self
 
@@ -178,7 +177,7 @@ class KeyedStore(Destination):
     # messages are looked at
 
     def show(self, location, message):
-        """Fill the message with the one that lies there. False: it cannot be had."""
+        """Fill ``message`` from a location. False if it cannot be read."""
         if self.closed:
             return False
         try:
@@ -188,14 +187,14 @@ class KeyedStore(Destination):
             return False
 
     def get(self, key, message):
-        """Fill the message with the one for the key. False: there is none."""
+        """Fill ``message`` with the key's message. False if there is none."""
         location = self.index.get(key)
         return location is not None and self.show(location, message)
 
     # boot
 
     def recovered(self, store):
-        """Take what an earlier run left; None: it cannot be opened. Blocks, for boot."""
+        """Load the messages of an earlier run; None: the store cannot be opened. Blocks, for boot."""
         if store is None:
             self.closed = self.failed = True
             self._reopening.begin()
@@ -209,7 +208,7 @@ class KeyedStore(Destination):
         self._say_set_aside(store)
 
     def load(self, store):
-        """Take what lies in the store, one message before each yield. A generator. Raises StoreError."""
+        """Load the messages of a store, one before each yield. A generator. Raises StoreError."""
         self._begin(store)
         message, found, buried, earlier = Message(), {}, {}, {}
         self.set_aside = self.octets = 0
@@ -246,7 +245,7 @@ class KeyedStore(Destination):
         self.vhost.scheduler.touch(self)
 
     def reopen(self, store):
-        """The store is open again: take what is in it, and everything goes on. A generator, as load()."""
+        """Load a reopened store and resume. A generator, like load()."""
         yield from self.load(store)
         if store.failure is not None:
             raise store.failure
@@ -265,7 +264,7 @@ class KeyedStore(Destination):
     # the scheduler's side
 
     def flush(self):
-        """End of a batch: what was kept and deleted outlives a kill from here on."""
+        """End a batch: messages and deletions outlive a kill from here on."""
         if not self.closed and self._shelf is not None:
             try:
                 self._shelf.store.flush()
@@ -273,7 +272,7 @@ class KeyedStore(Destination):
                 self.fail(error)
 
     def turn(self):
-        """End of a batch: see to what is not wanted any more."""
+        """End a batch: have outdated messages deleted once their successors are safe."""
         if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
             self._settling = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
@@ -284,8 +283,8 @@ class KeyedStore(Destination):
         return self.failed
 
     def _settle(self, settling, error):
-        """What was written and marked before is safe, or cannot be."""
-        if self._settling is not settling:  # the store has been opened again since
+        """Delete outdated messages, now that their successors are safe, or try again later after an error."""
+        if self._settling is not settling:  # the store was reopened meanwhile
             return
         (outdated, tombstones, gone), self._settling = settling, None
         if self.closed:
@@ -323,8 +322,8 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """The numbers of segments whose messages are to be written anew, because all of them together take
-        too much room; none of the one that is written to.
+        """Numbers of segments whose messages are to be rewritten because all segments together are too
+        sparse; never the one being written.
         """
         layout = self._shelf.store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
@@ -339,7 +338,7 @@ class KeyedStore(Destination):
         return found
 
     def write_anew(self, key, location):
-        """Write the key's message, which lies there, behind all others. Raises StoreError."""
+        """Rewrite the key's message behind all others. Raises StoreError."""
         now = self._shelf.again(location)
         if now:
             self._segment = locations.number_of(now)
@@ -352,12 +351,12 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Nothing goes in or out any more; the store is the vhost's to close."""
+        """Stop for good; the vhost closes the store."""
         self.is_over = True
         self.stop()
 
     def stop(self):
-        """Nothing goes in or out from here on."""
+        """Take and return no more messages."""
         self.closed = True
         self._rewriting.stop()
         if self._timer is not None:
@@ -369,7 +368,7 @@ class KeyedStore(Destination):
         self._complain(error)
 
     def fail(self, error):
-        """The store cannot go on, and is closed until it is open again."""
+        """Close after a failure of the store, and begin to reopen it."""
         self.failed = True
         if not self.closed:
             LOG.error("%s is closed, and refuses messages, until it is open again: %s", self.name, error)
@@ -385,17 +384,17 @@ class KeyedStore(Destination):
     # what the store tells
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
+        """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """A stored message failed its checksum and was set aside; the others go on."""
+        """Log messages whose checksum failed and that were quarantined; the others stay."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
 
 class Reopening(Again):
-    """Opens a store again that the disk has failed, and takes what is in it, some messages at a time."""
+    """Reopens a failed store and loads its messages, in slices."""
 
     name = "opening kept MQTT messages again"
 
@@ -430,7 +429,7 @@ class Reopening(Again):
 
 
 class Rewriting(Job):
-    """Writes anew what keeps segments that hold little, some keys at a time."""
+    """Rewrites the messages of sparse segments, in slices."""
 
     name = "writing kept MQTT messages anew"
 
@@ -438,10 +437,10 @@ class Rewriting(Job):
         super().__init__()
         self._kept = kept
         self._segments = frozenset()
-        self._at = None  # the key to go on with, or None: nothing is being written anew
+        self._at = None  # the next key; None while idle
 
     def start(self):
-        """A segment is full: look whether there are too many."""
+        """At the end of a segment, look for sparse segments."""
         if self._at is None and not self._kept.closed:
             self._segments = self._kept.sparse()
             if self._segments:
@@ -449,7 +448,7 @@ class Rewriting(Job):
                 self._kept.vhost.scheduler.start(self)
 
     def stop(self):
-        """Write nothing any more."""
+        """Stop rewriting."""
         self._at = None
 
     def step(self):
@@ -468,7 +467,7 @@ class Rewriting(Job):
         return self._at is not None
 
     def failed(self, error):
-        """The messages stay where they are; the next full segment is another occasion."""
+        """Leave the messages in place until the next segment is full."""
         self._at = None
         if isinstance(error, StoreError) and not isinstance(error, StoreFull):
             self._kept.fail(error)

@@ -1,8 +1,8 @@
-"""What MQTT adds to a broker's kinds of queues and exchanges.
+"""MQTT's kinds of queues, exchanges and stores, for a broker.
 
-For whoever builds a broker or reads its folder, whether or not MQTT's ports are open: what an earlier run has
-kept is there all the same. What a session needs by itself, compiled modules for the most part, is imported
-for the first one (session), or when the doors of MQTT are opened: 1.3 MB.
+Registered in every process that builds a broker or reads its folder, with or without MQTT listeners, because
+an earlier run may have left MQTT state. Modules that only sessions need, mostly compiled ones, are imported
+for the first session, or when MQTT's listeners open: 1.3 MB.
 """
 from functools import partial
 
@@ -18,8 +18,8 @@ from gomq_py.mqtt.model.sessions import Sessions
 from gomq_py.mqtt.model.source import COMPONENT, SourceComponent
 
 EXCHANGE = "mqtt.default"
-# What orders, keeps or hands out messages in ways that a session has not: it has one consumer, which gets
-# them in order and as often as it takes.
+# Features that order, keep or distribute messages: a session's queue has one consumer, which gets messages in
+# order and as often as it takes.
 _LEFT_OUT = frozenset(
     row.policy
     for module in (consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention)
@@ -65,7 +65,7 @@ def _vhost_made(source, vhost):
 
 
 def _make_inflight(vhost):
-    from gomq_py.mqtt.model.inflight import Inflight  # for sessions, of which most brokers have none
+    from gomq_py.mqtt.model.inflight import Inflight  # for sessions, which most brokers do not have
 
     return Inflight(vhost)
 

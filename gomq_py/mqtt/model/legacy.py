@@ -1,27 +1,26 @@
-"""Legacy: what a session that ends has not acknowledged, and the others of its shares get (MQTT 5 §4.8.2).
+"""Legacy: redistribution of an ended session's unacknowledged messages to the other members of its shares
+(MQTT 5 §4.8.2).
 
-Beside sessions; the core carries it out (broker.transfer.legacies). Messages of QoS 1 and 2 that came by a
-shared subscription go to it again, except where a delivery at QoS 2 has begun: that is nobody else's
-[MQTT-4.8.2-5]. Never yields.
+Beside sessions; broker.transfer.legacies carries it out. Messages of QoS 1 and 2 that came by a shared
+subscription go to the share again, except after a delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never yields.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, swapped
 
-# Topics remembered; thrown away together when there are more.
+# Remembered topics; at this number all are dropped.
 TOPICS = 1024
-# Of when a message was stored, as much as Sent knows.
+# Mask for the part of a message's time that Sent keeps.
 LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """What says who may have the messages of a session's queue, which is about to be deleted (Queue.legacy).
-    """
+    """The Legacy of a session whose queue is about to be deleted (Queue.legacy), or None."""
     if not any(is_shared(one) for one in session.subscriptions):
         return None
     begun = {}
     if session.sent is not None:
-        session.sent.end()  # what its client has not acknowledged is in the queue again
+        session.sent.end()  # returns unacknowledged messages to the queue
         while session.sent.put_back_some():
             pass
         begun = session.sent.begun()
@@ -29,15 +28,13 @@ def of(session):
 
 
 class Legacy:
-    """That of one session, which had subscribed to ``filters``. ``begun`` is what Sent.begun()
-    says of what it was sent at QoS 2.
-    """
+    """Redistributes the messages of a session that had subscribed to ``filters``. ``begun``: Sent.begun()."""
 
     def __init__(self, exchange, filters, begun):
         self._exchange = exchange
         self._filters = filters
         self._begun = begun
-        self._known = {}  # routing key: [filters that each of its copies came by, place of the next copy]
+        self._known = {}  # routing key: [the filters its copies came by, position of the next copy]
 
     def __call__(self, message):
         about = message.describe()
@@ -52,9 +49,8 @@ class Legacy:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """The shared filter by which the next message of this routing key came; None: by one of its own.
-
-        Each share has given it one copy, and the others together one.
+        """The shared filter by which the next message with this routing key came; None: an own subscription.
+        Each share gave it one copy, all own subscriptions together one.
         """
         known = self._known.get(key)
         if known is None:
@@ -78,9 +74,7 @@ class Legacy:
 
 
 def _is_acknowledged(about):
-    """Whether a message, of which describe() says this, is one that clients acknowledge, and no replay of a
-    retained one.
-    """
+    """Whether a message with this describe() is acknowledged by clients, and no replay of a retained one."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

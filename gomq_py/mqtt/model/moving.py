@@ -1,7 +1,7 @@
-"""Moving: writes anew what the store of mqtt.model.inflight keeps, because the sessions' tables know it, too.
+"""Moving: rewrites the records of mqtt.model.inflight from the sessions' tables.
 
-Moving does so behind everything else with what keeps old segments, when a segment is begun; Replacing in a
-new store with all of it, when one has failed.
+Moving rewrites records of old segments behind all others when a segment begins; Replacing writes all records
+to a new store after a failure.
 """
 from functools import partial
 
@@ -17,7 +17,7 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Writes anew what is kept in old segments, some sessions at a time."""
+    """Rewrites the records of old segments, some sessions per slice."""
 
     name = "writing QoS 2 identifiers anew"
 
@@ -26,10 +26,10 @@ class Moving(Job):
         self._inflight = inflight
         self._oldest = oldest
         self._left = None
-        self._first = 1  # identifier that was sent by the last of them, to go on with
+        self._first = 1  # next sent identifier of the last session
 
     def step(self):
-        if self._inflight.failed:  # all of it is written anew elsewhere
+        if self._inflight.failed:  # all records are written to a new store
             return False
         if self._left is None:
             self._left = self._inflight.vhost.extras[EXTRA].with_identifiers()
@@ -53,18 +53,18 @@ class Moving(Job):
         return False
 
     def failed(self, error):
-        """The next full segment is another occasion."""
+        """Leave the records until the next segment is full."""
         self._inflight.moving = None
         return False
 
 
 class Replacing(Again):
-    """Puts a new Inflight with a new store in the place of one whose store has failed, and has everything
-    that is under way noted there, some sessions at a time.
+    """Replaces an Inflight whose store has failed by one with a new store, and writes all identifiers in
+    flight there, some sessions per slice.
 
-    The definitions name the new store on the disk before PUBCOMP leaves to anybody, because the one before
-    may know identifiers that are free by then. Publishers at QoS 2, and what clients are sent at it, wait for
-    that, and for nothing else: both are stuck until then.
+    PUBCOMPs leave only once the definitions on disk name the new store, because the failed one may still know
+    identifiers that are free by then. QoS 2 publishers and deliveries wait for that alone: both Inflights are
+    stuck until then.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -74,7 +74,7 @@ class Replacing(Again):
         self._vhost = sessions.vhost
         self._sessions = sessions
         self._left = None
-        self._replaced = []  # Inflights that have yet to be told
+        self._replaced = []  # replaced Inflights that are still stuck
 
     def start(self):
         """Make a new store."""
@@ -108,11 +108,11 @@ class Replacing(Again):
         return False
 
     def _tell_when_named(self):
-        """Tell those before as soon as the definitions on the disk name another store."""
+        """Release the replaced Inflights once the definitions on disk name another store."""
         self._vhost.when_safe(partial(self._named, self._sessions.inflight), _is_ours)
 
     def _named(self, after, error):
-        if after.failed:  # those before are told with it
+        if after.failed:  # released with the next one
             return
         if error is None:
             replaced, self._replaced = self._replaced, []
@@ -123,5 +123,5 @@ class Replacing(Again):
 
 
 def _is_ours():
-    """Files of stores that cannot be flushed are not about what the definitions name."""
+    """A failed flush of a store's files does not concern the definitions."""
     return False

@@ -1,6 +1,7 @@
-"""Received: the packet identifiers of what one session's client has sent at QoS 2 and not released.
+"""Received: the QoS 2 packet identifiers that one session's client has used and not released.
 
-Beside sent, below the door's inbound half. Where the session is kept, inflight keeps them, too. Never yields.
+Beside sent, below the door's inbound half. A durable session's identifiers are also kept by inflight. Never
+yields.
 """
 from functools import partial
 
@@ -9,32 +10,32 @@ from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd ty
 from gomq_py.mqtt.model.found import held_in, those_in
 from gomq_py.storage import locations
 
-# A page of Received has 32 identifiers; where it says how many are there, and its octets.
+# A page has 32 identifiers; COUNT_AT is the offset of their count.
 PAGE_BITS, PAGE_MASK = 5, 31
 COUNT_AT = 256
 PAGE_OCTETS = COUNT_AT + 2
 NO_PAGE = bytearray()
 NONE = ()
-# In place of a location: it is there, but cannot be kept. Segments are numbered from 1.
+# In place of a location: the identifier is known but cannot be kept. Segments are numbered from 1.
 NOT_KEPT = 1
 
 
 class Received:
-    """The packet identifiers of one session's messages that came at QoS 2 and that PUBREL has not come for.
+    """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None. ``begun_at``:
-    where it keeps the one whose message is being stored, or 0. ``storing``: those whose message waits for
-    files, and who wants to hear of it. ``added``: how many there have been. ``unsafe``: [how many there had
-    been, the tuple of destinations] of those whose messages may not be on the disk yet, for each such tuple
-    in turn. ``kept_since``: ``added`` when ``inflight`` took the place of another one. ``earlier``: those
-    whose messages an earlier run has given to all destinations, a set, or None.
+    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None. ``begun_at``: the
+    record of the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
+    callbacks. ``added``: how many were added so far. ``unsafe``: [``added`` at that time, tuple of
+    destinations] for messages that may not be on disk yet, in order. ``kept_since``: ``added`` when
+    ``inflight`` replaced another. ``earlier``: a set of identifiers whose messages an earlier run gave to all
+    destinations, or None.
 
-    They lie in pages of 32, because clients number in sequence: most are on the page looked at last, and one
-    without neighbours takes no more than a page. An empty page goes when another one is looked at:
+    Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
+    empty page is dropped when another one is accessed:
 
         offset  octets
-        0       8       of each identifier: where it is kept, NOT_KEPT, or 0: it is not there
-        256     2       how many are there
+        0       8       per identifier: location of its record, NOT_KEPT, or 0: unknown
+        256     2       count of known identifiers
     """
 
     __slots__ = (
@@ -51,8 +52,8 @@ class Received:
         self.page = NO_PAGE
         self.at = octets.pointer(NO_PAGE)
         self.begun_at = 0
-        self.storing = {}  # {identifier: [its places in those that have it, callback(taken, queues)...]}
-        self.partly = None  # {identifier: places of its message in those that have it}, once it is_partly()
+        self.storing = {}  # {identifier: [places of its message, callback(taken, queues)...]}
+        self.partly = None  # {identifier: places of its message}, for is_partly()
         self.added = self.kept_since = 0
         self.unsafe = []
         self.latest = None  # destinations of the last of unsafe
@@ -60,25 +61,25 @@ class Received:
         self.closed = False
 
     def has(self, identifier):
-        """Whether it is there."""
+        """Whether the identifier is known."""
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """One that is not there, or that postpone() was called for: its message is given to these, a tuple,
-        next, and add(), not_stored() or postpone() comes then.
+        """Begin an identifier that is unknown or that postpone() was called for: ``destinations`` (a tuple)
+        get its message next; add(), not_stored() or postpone() must follow.
         """
         if self.inflight is None or self.closed:
             return
-        if not destinations and self.is_partly(identifier):  # nobody lacks it any more
+        if not destinations and self.is_partly(identifier):  # all have had it
             self.begun_at = self.inflight.whole(self.key, identifier)
         else:
             self.begun_at = self.inflight.begun(
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Its message waits for files: the first of those ``left``, the last of its ``destinations``, has
-        answered LATER. ``taken``: the others all took it. Returns what a HeldPublish calls ``before``
-        it tries again.
+        """Wait for files: the first destination of ``left`` (the last of ``destinations``) answered LATER.
+        ``taken``: all before it took the message. Returns the function that HeldPublish calls ``before`` each
+        retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -93,9 +94,7 @@ class Received:
             self._wait(identifier, destinations, left, taken)
 
     def _wait(self, identifier, destinations, left, taken):
-        """Some of the destinations have its message: that is kept, so that they do not get it twice if the
-        client sends it again after a restart.
-        """
+        """Record which destinations have the message: a repeat after a restart skips them."""
         if self.begun_at and not self.closed:
             places = (
                 self.inflight.places_of(left) if taken
@@ -109,7 +108,7 @@ class Received:
         self._dismiss()
 
     def _release(self, identifier):
-        """What is kept of one is over, and will be noted anew."""
+        """Delete an identifier's record, which will be written anew."""
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT:
             self._put(identifier, NOT_KEPT)
@@ -121,27 +120,28 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """The places of its message in those that have it, where it waits for files or is_partly()."""
+        """The places of a message that waits for files or is_partly()."""
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Whether some of its destinations have its message, since an earlier run or since a connection that
-        ended because others do not, and its client has to send it again.
+        """Whether only some destinations have the message, from an earlier run or an ended connection, and
+        the client has to send it again.
         """
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """Those of the destinations that have not got its message, where it is_partly()."""
+        """The destinations that lack the message, if it is_partly()."""
         if not self.is_partly(identifier):
             return destinations
         keys = self.inflight.keys_in(self.partly[identifier])
         return [destination for destination in destinations if not destination.is_one_of(keys)]
 
     def give_up_partly(self, identifier):
-        """Its client takes it for another message, without DUP: what only some have is not sent again.
+        """Forget a partly stored message: the client reuses its identifier (no DUP) and will not repeat it.
         """
         if self.is_partly(identifier) and self.discard(identifier):
-            self.inflight.flush()  # or after a kill the other would count for those that have this one
+            # otherwise after a kill the new message would count as stored where the old one is
+            self.inflight.flush()
 
     def _dismiss(self):
         if self.begun_at:
@@ -158,9 +158,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """One that begin() was called for: its message has been stored, durably in ``queues``, a tuple or
-        None.
-        """
+        """Complete a begin(): the message has been stored, durably in ``queues`` (a tuple or None)."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -181,7 +179,7 @@ class Received:
             self._tell(identifier, True, queues)
 
     def not_stored(self, identifier):
-        """Its message was refused."""
+        """Forget an identifier whose message was refused."""
         self._dismiss()
         if identifier in self.storing or self.is_partly(identifier):
             if self._value(identifier):
@@ -190,8 +188,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """As not_stored(), of a message to these that its client will send again, because it cannot be told:
-        it goes to those then that did not take it.
+        """Like not_stored(), for a client that cannot be told and will send the message again: the repeat
+        goes only to destinations that did not take it.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -204,16 +202,14 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """The places of the message that begin() was called for in those of these, which lacked it, that have
-        it.
-        """
+        """The places of the begin() message in those ``destinations`` (which lacked it) that have it now."""
         noted, came_ms = self.inflight.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """As discard(), of a message that its client will send again: the stores of some of these have
-        failed, and the others have the message, if it is theirs. Boot has flushed those of an earlier run:
-        no failure of now loses them.
+        """Like discard(), for a message that the client will send again, because the stores of some
+        ``destinations`` failed; the others may have it. Messages of an earlier run stay: boot has flushed
+        them.
         """
         if self.earlier is not None and identifier in self.earlier:
             return
@@ -236,8 +232,8 @@ class Received:
             callback(taken, queues)
 
     def discard(self, identifier):
-        """PUBREL, or its message is lost. Returns whether it was there. What waits for files has not been
-        answered, and stays.
+        """Forget an identifier, after PUBREL or because its message is lost. Returns whether it was known.
+        Messages that wait for files have not been answered, and stay.
         """
         if identifier in self.storing:
             return False
@@ -252,8 +248,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """What must be flushed before PUBREC may leave for one that was there: a list of tuples. If a queue
-        among them has failed, the message may be lost.
+        """Tuples of queues to be flushed before PUBREC may leave for a known identifier, as a list. If one of
+        the queues has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -262,45 +258,43 @@ class Received:
         return awaited
 
     def mark(self):
-        """What to say to sure(), with ``added``, when all that is there is on the disk."""
+        """A mark of all identifiers so far, for sure(), with ``added``, once they are on disk."""
         return 0 if self.inflight is None else self.inflight.last_received
 
     def sure(self, added, mark):
-        """What was there when these were ``added`` and mark() is on the disk, and the messages: before PUBREC
-        leaves.
-        """
+        """Note that everything up to ``added`` and mark() is on disk, with messages, before PUBREC leaves."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]
         if not unsafe:
             self.latest = None
-        if mark and added >= self.kept_since:  # else it is a mark of the store before
+        if mark and added >= self.kept_since:  # else it is a mark of the replaced store
             self.inflight.sure(mark)
 
     def restore(self, identifier, kept_at):
-        """One of an earlier run."""
+        """Restore an identifier of an earlier run."""
         self._put(identifier, kept_at)
         if self.earlier is None:
             self.earlier = set()
         self.earlier.add(identifier)
 
     def restore_partly(self, identifier, kept_at, places):
-        """One of an earlier run, whose message only some destinations have."""
+        """Restore an identifier of an earlier run whose message only some destinations have."""
         self._put(identifier, kept_at)
         if self.partly is None:
             self.partly = {}
         self.partly[identifier] = places
 
     def move(self, oldest):
-        """Have kept anew what is kept in segments before this number."""
+        """Rewrite records in segments before number ``oldest``."""
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             if kept_at != NOT_KEPT and locations.number_of(kept_at) < oldest:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.inflight.again(kept_at))
 
     def keep_in(self, inflight):
-        """Have them kept there from now on, because what has kept them has failed. A message whose files have
-        no names yet may be lost by a kill: its identifier is not noted.
+        """Write all identifiers to a new Inflight, because the old one failed. A message in files without
+        names may be lost by a kill: its identifier is not written.
         """
         outlives = True
         for _, queues in self.unsafe:
@@ -319,7 +313,7 @@ class Received:
         self.kept_since = self.added
 
     def close(self):
-        """The session is over, and nothing is added."""
+        """End with the session; add no more."""
         self._dismiss()
         self.closed = True
         self.storing = {}
@@ -333,7 +327,7 @@ class Received:
                 self.inflight.done(kept_at, True)
 
     def _identifiers(self):
-        """All that are there, a list."""
+        """All known identifiers, as a list."""
         found = []
         for number in sorted(self.pages):
             for identifier in range(number << PAGE_BITS, number + 1 << PAGE_BITS):
@@ -342,7 +336,7 @@ class Received:
         return found
 
     def _value(self, identifier):
-        """Where it is kept, NOT_KEPT, or 0: it is not there. Where it is, its page is looked at."""
+        """The location of the identifier's record, NOT_KEPT, or 0: unknown. Makes its page current."""
         if identifier >> PAGE_BITS != self.number:
             page = self.pages.get(identifier >> PAGE_BITS)
             if page is None:
@@ -351,7 +345,7 @@ class Received:
         return octets.le64(self.at, (identifier & PAGE_MASK) * 8)
 
     def _put(self, identifier, kept_at):
-        """It is there from now on."""
+        """Make the identifier known."""
         number = identifier >> PAGE_BITS
         if number != self.number:
             page = self.pages.get(number)
@@ -364,7 +358,7 @@ class Received:
         octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, kept_at or NOT_KEPT)
 
     def _take_out(self, identifier):
-        """One of the page that is looked at."""
+        """Remove an identifier of the current page."""
         octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, 0)
         octets.put_le16(self.at, COUNT_AT, octets.le16(self.at, COUNT_AT) - 1)
         self.count -= 1
@@ -380,7 +374,7 @@ class Received:
 
 
 def _sound(destinations):
-    """{key: store} of those that have not failed."""
+    """{key: store} of destinations that have not failed."""
     return {
         store.key: store for destination in destinations if not destination.failed
         for store in destination.stores() if store.failure is None}

@@ -1,8 +1,7 @@
-"""Replays: retained messages on their way to a session that has subscribed, filter after filter.
+"""Replays: retained messages for a session that has subscribed, filter after filter.
 
-Between retained, which has them, and the session's queue or sink, which get them as copies that say
-everything: QoS, RETAIN and the identifier of the one subscription they are for (REPLAYED of wire.crossing). A
-job in slices, which never has more than WINDOW messages in the queue before the client has taken them. Never
+Between retained and the session's queue or sink, which get copies with the QoS, RETAIN and identifier of one
+subscription (REPLAYED of wire.crossing). A job in slices with at most WINDOW messages in the queue. Never
 yields.
 """
 from collections import OrderedDict
@@ -17,14 +16,14 @@ from gomq_py.storage.message import Message
 
 QUIET = QuietLog(logger("mqtt"))
 
-# Messages that wait for a client at a time: what it takes in some milliseconds.
+# Most replayed messages that wait for a client: it takes them in some milliseconds.
 WINDOW = 1000
-# Until a client that takes nothing is asked again: at first, and at the longest.
+# Delay before a slow client is looked at again: first and longest.
 SOON_MS, LATER_MS = 10, 250
 
 
 class Replay(Job):
-    """To one session. ``add`` what it has subscribed to."""
+    """The replay to one session; ``add`` its subscriptions."""
 
     name = "replaying retained MQTT messages"
 
@@ -32,15 +31,16 @@ class Replay(Job):
         super().__init__()
         self._retained = retained
         self._session = session
-        self._subscriptions = OrderedDict()  # topic filter: (Subscription, what was kept last before it)
-        self._walk = None  # through the topics of the first of them
+        # topic filter: (Subscription, place of the last message before it)
+        self._subscriptions = OrderedDict()
+        self._walk = None  # the TopicWalk of the first filter
         self._timer = None
         self._pause_ms = SOON_MS
         self._message = Message()
 
     def add(self, subscription, last):
-        """Replay for this subscription, too; from the beginning, if it is being replayed already. ``last``:
-        where what was kept last before it lies.
+        """Replay for this subscription, too; restart it if it is being replayed. ``last``: place of the last
+        message stored before it.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
         if waiting and next(iter(waiting)) == topic_filter:
@@ -51,7 +51,7 @@ class Replay(Job):
             self._retained.vhost.scheduler.start(self)
 
     def end(self):
-        """Nobody wants it any more."""
+        """Abandon the replay."""
         self._subscriptions.clear()
         self._walk = None
         if self._timer is not None:
@@ -82,17 +82,17 @@ class Replay(Job):
         return False
 
     def failed(self, error):
-        """The client does not get the rest."""
+        """Abandon the rest."""
         self.end()
         return False
 
     def _next(self):
-        """The first of the subscriptions is done with."""
+        """Go on to the next subscription."""
         self._subscriptions.popitem(last=False)
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Give it what there is room for. Whether that was all for this subscription."""
+        """Replay up to ``room`` messages. Returns whether the subscription is complete."""
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
@@ -100,7 +100,7 @@ class Replay(Job):
         now_ms = retained.vhost.timers.now_ms()
         while room and not walk.is_over:
             found = walk.step()
-            # What came later came to the subscription by itself.
+            # Later messages reached the subscription by themselves.
             if (
                 found is not None and retained.came_at(found[1]) <= last
                 and retained.show_current(found[1], message, now_ms)
@@ -117,9 +117,7 @@ class Replay(Job):
         return walk.is_over
 
     def _publish(self, message, about, subscription, destination):
-        """Give a message to a destination. Returns how many came there: none that the client published
-        itself and does not want back [MQTT-3.8.3-3].
-        """
+        """Give a destination a message. Returns 1, or 0: the client's own, with No Local [MQTT-3.8.3-3]."""
         properties, publisher = crossing.without_publisher(message.get_raw(), about["flags"])
         if subscription.no_local and publisher == self._session.client_id:
             return 0
@@ -127,7 +125,7 @@ class Replay(Job):
         return 1
 
     def _destination(self, subscription):
-        """Where it goes, while the session has this subscription."""
+        """The queue or sink for this subscription, or None if the session no longer has it."""
         session = self._session
         if session.subscriptions.get(subscription.topic_filter) != subscription:
             return None
@@ -137,17 +135,17 @@ class Replay(Job):
 
     @staticmethod
     def _room(destination):
-        """How many messages it may get now."""
+        """How many messages the destination may get now."""
         room = getattr(destination, "room", None)
         return max(0, WINDOW - destination.ready_count) if room is None else room()
 
     def go_on(self):
-        """Its client has connected, or what it waited for is there."""
+        """Resume after the client has connected or a waiting message is there."""
         if self._timer is None and self._subscriptions:
             self._retained.vhost.scheduler.start(self)
 
     def _wait(self):
-        """The client has not taken what it got, or is not there: then it goes on with its next connection."""
+        """Pause for a client that is slow; an absent client's replay resumes with its next connection."""
         if self._session.connection is None:
             return
         self._timer = self._retained.vhost.timers.start(self._pause_ms, self._go_on)
@@ -159,9 +157,7 @@ class Replay(Job):
 
 
 def copy_for(message, about, properties, subscription):
-    """A retained message with these properties, of which describe() says ``about``, as it goes to a
-    subscription.
-    """
+    """A retained message with these properties and this describe() (``about``), as sent to a subscription."""
     qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
         properties += identifier_property(subscription.identifier)

@@ -1,10 +1,9 @@
-"""Retained: the latest retained message of each topic of a vhost, and its replay to who subscribes (MQTT 5
+"""Retained: the latest retained message of each topic of a vhost, and its replay to new subscriptions (MQTT 5
 §3.3.1.3).
 
-A Destination: a publish that is to be retained goes here beside its other ways, whether it came over MQTT
-with RETAIN or over AMQP with the header mqtt.retain. What is kept is a record as MQTT's (wire.crossing), by
-topic (keyed_store), on disk before its publisher is answered. An empty payload deletes; what has expired is
-gone. Never yields.
+A Destination: it gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), beside their other
+destinations. They are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the
+publisher is answered. An empty payload deletes; expired messages are deleted. Never yields.
 """
 from collections import OrderedDict
 
@@ -25,9 +24,9 @@ from gomq_py.storage.message import Message
 QUIET = QuietLog(logger("mqtt"))
 
 STORE = "mqtt.retained"
-# Of a vhost, unless settings say otherwise: some 100 MB of memory; octets of payloads on disk.
+# Default limits of a vhost: some 100 MB of memory; octets of payloads on disk.
 MAX_MESSAGES, MAX_OCTETS = 1_000_000, 1 << 30
-# Of so many messages that waited for files it is known where they would have come.
+# Most messages that waited for files whose original places are remembered.
 MOST_LATE = 1000
 
 # Retain handling of a subscription (MQTT 5 §3.8.3.1).
@@ -35,8 +34,8 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """``max_messages`` and ``max_octets`` of payloads; what would be more is refused, and what is there may
-    be replaced by less.
+    """Refuses messages beyond ``max_messages`` or ``max_octets`` of payloads; a message may still be replaced
+    by a smaller one.
     """
 
     takes_publishes_only = True
@@ -45,10 +44,10 @@ class Retained(KeyedStore):
         super().__init__(vhost, STORE, _topic_of, _tombstone)
         self.max_messages, self.max_octets = MAX_MESSAGES, MAX_OCTETS
         self.replays = {}  # session: Replay
-        self._last = 0  # location of what was kept last
+        self._last = 0  # place of the last message
         self._moves = 0
-        self._moved = {}  # location of what was written anew while there are replays: where it came
-        # location of what was kept after it had waited for files: the place that it would have had
+        self._moved = {}  # new location of a message rewritten during replays: its place
+        # location of a message stored after a wait for files: the place it would have had
         self._late = {}
         self.waits = Waits()
         self._expiries = Expiries(lambda: vhost.timers, self._expire)
@@ -57,14 +56,14 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """As Destination.publish: retain the message for the topic that its routing key is."""
+        """Retain the message for the topic of its routing key. Answers like Destination.publish."""
         topic = _topic_of(message)
         if topic is None:
-            return 1  # nobody could get it
+            return 1  # no subscriber could get it
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message for a topic, or delete what is retained, if it is empty. As publish()."""
+        """Retain a message for a topic; an empty one deletes the topic's message. Answers like publish()."""
         self.unable = False
         if not message.get_body_length() and not self.closed:
             self.delete(topic)
@@ -77,7 +76,7 @@ class Retained(KeyedStore):
         answer = self.put(topic, kept)
         if answer == LATER:
             if not isinstance(waited, Waiting):
-                self._last += 1  # no record lies there: it tells those who subscribe from here on
+                self._last += 1  # no record lies there: it separates later subscribers
                 waited = Waiting(self.waits, self._last)
             waited.wait = kept.lacking
             message.lacking = waited
@@ -100,7 +99,7 @@ class Retained(KeyedStore):
         return False
 
     def delete(self, topic):
-        """Retain nothing for the topic. Whether there was something."""
+        """Delete the topic's message. Returns whether there was one."""
         self._expiries.forget(topic)
         return super().delete(topic)
 
@@ -117,17 +116,17 @@ class Retained(KeyedStore):
             self._moved[now] = came_at
 
     def mark(self):
-        """What is retained from now on is told from what is there, for replay()."""
+        """A mark for replay(), which separates messages retained until now from later ones."""
         return self._last, self._moves
 
     def came_at(self, location):
-        """Where what lies there lay when it came, as far as that matters to replays under way."""
+        """The place of the message at ``location`` in the order of arrival, as far as replays need it."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
 
     def look(self, topic, message):
-        """Fill the message with the one retained for the topic. False: there is none."""
+        """Fill ``message`` with the topic's retained message. False if there is none."""
         return self.get(topic, message) and not self._is_expired(message, self.vhost.timers.now_ms())
 
     def walk(self, topic_filter):
@@ -135,13 +134,12 @@ class Retained(KeyedStore):
         return TopicWalk(self.index, topic_filter)
 
     def show_current(self, location, message, now_ms):
-        """As show(); False for what has expired, too."""
+        """Like show(); False for expired messages, too."""
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
     def topics(self, now_ms, after="", may_see=None):
-        """Yield (topic, octets of its payload) of the topics behind ``after`` ("": from the first on), in
-        order; None for the octets where the message has expired or ``may_see(topic)`` is false. The caller
-        may switch in between.
+        """Yield (topic, octets of its payload) of the topics behind ``after`` ("": all), in order; the octets
+        are None if the message has expired or ``may_see(topic)`` is false. The caller may switch in between.
         """
         message = Message()
         place = successor(after) if after else ""
@@ -159,9 +157,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """A Session has subscribed: give it what is retained for the filter, in slices, in the order of the
-        topics, as its retain handling says. ``is_new``: it had no subscription to this filter; ``mark``: that
-        of when it subscribed, which need not have been now.
+        """Send a Session that has subscribed the filter's retained messages, in slices, in the order of the
+        topics, by its retain handling. ``is_new``: it had no subscription to this filter; ``mark``: mark() at
+        the time of the subscribe, if earlier.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -174,23 +172,23 @@ class Retained(KeyedStore):
 
             replay = self.replays[session] = Replay(self, session)
         last, moves = self.mark() if mark is None else mark
-        # What was written anew meanwhile cannot be told from what came: rather twice than not at all.
+        # Messages rewritten meanwhile look new: rather send them twice than never.
         replay.add(subscription, last if moves == self._moves else self._last)
 
     def session_connected(self, session):
-        """A session's client is there: a replay that has not ended goes on."""
+        """Resume the replay to a session whose client has connected."""
         replay = self.replays.get(session)
         if replay is not None:
             replay.go_on()
 
     def session_ended(self, session):
-        """A session is gone."""
+        """Abandon the replay to an ended session."""
         replay = self.replays.get(session)
         if replay is not None:
             replay.end()
 
     def replayed(self, session):
-        """The replay to a session is over."""
+        """Forget a finished replay."""
         self.replays.pop(session, None)
         if not self.replays:
             self._moved.clear()
@@ -205,9 +203,7 @@ class Retained(KeyedStore):
         self.vhost.scheduler.start(self._expiring)
 
     def expire_some(self, clock):
-        """Delete what has expired, until the clock says that it is time for others. Whether there may be
-        more.
-        """
+        """Delete expired messages until the clock says to stop. Returns whether there may be more."""
         message = Message()
         now_ms = self.vhost.timers.now_ms()
         while not self.closed:
@@ -226,7 +222,7 @@ class Retained(KeyedStore):
         return False
 
     def wait_for_expiries(self):
-        """Look again when the next one expires."""
+        """Start the timer for the next expiry."""
         if not self.closed:
             self._expiries.arm()
 
@@ -238,18 +234,16 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Messages that wait for files, by the places that they would have had, the first first; and replays that
-    wait for them. Who subscribes meanwhile did not get them, and is to have them from its replay.
+    """Messages that wait for files, in the order of the places they would have had, and replays that wait for
+    them. A subscriber meanwhile did not get them, so its replay must.
     """
 
     def __init__(self):
         self.places = OrderedDict()
-        self._replays = OrderedDict()  # each with the place that it goes to
+        self._replays = OrderedDict()  # replay: its place
 
     def hold(self, replay, last):
-        """Whether a message that came before what was kept at ``last`` is not kept yet; the replay goes on
-        once that is.
-        """
+        """Whether a message older than place ``last`` is still waiting; the replay then resumes after it."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
@@ -270,7 +264,7 @@ class Waits:
 
 
 class Waiting:
-    """In place of ``lacking``: of a message that waits for files."""
+    """Replaces ``lacking`` of a message that waits for files."""
 
     def __init__(self, waits, place):
         self._waits = waits
@@ -284,14 +278,14 @@ class Waiting:
             try:
                 callback(error)
             finally:
-                if self.wait is None:  # else it waits once more
+                if self.wait is None:  # else it waits again
                     self._waits.end(self.place)
 
         self.wait(waited)
 
 
 class Expiring(Job):
-    """Deletes what has expired."""
+    """Deletes expired messages."""
 
     name = "expiring retained MQTT messages"
 
@@ -303,7 +297,7 @@ class Expiring(Job):
         return self._retained.expire_some(SliceClock())
 
     def failed(self, error):
-        """The key that could not be looked at is not shown when it has expired, and goes at the next boot."""
+        """Leave the unreadable key: expired messages are not shown, and are deleted at the next boot."""
         self._retained.wait_for_expiries()
         return False
 
@@ -325,7 +319,7 @@ def _tombstone(topic):
 
 
 def _as_kept(message):
-    """The message as a record of MQTT, to be on disk whatever its QoS."""
+    """The message as a record of MQTT, persistent at any QoS."""
     fields = message.describe()
     kind, flags, properties = fields["kind"], fields["flags"], message.get_raw()
     if kind != crossing.KIND:

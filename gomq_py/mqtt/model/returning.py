@@ -1,13 +1,13 @@
-"""Returning: puts back into a session's queue what its client had not acknowledged when the connection ended,
-where that is too much for one step.
+"""Returning: puts a session's unacknowledged messages back into its queue in slices, after a connection with
+very many.
 
-Started by sent, which knows what is left. The queue delivers nothing meanwhile, so that nothing overtakes.
+Started by sent, which knows the messages. The queue delivers nothing meanwhile, so that no message overtakes.
 """
 from gomq_py.hub.job import Job
 
 
 class Returning(Job):
-    """Of one Sent, whose queue it holds."""
+    """Returns the messages of one Sent, whose queue it holds."""
 
     name = "putting back what MQTT clients have not acknowledged"
 
@@ -29,5 +29,5 @@ class Returning(Job):
         return False
 
     def failed(self, error):
-        """One message comes again after a restart; the others go on."""
+        """Go on: the failed message comes again after a restart."""
         return not self._is_over

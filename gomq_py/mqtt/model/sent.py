@@ -1,18 +1,18 @@
-"""Sent: what one session has been sent with a packet identifier, and has not acknowledged.
+"""Sent: a session's messages that were sent with a packet identifier and not acknowledged.
 
-Below the door's deliveries, above the session's queue and inflight. It outlives the connection: what was
-under way comes again with its identifier. A row of 24 octets for each identifier from 1 on, made as they are
-needed:
+Below the door's deliveries, above the session's queue and inflight. It outlives the connection:
+unacknowledged messages come again with their identifiers. A row of 24 octets for each identifier from 1 on,
+allocated on demand:
 
     offset  octets
     0       8       location in the queue's store
-    8       8       where mqtt.model.inflight keeps it (QoS 2 of a durable session), else 0
-    16      4       FREE: the identifier that is free behind this one, 0: none; else when the message was
-                    stored, the low octets of Unix milliseconds
+    8       8       location of its record in mqtt.model.inflight (QoS 2 of a durable session), else 0
+    16      4       FREE: the next free identifier, 0: none; else when the message was stored, the low
+                    octets of Unix milliseconds
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
-    22      1       1: an earlier run has sent it, so that another message may lie there by now
-    23      1       1: the client may have had a message with it that nobody here knows of (``doubts``)
+    22      1       1: sent by an earlier run, so that another message may lie there by now
+    23      1       1: the client may hold an unknown message with this identifier (``doubts``)
 
 Identifiers are given in the order in which they became free. Never yields.
 """
@@ -28,32 +28,32 @@ from gomq_py.storage import locations
 
 ROW = 24
 FIRST_ROWS = 16
-# An empty table of more rows is given back when the connection ends.
+# An empty table with more rows is freed at the end of the connection.
 KEPT_ROWS = 64
 # Messages that go back to the queue between two polls of the loop: some 3 ms, as in amqp.server.settling.
 AT_ONCE = 2500
-# What is kept anew between two looks at the clock: some 0.2 ms.
+# Records rewritten between two looks at the clock: some 0.2 ms.
 MOVED_AT_ONCE = 100
 
 LOW_OCTETS = 0xFFFFFFFF
-# In place of when the message was stored: no message is the one that was sent.
+# In place of the storing time: matches no message.
 SETTLED_MS = 1
 
 # RELEASED: PUBREC came, the message is settled, PUBCOMP is awaited. FROM_BEFORE: sent over an earlier
-# connection, and not again over this one.
+# connection and not yet over this one.
 FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE = 0, 1, 2, 3, 8
 
-# What is to be done about an acknowledgement.
+# What to do after an acknowledgement.
 NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
 class Sent:
-    """``queue``: where the messages are. ``window``: how many may be under way at once; ``count`` are, over
-    this connection, and ``used`` identifiers are taken. ``to_release``: identifiers whose messages are gone,
-    so that PUBREL is all that is left to say.
+    """``queue``: where the messages are. ``window``: most messages in flight; ``count``: in flight over this
+    connection; ``used``: identifiers taken. ``to_release``: identifiers of deleted messages, which need a
+    PUBREL.
 
-    ``inflight`` (mqtt.model.inflight.Inflight) keeps what is sent at QoS 2, under the session's ``key``;
-    None: nobody has to. ``doubts``: it has lost some of that with the power, before this table was made.
+    ``inflight`` (mqtt.model.inflight.Inflight) keeps QoS 2 messages under the session's ``key``; None: not
+    kept. ``doubts``: records were lost with the power before this table was made.
     """
 
     __slots__ = (
@@ -71,19 +71,19 @@ class Sent:
         self.to_release = []
         self.rows = bytearray()
         self.at = octets.pointer(self.rows)
-        # Identifiers of what was sent over an earlier connection and may be in the queue still, in the order
-        # of the messages, and where these are; None: nothing is, or nobody has asked for it.
+        # Identifiers sent over an earlier connection whose messages may still be in the queue, in queue
+        # order, and their locations; None: none, or not computed.
         self.before = self.places = None
         self.is_connected = self.doubts = False
-        self.awaits_one = False  # an identifier, for what is next: that of a PUBCOMP
-        self.next_out = 1  # what has yet to go back to the queue has no identifier before this
-        self.returning = None  # the Returning that gives it back, or None
+        self.awaits_one = False  # the next message needs an identifier, of a PUBCOMP to come
+        self.next_out = 1  # messages yet to be returned have no identifier below this
+        self.returning = None  # the Returning at work, or None
 
     # a connection
 
     def begin(self, window):
-        """A connection begins, which lets so many be under way. Returns the identifiers that PUBREL has been
-        sent for, in the order of their messages: it is to be sent again.
+        """Begin a connection with this ``window``. Returns the identifiers whose PUBREL is to be sent again,
+        in the order of their messages.
         """
         self.window = window
         self.count, self.to_release = 0, []
@@ -98,8 +98,8 @@ class Sent:
         return released
 
     def end(self):
-        """The connection ends: what was under way goes back to the queue, to its place there. Where that is
-        very much the most of it goes in slices, and the queue delivers nothing meanwhile.
+        """End a connection: return messages in flight to their places in the queue. Very many are returned in
+        slices, while the queue delivers nothing.
         """
         self.before = None
         self.is_connected = False
@@ -119,7 +119,7 @@ class Sent:
             self.capacity = self.first_free = self.last_free = 0
 
     def put_back_some(self):
-        """Give some of the messages back to the queue that have yet to go there. Whether there are more."""
+        """Return some messages to the queue. Returns whether there are more."""
         left = AT_ONCE
         while self.next_out <= self.capacity:
             row = (self.next_out - 1) * ROW
@@ -133,14 +133,13 @@ class Sent:
         return False
 
     def returned(self, returning):
-        """A Returning is over."""
+        """Forget a Returning that is over."""
         if self.returning is returning:
             self.returning = None
 
     def spare(self, message):
-        """Take a message that is_owed(), and that the queue has just shown, out of the queue until its client
-        comes back: what has to go goes from behind it. Returns False where the client is there, and has to
-        take it first.
+        """Take an is_owed() message at the queue's head out of the queue until its client is back, so that
+        messages behind it can be dropped. False if the client is connected and has to take it first.
         """
         if self.is_connected:
             return False
@@ -150,8 +149,8 @@ class Sent:
         return True
 
     def moved_to(self, queue):
-        """Its queue has been opened again after a fault and is this one: all that was under way is ready
-        there, but for what was settled, as after a restart.
+        """Move to the reopened queue after a fault: as after a restart, all messages in flight are ready
+        there unless settled.
         """
         self.queue = queue
         self.returning = self.before = None
@@ -159,12 +158,12 @@ class Sent:
             row = (identifier - 1) * ROW
             state = self.at[row + 20] & 3
             self.at[row + 21] = 0
-            if state != FREE:  # that one was settled may be what the fault took back
+            if state != FREE:  # the fault may have undone a settlement
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Take over what an earlier run has sent: (identifier, location, where inflight keeps it, when the
-        message was stored) each. For a table that is empty.
+        """Restore the messages sent by an earlier run: (identifier, location, record's location, time stored)
+        each. The table must be empty.
         """
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
@@ -182,14 +181,14 @@ class Sent:
                 self._chain(identifier)
 
     def close(self):
-        """The session is over: nothing of it comes again."""
+        """Forget everything at the end of the session."""
         for identifier in range(1, self.capacity + 1):
             if self.at[(identifier - 1) * ROW + 20] != FREE:
                 self._free(identifier, True)
 
     def begun(self):
-        """{location: when it was stored, the low octets, or 0 where the location is that of this run} of
-        messages whose delivery at QoS 2 has begun over an earlier connection, and that have not been settled.
+        """{location: low octets of when it was stored, or 0 if the location is of this run} of messages whose
+        delivery at QoS 2 began over an earlier connection and that are not settled.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -199,8 +198,8 @@ class Sent:
         return found
 
     def move(self, oldest, first):
-        """Have kept anew what is kept in segments before this number, of identifiers from ``first`` on, some
-        of it. Returns the identifier to go on with; 0: there is no more.
+        """Rewrite some records of segments before number ``oldest``, from the identifier ``first`` on.
+        Returns the identifier to go on with; 0: complete.
         """
         left = MOVED_AT_ONCE
         for identifier in range(first, self.capacity + 1):
@@ -214,7 +213,7 @@ class Sent:
         return 0
 
     def keep_in(self, inflight):
-        """Have what is under way kept there from now on, because what has kept it has failed."""
+        """Write all QoS 2 identifiers to a new Inflight, because the old one failed."""
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
             state = self.at[row + 20] & 3
@@ -236,8 +235,8 @@ class Sent:
         return room if room > 0 else 0
 
     def add(self, location, timestamp_ms, qos):
-        """The message there, taken from the queue, is sent at QoS 1 or 2. Returns its packet identifier;
-        there is room(). 0: it may not be sent before ``inflight`` is replaced.
+        """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; there is
+        room(). Returns its packet identifier; 0: it must wait until ``inflight`` is replaced.
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
@@ -261,8 +260,8 @@ class Sent:
         return identifier
 
     def must_release(self):
-        """Whether no free identifier is sure to be free at the client, too, so that there is no room for what
-        is next, at QoS 2, before a PUBCOMP has come. Those that are not sure are ``to_release`` then.
+        """Whether every free identifier may still be in use at the client, so that the next QoS 2 message
+        must wait for a PUBCOMP. The doubtful identifiers are then in ``to_release``.
         """
         if self.first_free == 0 and not self._found(True):
             self._grow(self.capacity + 1)
@@ -283,9 +282,8 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """The packet identifier that this message, which is next, was sent with before; 0: it was not.
-
-        Those that lie before it in the queue are not there any more.
+        """The packet identifier with which the next message was sent before; 0: none. Earlier entries, of
+        messages no longer in the queue, are dropped.
         """
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -301,7 +299,7 @@ class Sent:
         return 0
 
     def is_owed(self, message):
-        """Whether this message of the queue has been sent at QoS 2, and comes again with its identifier."""
+        """Whether this queued message was sent at QoS 2 and comes again with its identifier."""
         if self.before is None:
             if self.is_connected:
                 return False
@@ -309,40 +307,40 @@ class Sent:
         return self._place_of(message) >= 0
 
     def again(self, identifier):
-        """The message that known() told this identifier of is sent again with it."""
+        """Count the known() message of this identifier as sent again."""
         row = (identifier - 1) * ROW
         self.at[row + 20] &= ~FROM_BEFORE & 0xFF
         self.count += 1
         self.next_before += 1
 
     def qos_of(self, identifier):
-        """At which QoS it was sent."""
+        """The QoS at which a message was sent."""
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """The queue is empty: what was sent before and has not come again is not there any more."""
+        """The queue is empty: forget messages sent before and not again."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
             self.before = None
 
     def drop(self, identifier):
-        """The message that known() told this identifier of was taken and will not be sent."""
+        """Forget the known() message of this identifier, which was dropped."""
         self.next_before += 1
         self._gone(identifier)
 
     def take_to_release(self):
-        """``to_release``, which is empty afterwards."""
+        """Return and clear ``to_release``."""
         identifiers, self.to_release = self.to_release, []
         return identifiers
 
     # acknowledgements
 
     def acknowledged(self, kind, identifier):
-        """A PUBACK, PUBREC or PUBCOMP of success came. NOTHING, or RELEASE: PUBREL is to be sent; UNKNOWN:
-        there is no such identifier; WRONG: it is not what this identifier waits for.
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. NOTHING; RELEASE: send PUBREL; UNKNOWN: no such
+        identifier; WRONG: not what the identifier waits for.
 
-        Where a fault has closed the queue nothing can be settled, and what is under way comes again.
+        After a fault has closed the queue no message can be settled, and those in flight come again.
         """
         if self.queue.closed:
             return NOTHING
@@ -374,11 +372,11 @@ class Sent:
                 self.count -= 1
             self._free(identifier)
             return NOTHING
-        # what was sent over an earlier connection comes again, and is acknowledged again
+        # messages of an earlier connection come again and are acknowledged again
         return UNKNOWN if state == FREE else NOTHING
 
     def refused(self, identifier):
-        """A PUBREC came that says why the client does not want the message. As acknowledged()."""
+        """Handle a PUBREC that refuses the message. Returns as acknowledged()."""
         if self.queue.closed:
             return NOTHING
         if identifier == 0 or identifier > self.capacity:
@@ -398,21 +396,21 @@ class Sent:
     # helpers
 
     def _put_back(self):
-        """Give back what has yet to go to the queue, as much of it at once as others may wait for."""
+        """Return messages to the queue, all at once if they are few."""
         self.next_out = 1
         if self.returning is None and self.put_back_some():
             self.returning = Returning(self)
 
     def _list_before(self):
-        """Note what was sent over an earlier connection, and is not settled."""
+        """Compute ``before``: the unsettled messages of an earlier connection."""
         self.before = self._found(False)
         self.places = places = array("Q")
         for identifier in self.before:
             places.append(octets.le64(self.at, (identifier - 1) * ROW))
 
     def _found(self, is_released):
-        """The identifiers of what was sent over an earlier connection, in the order of the messages: those
-        that PUBREL has been sent for, or those that are not settled.
+        """Identifiers sent over an earlier connection, in the order of the messages: those with PUBREL sent,
+        or those not settled.
         """
         found = []
         places = array("Q")  # by identifier
@@ -433,7 +431,7 @@ class Sent:
         return found
 
     def _place_of(self, message):
-        """Which of ``before`` a message is, if it was sent at QoS 2 and has not been sent again. -1: none."""
+        """The index in ``before`` of a message that was sent at QoS 2 and not again; -1 if none."""
         location = message.location
         place = bisect_left(self.places, location)
         while place < len(self.before) and self.places[place] == location:
@@ -444,21 +442,19 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message at the location of a row, stored then, is the one that was sent."""
+        """Whether the message at a row's location, stored at that time, is the one sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """When the message of a row was stored, the low octets, where its location may be another one's by
-        now: after a restart. Otherwise 0.
-        """
+        """Low octets of a row's storing time if its location may be reused (after a restart), otherwise 0."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
-        """A message that was sent before is not in the queue any more."""
+        """Handle a message sent before that is no longer in the queue."""
         row = (identifier - 1) * ROW
         if self.at[row + 20] & 3 == QOS_2:
-            # the client may have its identifier, and would take another message with it for the same
+            # the client may hold the identifier and would take another message for the same
             self.at[row + 20] = RELEASED | FROM_BEFORE
             self.to_release.append(identifier)
         else:
@@ -476,7 +472,7 @@ class Sent:
         self._chain(identifier)
 
     def _chain(self, identifier):
-        """It is free, behind all others that are."""
+        """Append the identifier to the free list."""
         octets.put_le32(self.at, (identifier - 1) * ROW + 16, 0)
         if self.last_free:
             octets.put_le32(self.at, (self.last_free - 1) * ROW + 16, identifier)
@@ -485,7 +481,7 @@ class Sent:
         self.last_free = identifier
 
     def _grow(self, least):
-        """Have so many rows at least."""
+        """Allocate at least ``least`` rows."""
         before = self.capacity
         capacity = max(least, 2 * before, FIRST_ROWS)
         if capacity > IDENTIFIER_MAX:

@@ -1,13 +1,13 @@
-"""Session: what the broker keeps of one client id: its subscriptions, and the queue of what it is to get.
+"""Session: the state of one client id: its subscriptions, and the queue of its messages.
 
-Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exchange, so that a session of an
-earlier run has those that the log has: they come by ``subscribed``, whoever made the binding.
+Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exchange; ``subscribed`` reports
+them, so sessions of an earlier run get theirs from the definitions log.
 """
 from functools import lru_cache
 
 from gomq_py.broker.topology.binding import identity_of
 from gomq_py.errors import Refused
-# Imported for the first session what it may come to need: later, in the middle of a change, it might fail.
+# Imported with the first session: a later import, in the middle of a change, might fail.
 from gomq_py.mqtt.model import (  # noqa: F401
     inflight as _inflight, replays as _replays, session_queue as _session_queue, shares as _shares,
 )
@@ -27,8 +27,8 @@ _QOS, _NO_LOCAL, _AS_PUBLISHED, _HANDLING, _IDENTIFIER = (
 
 
 class Subscription:
-    """What a client asks for with one topic filter (MQTT 5 §3.8.3.1); ``identifier`` is 0 where it has none.
-    A value, but for the ``binding`` that says it, or None.
+    """A client's request for one topic filter (MQTT 5 §3.8.3.1); ``identifier`` 0: none. Immutable but for
+    its ``binding`` (or None).
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Subscription:
             self.qos, self.no_local, self.retain_as_published, self.retain_handling, self.identifier)
 
     def arguments(self):
-        """The arguments of its binding: what is not as usual. The same dict for the same."""
+        """Arguments of its binding: options that are not default. Cached, so equal options share one dict."""
         return _arguments(*self._options())
 
 
@@ -81,7 +81,7 @@ def _arguments(qos, no_local, as_published, handling, identifier):
 
 
 def subscription_of(binding):
-    """The Subscription that a binding is, also one that an operator has made."""
+    """The Subscription of a binding, which may be an operator's."""
     options = binding.arguments
     subscription = Subscription(
         binding.routing_key, _number(options, _QOS, 2), options.get(_NO_LOCAL) is True,
@@ -97,17 +97,16 @@ def _number(options, key, most):
 
 
 class Session:
-    """``user``, whom a token has named if ``of_token``, has connected last, with this ``version`` of the
-    protocol's level, to be kept ``expiry_s``;
-    ``kept``: arguments that bound what is kept. ``connection``: whoever speaks for the client now, or None.
-    ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None;
-    ``may_get_all()``: whether the answer is yes whatever the filter is, until rights change, or None.
-    ``queue``: its SessionQueue, or None while nothing is kept for it; ``sink``: the Destination of what is
-    not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: that
-    it is there has been on the disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by
-    its bindings alone; ``interests``: what follows from them for each topic. ``sent`` and ``received``: what
-    is under way with packet identifiers, from one connection to the next; None: nothing has been.
-    ``is_doubtful``: its client may have more under way, since before a loss of power.
+    """``user`` (named by a token if ``of_token``) connected last, with protocol level ``version``, for
+    ``expiry_s``; ``kept``: queue arguments that bound its queue. ``connection``: the client's connection, or
+    None. ``may_get(topic filter)``: the connection's check whether the client may receive by a filter, or
+    None; ``may_get_all()``: whether that holds for all filters until rights change, or None.
+
+    ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
+    while connected, or None. ``is_durable``: outlives its connection. ``is_safe``: its definition was on disk
+    in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone;
+    ``interests``: derived from them. ``sent`` and ``received``: packet identifiers in flight, across
+    connections; None: none yet. ``is_doubtful``: its client may have more in flight since a power loss.
     """
 
     def __init__(self, sessions, client_id):
@@ -122,8 +121,8 @@ class Session:
         self.interests = Interests(self)
         self.sent = self.received = None
         self._sessions = sessions
-        # topic filter: [binding] before the one that is in force: a broker was killed between the change of
-        # a subscription and the end of the old one
+        # topic filter: [bindings] before the one in force: the broker was killed between a change of the
+        # subscription and the removal of the old binding
         self._earlier = {}
 
     def __repr__(self):
@@ -132,7 +131,7 @@ class Session:
 
     @property
     def owner(self):
-        """The identity (auth.users.User) of the user who has connected last."""
+        """The identity (auth.users.User) of the user who connected last."""
         return self.user, self.of_token
 
     @property
@@ -142,15 +141,14 @@ class Session:
 
     @property
     def queue_name(self):
-        """The name that its queue has, or would have."""
+        """The name of its queue, present or not."""
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
-        """Subscribe, or change the subscription to this filter, which has no fault. Returns whether there was
-        none.
+        """Subscribe, or change the subscription to this valid filter. Returns whether it is new.
 
-        What is kept goes to its queue, which is made with the first filter that asks for it. Raises
-        OutOfResources, PreconditionFailed.
+        Makes the session's queue for the first filter that needs it. Raises OutOfResources,
+        PreconditionFailed.
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)
@@ -158,15 +156,15 @@ class Session:
         options = subscription.arguments()
         now = identity_of(destination, subscription.topic_filter, options)
         old = [binding for binding in before if binding.identity != now]
-        # Before the old one goes, so that a kill in between leaves a subscription. One that is there already
-        # goes first where a later one is in force.
+        # Add the new binding before the old one is removed, so that a kill in between leaves one. A binding
+        # that exists already is removed first if a later one is in force.
         if len(old) < len(before) and before[-1].identity != now:
             vhost.bindings.detach(source, destination, subscription.topic_filter, options)
         vhost.bindings.attach(source, destination, subscription.topic_filter, options)
         try:
             for binding in old:
                 self._detach(binding)
-        except Refused as error:  # what is not in force any more goes with the next change
+        except Refused as error:  # a binding not in force goes with the next change
             QUIET.warning(
                 self.queue_name, "an old binding of session %r stays: %s", self.client_id[:256], error.text)
         return not before
@@ -188,42 +186,42 @@ class Session:
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
     def keeps(self, topic_filter):
-        """Whether what comes by the subscription to this filter goes to its queue."""
+        """Whether messages of this filter's subscription go to its queue."""
         subscription = self.subscriptions.get(topic_filter)
         return subscription is None or subscription.binding.destination is not self.sink
 
     def is_allowed_all(self):
-        """Whether its client may have what comes by any filter, until rights change."""
+        """Whether its client may receive by any filter, until rights change."""
         return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):
-        """Those of some of its filters whose messages its client may have now."""
+        """The filters by which its client may receive messages now."""
         may_get = self.may_get
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether its client may have a message that was stored for it before it unsubscribed: whether it
-        could subscribe to the topic now.
+        """Whether its client may receive a message stored before it unsubscribed: whether it could subscribe
+        to the topic now.
         """
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
-    # what is under way
+    # messages in flight
 
     def sent_from(self, queue):
-        """What was sent from its queue and is not settled: a Sent."""
+        """The Sent of its queue."""
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
             self.sent.doubts = self.is_doubtful
         return self.sent
 
     def received_ids(self):
-        """The identifiers of what came at QoS 2 and was not released: a Received."""
+        """The Received: QoS 2 identifiers that are not released."""
         if self.received is None:
             self.received = Received(*self._kept(self.queue))
         return self.received
 
     def ended(self):
-        """It is over, and nothing of it is under way any more."""
+        """End: forget everything in flight."""
         for one in (self.sent, self.received):
             if one is not None:
                 one.close()
@@ -233,7 +231,7 @@ class Session:
         self.interests.close()
 
     def _kept(self, queue):
-        """(Inflight, key) under which that is kept, if it is."""
+        """(Inflight, key) for a durable session, or (None, 0)."""
         if queue is None or not self.is_durable:
             return None, 0
         inflight = self._sessions.inflight
@@ -242,42 +240,42 @@ class Session:
         return inflight, inflight.key_of(queue)
 
     def queue_added(self, queue):
-        """Its queue is in place: new, of an earlier run, or opened again after a fault."""
+        """Take its queue: new, recovered, or reopened after a fault."""
         queue.session, self.queue = self, queue
         self.is_durable = bool(queue.durable)
         if self.sent is not None:
             self.sent.moved_to(queue)
 
     def queue_deleted(self, queue, reason):
-        """Its queue was deleted, unless that was opened again and is another object."""
+        """End, because its queue was deleted (a replaced queue object does not count)."""
         if self.queue is queue:
             self._sessions.queue_deleted(self, reason)
 
     def queue_failed(self, queue):
-        """What its queue took last may be lost."""
+        """Report that messages its queue took last may be lost."""
         if self.queue is queue:
             self._sessions.queue_failed(self)
 
     # for the exchange
 
     def subscribed(self, binding):
-        """A binding leads here: the latest one to a filter is its subscription."""
+        """Use a new binding: the latest for a filter is its subscription."""
         self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
-        """A binding leads here no more."""
+        """Drop a removed binding."""
         bindings = self._bindings(binding.routing_key)
         if binding in bindings:
             bindings.remove(binding)
             self._lead(binding.routing_key, bindings)
 
     def _bindings(self, topic_filter):
-        """Those that lead here by this filter, the last in force."""
+        """The bindings for this filter, the last in force."""
         subscription = self.subscriptions.get(topic_filter)
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Have these lead here by the filter, the last in force."""
+        """Set the bindings for a filter, the last in force."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

@@ -1,21 +1,21 @@
-"""Session kind: what there is to say of sessions and their queues before there is one.
+"""Session kind: names and arguments of session queues, for modules that need no session.
 
-A leaf of mqtt.model, below sessions and session_queue; mqtt.model.kinds has what a broker registers.
+A leaf of mqtt.model, below sessions and session_queue; mqtt.model.kinds registers the kind.
 """
 from gomq_py.broker.features.length import DROP_HEAD, MAX_BYTES_ARGUMENT, OVERFLOW_ARGUMENT
 
 TYPE = "mqtt"
-# Under which a vhost keeps its Sessions.
+# Key of a vhost's Sessions in its extras.
 EXTRA = "mqtt"
-# Of names: those of sessions' queues, and of our exchange.
+# Prefix of the names of session queues and of the MQTT exchange.
 PREFIX = "mqtt."
-# Of a vhost's own store: what is under way at QoS 2 (inflight).
+# Name of the vhost's store of QoS 2 identifiers (inflight).
 INFLIGHT_STORE = "mqtt.inflight"
 
 
 def kept_arguments(octets, overflow):
-    """Arguments of a session's queue that bound what is kept for it; 0 octets: nothing does."""
+    """Arguments that limit a session's queue to this many octets; 0: no limit."""
     if not octets:
         return {}
-    # A policy may say another overflow than the usual one, and an argument would come before it.
+    # Explicit only if unusual: a policy may set another overflow, and an argument would override it.
     return {MAX_BYTES_ARGUMENT: octets, **({} if overflow == DROP_HEAD else {OVERFLOW_ARGUMENT: overflow})}

@@ -1,13 +1,12 @@
-"""Session queue: the queue of what a client is to get, over connections and restarts.
+"""Session queue: the queue of a session's messages, over connections and restarts.
 
-A kind of queue (session_kind). Management shows it among queues, limits and policies apply, expiry
-and deletion end its session; messages are taken by the session's own connection alone. Compiled, because it
-looks at each message that is published to it.
+A kind of queue (session_kind). Management lists it, limits and policies apply, its expiry or deletion ends
+the session; only the session's connection consumes. Compiled, because it checks each published message.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue
 from gomq_py.errors import AccessRefused
-from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
+from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types the interests)
 from gomq_py.mqtt.model import legacy
 from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -17,7 +16,7 @@ from gomq_py.storage.format import sizes
 
 
 class SessionQueue(broker_queue.Queue):
-    """``session`` is that of its client id, from when it is in place."""
+    """``session``: its Session, set when the queue is added."""
 
     __slots__ = ("session",)
 
@@ -28,15 +27,15 @@ class SessionQueue(broker_queue.Queue):
         self.session = None
 
     def publish(self, message):
-        """As Queue.publish, but for what its own client has published and does not want back."""
+        """Publish, except a message of its own client that No Local excludes."""
         if message.publisher is not None and message.publisher is self.session:
             return self._publish_own(message)
         if message.flags & crossing.OWN and message.kind == KIND:
-            message.flags = message.flags & ~crossing.OWN  # it was another session's own
+            message.flags = message.flags & ~crossing.OWN  # the mark of another session
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store it with a mark, by which it is delivered as subscriptions without No Local want it."""
+        """Store it marked OWN, so that it is delivered by subscriptions without No Local only."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -49,7 +48,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Not what was sent at QoS 2: its exchange is completed [MQTT-4.3.3-7]."""
+        """False for messages sent at QoS 2: their exchange must be completed [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -75,7 +74,7 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """Tell its connection, which may wait to send something again that is not there any more."""
+        """Tell the connection, which may wait to resend a message that was deleted."""
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:
                 consumer.emptied()

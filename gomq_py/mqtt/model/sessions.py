@@ -1,8 +1,7 @@
-"""Sessions: those of one vhost, by client id. They begin, are taken up again, taken over, and end.
+"""Sessions: the sessions of one vhost by client id: begin, resume, take over, end.
 
-Beside the MQTT exchange of the vhost, below the door. Nothing here switches: between looking a session up and
-having it lies no other's turn. What is durable is in the log when a function returns, and on the disk when
-the door's ``durability.when_safe`` calls back.
+Beside the MQTT exchange of the vhost, below the door. No function switches. A durable change is in the log
+when a function returns, and on disk when the door's ``durability.when_safe`` calls back.
 """
 from typing import Any, NamedTuple
 
@@ -18,20 +17,20 @@ from gomq_py.mqtt.model.moving import Replacing
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE, PREFIX, TYPE
 from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
-# Seconds after which a session that is absent never ends (MQTT 5 §3.1.2.11.2).
+# Expiry in seconds that means never (MQTT 5 §3.1.2.11.2).
 NEVER = 0xFFFFFFFF
-# As exchange.MAX_COSTLY_LEVELS, of the sessions of one user: others shall have room, too. All arrangements of
-# + in filters of up to seven levels are 1538.
+# Like exchange.MAX_COSTLY_LEVELS, per user, so that others have room. All arrangements of + in filters of up
+# to seven levels are 1538.
 MAX_COSTLY_LEVELS_OF_USER = MAX_COSTLY_LEVELS // 8
 # Octets of a share name: as many as a filter may have.
 SHARE_NAME_MAX = NAME_OCTETS_MAX
-# What is kept of a session besides, as arguments of its queue.
+# Properties of a session stored as arguments of its queue.
 _USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-version"
 
 
 class Connected(NamedTuple):
-    """What a connect returns. ``was_there``: the session is an earlier one; ``is_recorded``: something about
-    it, or about one that has ended by this, was written, and the answer leaves when that is on the disk.
+    """Result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written (for
+    it, or for a session this ended), and the answer must wait for the disk.
     """
 
     session: Any
@@ -40,15 +39,15 @@ class Connected(NamedTuple):
 
 
 class Sessions:
-    """``by_client``: {client id: Session}, read by everybody; ``subscriptions``: how many they have together,
-    and ``shared``, how many of these are shared. ``exchange`` is that of their subscriptions,
-    which gets what is published to the vhost's ``topic_exchange`` (source). ``make_inflight()`` makes the
-    Inflight that keeps what is under way at QoS 2; None: nothing does.
+    """``by_client``: {client id: Session}; ``subscriptions``: count over all sessions, ``shared`` of them
+    shared. ``exchange``: that of their subscriptions, which gets the publishes to the vhost's
+    ``topic_exchange`` (source). ``make_inflight()`` makes the Inflight that keeps QoS 2 identifiers; None:
+    not kept.
 
-    A connection is any object with two functions that do not switch: ``taken_over()``, somebody else has
-    connected with its client id, and ``session_ended(reason)``, somebody deleted its session. Both end it
-    without touching the session; before they return it has detached its consumer, and given back what that
-    held. ``wants_will``: its will is to be published unless it is over by a DISCONNECT that forbids that.
+    A connection is any object with ``taken_over()`` (another connection has its client id) and
+    ``session_ended(reason)`` (its session was deleted). Both end it without switching or touching the
+    session, and before they return it has detached its consumer and returned unacknowledged messages.
+    ``wants_will``: publish its will unless a DISCONNECT forbade that.
     """
 
     def __init__(self, vhost, exchange):
@@ -57,12 +56,12 @@ class Sessions:
         self.by_client = {}
         self.make_inflight: Any = None
         self._inflight: Any = None
-        self._replacing: Any = None  # the Replacing of inflight, once its store has failed
+        self._replacing: Any = None  # the Replacing at work after a failure of inflight's store
         self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
         self.wills: Any = None
         self.subscriptions = self.shared = 0
         self._arrangements = {}  # owner: the Arrangements of his sessions' filters
-        self._kept_of = {}  # owner: {client ids of the sessions that are kept without a connection}
+        self._kept_of = {}  # owner: {client ids of its durable sessions}
 
     @property
     def inflight(self):
@@ -74,14 +73,14 @@ class Sessions:
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
             kept_max=0):
-        """Returns Connected. ``expiry_s``: how long it is kept without a connection; 0: not at all, NEVER:
-        for ever. ``kept``: more arguments for its queue (session_kind.kept_arguments). ``of_token``: a token
-        has named the ``user``. ``kept_max``: sessions that are kept for one user, 0: any number; those that
-        are there may be taken up or begun anew whatever their number is.
+        """Begin or resume a session. Returns Connected. ``expiry_s``: how long it outlives its connection; 0:
+        not at all, NEVER: forever. ``kept``: more arguments for its queue (session_kind.kept_arguments).
+        ``of_token``: a token named the ``user``. ``kept_max``: most durable sessions of one user, 0: no
+        limit; existing ones may always be resumed or begun anew.
 
-        The caller attaches its consumer to the session's queue, if that has one, before it switches. Raises
-        NotFound where the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked
-        where a queue of another kind has the name.
+        The caller must attach its consumer to the session's queue, if any, before it switches. Raises
+        NotFound if the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked if a
+        queue of another kind has the name.
         """
         if expiry_s:
             self._check_count(client_id, (user, of_token), kept_max)
@@ -95,7 +94,7 @@ class Sessions:
         was_there = session is not None
         arguments = _arguments((user, of_token), expiry_s, version, kept or {})
         if session is not None:
-            self.vhost.queue(session.queue.name, session.queue.exclusive_owner)  # raises where it is closed
+            self.vhost.queue(session.queue.name, session.queue.exclusive_owner)  # raises if closed
             is_recorded = self.vhost.redefine_queue(session.queue, arguments)
             if session.queue.limits is not None:
                 session.queue.limits.used()
@@ -104,12 +103,12 @@ class Sessions:
             is_recorded = is_recorded or session.is_durable
         self._set_owner(session, user, of_token)
         if session.is_durable and self.inflight is not None:
-            # The store of what is retained first: a kill must not leave an identifier and take the store of
-            # its message.
+            # Open the store of retained messages first: a kill must not leave an identifier without the store
+            # of its message.
             is_recorded = self.retained is not None and self.retained.open() or is_recorded
             is_recorded = self.inflight.open() or is_recorded
         if session.is_durable and not session.is_safe:
-            is_recorded = True  # by an earlier connection, which did not wait to its end
+            is_recorded = True  # written by an earlier connection that ended before the flush
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
         self.exchange.presence_changed(session)
@@ -118,15 +117,15 @@ class Sessions:
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
-        """Its connection ends: what is not kept goes. ``expiry_s``: another time from here on.
+        """End a session's connection; a session that is not durable ends, too. ``expiry_s``: a new expiry.
 
-        Nothing where the session has gone to another connection meanwhile. Raises OutOfResources where
-        another time cannot be recorded: then the earlier one counts.
+        Does nothing if another connection has taken over. Raises OutOfResources if a new expiry cannot be
+        recorded: the old one then counts.
         """
         if session.connection is not connection:
             return
         session.connection = session.may_get = session.may_get_all = None
-        session.interests.new_connection()  # what it remembers of topics is for deliveries
+        session.interests.new_connection()  # its remembered topics serve deliveries
         self.exchange.presence_changed(session)
         self._drop_sink(session)
         if self.wills is not None:
@@ -139,16 +138,16 @@ class Sessions:
             session.expiry_s = expiry_s
 
     def end(self, session):
-        """The session of nobody, or of a connection that hears of it, is gone, with all that was for it."""
+        """End a session and delete all it holds. Its connection, if any, is told."""
         if session.queue is None:
             self._ended(session, "the session has ended")
         else:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
     def filter_fault(self, topic_filter, levels_max):
-        """What keeps a well-formed filter, also of a shared subscription, from being subscribed to, or ""."""
+        """Why a well-formed filter, shared or not, cannot be subscribed to, or ""."""
         if is_shared(topic_filter):
-            fault = shared_fault(topic_filter)  # a client of 3.x may send one
+            fault = shared_fault(topic_filter)  # a client of 3.x may send a faulty one
             if fault:
                 return fault
         share_name, topic_filter = split_shared(topic_filter)
@@ -164,16 +163,15 @@ class Sessions:
 
     @property
     def source_name(self):
-        """Name of the exchange that clients publish to: rights are asked on it, whether or not it is there.
-        """
+        """Name of the exchange that clients publish to; rights are checked on it even if it is missing."""
         return self.vhost.topic_exchange
 
     def source(self):
-        """That exchange. Raises NotFound where there is none, or none that can be it."""
+        """The exchange that clients publish to. Raises NotFound if it is missing or unsuitable."""
         return source.find(self.vhost)
 
     def take_from(self, name):
-        """From here on that is the exchange of this name, as soon as there is one."""
+        """Use the exchange of this name from now on, once it exists."""
         vhost = self.vhost
         before = vhost.exchanges.get(vhost.topic_exchange)
         if before is not None and before.onward is self.exchange:
@@ -183,16 +181,16 @@ class Sessions:
             self.exchange_added(vhost.exchanges[name])
 
     def exchange_added(self, exchange):
-        """An exchange of the vhost is in place."""
+        """Use a new exchange of the vhost, if it has the name."""
         if exchange.name != self.vhost.topic_exchange or source.fault_of(exchange):
             return
         self.vhost.set_onward(exchange, self.exchange)
         for session in self.by_client.values():
-            if session.may_get is not None:  # its rights are those on another exchange now
+            if session.may_get is not None:  # rights on another exchange count now
                 session.interests.rights_changed()
 
     def check_room(self, session, topic_filter):
-        """Raise OutOfResources if a filter without a fault has its ``+`` where it may not have them now."""
+        """Raise OutOfResources if a valid filter has ``+`` in too many new places."""
         topic_filter = split_shared(topic_filter)[1]
         arrangements = self._arrangements.get(session.owner)
         if arrangements is not None and not arrangements.has_room(
@@ -207,7 +205,7 @@ class Sessions:
     # for sessions and their queues
 
     def arranged(self, session, topic_filter, change):
-        """A session has a filter (1), or has it no more (-1)."""
+        """Count a filter added (1) or removed (-1)."""
         self.subscriptions += change
         if is_shared(topic_filter):
             self.shared += change
@@ -220,11 +218,11 @@ class Sessions:
 
     def make_queue(self, session):
         """Keep messages for a session that ends with its connection."""
-        arguments = _arguments(session.owner, NEVER, session.version, session.kept)  # it ends with its owner
+        arguments = _arguments(session.owner, NEVER, session.version, session.kept)  # ends with its owner
         self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
-        """The queue of a session is in place: of a new one, of an earlier run's, or opened again."""
+        """Take the queue of a session: new, recovered or reopened."""
         client_id = queue.name.removeprefix(PREFIX)
         session = self.by_client.get(client_id)
         if session is None:
@@ -236,31 +234,29 @@ class Sessions:
             session.queue_added(queue)
 
     def queue_deleted(self, session, reason):
-        """The queue of a session is gone, whoever deleted it, and so is the session."""
+        """End a session whose queue was deleted."""
         self._ended(session, reason)
 
     def queue_failed(self, session):
-        """What the queue of a session took last may be lost: what is published from now on goes by other
-        Shares than that did.
-        """
+        """Renew the shares of a session whose queue failed, to keep later publishes apart from lost ones."""
         if self.exchange.queue_failed(session):
             self.vhost.routes_changed(self.exchange)
 
     def with_identifiers(self):
-        """The sessions that have anything under way, as a new list."""
+        """The sessions with packet identifiers in flight, as a new list."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
     def inflight_failed(self, inflight):
-        """Its store has failed."""
-        if inflight is not self._inflight:  # another one has its place
+        """Replace an Inflight whose store has failed."""
+        if inflight is not self._inflight:  # already replaced
             return
         if self._replacing is None:
             self._replacing = Replacing(self)
         self._replacing.begin()
 
     def renew_inflight(self):
-        """Put a new one with a new store in the place of inflight. Returns the sessions that have anything
-        under way. Raises OutOfResources.
+        """Replace inflight by one with a new store. Returns the sessions with identifiers in flight. Raises
+        OutOfResources.
         """
         self.vhost.stores.replace(INFLIGHT_STORE)
         before, self._inflight = self._inflight, self.make_inflight()
@@ -281,7 +277,7 @@ class Sessions:
             self._count(session)
 
     def _check_count(self, client_id, owner, most):
-        """Raise PreconditionFailed if a session of this client id is one more than the owner may have."""
+        """Raise PreconditionFailed if this client id's session would be one too many for its owner."""
         kept = self._kept_of.get(owner, ())
         if most and len(kept) >= most and client_id not in kept:
             raise PreconditionFailed(
@@ -330,7 +326,7 @@ class Sessions:
         self.vhost.create_queue(PREFIX + client_id, owner is None, False, arguments, owner)
 
     def _check_free(self, client_id):
-        """Refuse a client id whose queue somebody declared before the name was reserved."""
+        """Refuse a client id whose queue name was declared before it was reserved."""
         name = PREFIX + client_id
         if name in self.vhost.queues:
             raise ResourceLocked(
@@ -366,14 +362,15 @@ def _arguments(owner, expiry_s, version, kept):
     if of_token:
         arguments[_OF_TOKEN] = True
     if expiry_s != NEVER:
-        # One that ends with its connection goes at once after a crash; nobody waits longer than a timer does.
+        # A session that ends with its connection expires at once after a crash; no timer runs longer than
+        # MAX_TIMER_MS.
         arguments[EXPIRES] = min(max(1, expiry_s * 1000), MAX_TIMER_MS)
     return arguments
 
 
 def _kept(arguments):
-    """(user, whether a token named it, version, expiry in seconds) of a session of an earlier run, whatever
-    the log says of it.
+    """(user, whether a token named it, version, expiry in seconds) of a session of an earlier run; tolerates
+    invalid arguments.
     """
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER

@@ -1,16 +1,16 @@
-"""Shares: groups of sessions that share a subscription (MQTT 5 §4.8.2), and which of them gets a message.
+"""Shares: groups of sessions that share a subscription (MQTT 5 §4.8.2), and the choice of the member that
+gets a message.
 
-Beside the MQTT exchange, which has one Share for each share name and filter, made by the first binding to it
-and gone with the last. Compiled, because a message to a share is given to a member here. Never yields.
+Beside the MQTT exchange, which has one Share per share name and filter, made by the first binding and dropped
+with the last. Compiled, because it runs per message. Never yields.
 """
 from gomq_py.broker.routing import destination as _destination
 from gomq_py.broker.routing.destination import LATER
 
 
 class Member:
-    """A subscription of ``session`` that leads to ``target``, its queue or sink; ``count``: how many bindings
-    say so; ``is_present``: it has a turn among those that are connected; ``is_allowed``: its client may have
-    what comes by it, as of the session's ``rights``, a count of their changes.
+    """A member: ``session`` with its ``target`` (queue or sink); ``count``: its bindings; ``is_present``: it
+    is among the connected members; ``is_allowed``: its client may receive by the filter, as of ``rights``.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -25,7 +25,7 @@ class Member:
         self.is_allowed = False
 
     def may_get(self, topic_filter):
-        """Whether its client may have what comes by the filter. Asked once for each change of rights."""
+        """Whether its client may receive by the filter; asked once per change of rights."""
         if self.rights != self.interests.rights:
             self.rights = self.interests.rights
             self.is_allowed = len(self.session.allowed([topic_filter])) > 0
@@ -33,7 +33,7 @@ class Member:
 
 
 class Turns:
-    """``members`` in the order of their turns, of which the one at ``next`` has the next."""
+    """``members`` in the order of their turns; the one at index ``next`` is next."""
 
     __slots__ = ("members", "next")
 
@@ -56,28 +56,28 @@ class Turns:
 
 
 class Share(_destination.Destination):
-    """The Destination of the members together: each message goes to one of them.
+    """The Destination of all members: each message goes to one of them.
 
-    Those that are connected have turns, in the order in which they subscribed or came back; where none is,
-    those that are absent have. Who cannot take a message, for lack of room, is passed over. It is as durable
-    as any of its members; one whose store has failed fails it for good, and another one takes its place
-    (``renewed``), because what this one took before may have gone to that member.
+    Connected members take turns, in the order in which they subscribed or came back; without any, the absent
+    ones do. A member without room is skipped. The share is durable if any member is. A member whose store has
+    failed fails the share for good, and another one replaces it (``renewed``), because messages this one took
+    may have gone to that member.
     """
 
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
-        """``departed``: destinations that are gone and still bound, of the exchange."""
+        """``departed``: the exchange's destinations that are deleted and still bound."""
         _destination.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = Turns()
         self.absent = Turns()
         self.durables = 0
         self.departed = departed
-        self.was_asked = False  # whether anybody was, for this message
+        self.was_asked = False  # whether a member was asked for this message
 
     def add(self, session, target):
-        """A session has subscribed, once more counts."""
+        """Add a subscription of a session; additions are counted."""
         member = self.members.get(target)
         if member is not None:
             member.count += 1
@@ -104,7 +104,7 @@ class Share(_destination.Destination):
             self._turns_of(member).add(member)
 
     def renewed(self):
-        """A member's store has failed: the Share with the same members that is in force from now on."""
+        """Fail this share because a member's store has failed. Returns the Share that replaces it."""
         self.failed = True
         share = Share(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
@@ -112,15 +112,15 @@ class Share(_destination.Destination):
         return share
 
     def publish(self, message):
-        """As Destination.publish: the answer of the member that gets the message, 0 where nobody takes it. 1
-        where there is none that may have it: those who are left are about to go.
+        """Publish to the next member. Returns its answer, or 0 if no member takes the message; 1 if no member
+        may receive it, because all are about to go.
         """
         self.was_asked = False
         answer = self._publish(message, self.present) or self._publish(message, self.absent)
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
-        """That of the member who is asked first."""
+        """The next_store() of the member to be asked first."""
         for turns in (self.present, self.absent):
             members = turns.members
             for step in range(len(members)):
@@ -130,11 +130,11 @@ class Share(_destination.Destination):
         return None
 
     def stores(self):
-        """Those of all members: a message that one has is not for the others."""
+        """The stores of all members: a message that one has is not for the others."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, turns):
-        """Give the message to the next of these who takes it."""
+        """Give the message to the next of these members that takes it."""
         members = turns.members
         count = len(members)
         first = turns.next
@@ -148,7 +148,7 @@ class Share(_destination.Destination):
             self.was_asked = True
             answer = member.target.publish(message)
             if answer == LATER:
-                turns.next = place  # it is asked again, for the same message
+                turns.next = place  # asked again for the same message
                 return LATER
             if answer:
                 turns.next = place + 1 if place + 1 < count else 0
@@ -166,7 +166,7 @@ class Share(_destination.Destination):
 
 
 class Shares:
-    """Those of one exchange, by the filters of their bindings."""
+    """The shares of one exchange, by the filters of their bindings."""
 
     def __init__(self, departed):
         self._by_filter = {}
@@ -174,7 +174,7 @@ class Shares:
         self._departed = departed
 
     def add(self, topic_filter, session, target):
-        """A session shares a subscription. Returns its Share, and whether that is new."""
+        """Add a session to a share. Returns (Share, whether it is new)."""
         share = self._by_filter.get(topic_filter)
         is_new = share is None
         if is_new:
@@ -185,7 +185,7 @@ class Shares:
         return share, is_new
 
     def remove(self, topic_filter, session, target):
-        """Take back one ``add``. Returns its Share, and whether nobody is left in it."""
+        """Undo one ``add``. Returns (Share, whether it is now empty)."""
         share = self._by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]
@@ -200,7 +200,7 @@ class Shares:
         return share, True
 
     def find(self, topic_filter):
-        """The share of a filter; None: there is none."""
+        """The share of a filter, or None."""
         return self._by_filter.get(topic_filter)
 
     def of(self, session):
@@ -208,6 +208,6 @@ class Shares:
         return [self._by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):
-        """Put another Share in the place of one. Returns it."""
+        """Replace a Share by a new one. Returns it."""
         self._by_filter[share.name] = renewed = share.renewed()
         return renewed

@@ -1,19 +1,19 @@
-"""Shelf: a message store all of whose messages are taken, for what is kept and not delivered.
+"""Shelf: a message store whose messages are all taken, for messages that are kept and not delivered.
 
-A leaf of mqtt.model, between keyed_store and storage; compiled, because what a message says lies in the
-store's mappings. Never yields.
+A leaf of mqtt.model, between keyed_store and storage; compiled, because it reads the store's mappings. Never
+yields.
 """
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores.message_store import MessageStore  # noqa: F401  (its .pxd types the store)
 
-# A flag of records, of any kind: there is no message for its key any more.
+# Flag of records of any kind: the key has no message any more.
 TOMBSTONE = 0x80
 
 
 class Shelf:
-    """A MessageStore all of whose messages are taken. After ``look`` and ``take_next``: ``octets`` of the
-    body and ``expires_at_ms`` of what was shown.
+    """A MessageStore whose messages are all taken. After ``look`` and ``take_next``: ``octets`` of the body
+    and ``expires_at_ms`` of that message.
     """
 
     __slots__ = ("store", "shown", "expires_at_ms", "octets")
@@ -24,14 +24,14 @@ class Shelf:
         self.expires_at_ms = self.octets = 0
 
     def add(self, message):
-        """Copy the message in, and take it. Returns its location. Raises StoreError."""
+        """Store a copy of the message, taken. Returns its location. Raises StoreError."""
         self.store.append(message)
         if not self.take_next(self.shown):
             raise StoreError(self.store.folder, 0, "what was appended is not there")
         return message.location
 
     def look(self, location):
-        """Show a message to itself. False when the store was fenced."""
+        """Read a message into ``shown``. False if the store is fenced."""
         if not self.store.read(location, self.shown):
             return False
         self.expires_at_ms = self.shown.expires_at_ms
@@ -39,7 +39,7 @@ class Shelf:
         return True
 
     def take_next(self, message):
-        """Take the oldest ready message, and show it. False: there is none."""
+        """Take the oldest ready message and show it. False if there is none."""
         if not self.store.peek(message):
             return False
         self.store.shift()
@@ -48,13 +48,11 @@ class Shelf:
         return True
 
     def is_tombstone(self, message):
-        """Whether it says that there is none."""
+        """Whether the message deletes its key."""
         return message.flags & TOMBSTONE != 0
 
     def again(self, location):
-        """Write a message anew, behind all others. Returns where it is now; 0: the store was fenced. Raises
-        StoreError.
-        """
+        """Rewrite a message behind all others. Returns its location; 0: store fenced. Raises StoreError."""
         if not self.store.read(location, self.shown):
             return 0
         message = Message()

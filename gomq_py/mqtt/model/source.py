@@ -1,7 +1,7 @@
-"""Source: the exchange of a vhost that MQTT clients publish to, and that what they get goes through.
+"""Source: the exchange of a vhost that MQTT clients publish to and subscribe through.
 
-It is the vhost's ``topic_exchange``, of which Sessions has the rest. Here is what an exchange must be for
-that, and the parameter that names it for one vhost: ``exchange`` of the component ``mqtt``.
+It is the vhost's ``topic_exchange``; Sessions applies it. This module has its requirements and the parameter
+that names it for one vhost: ``exchange`` of the component ``mqtt``.
 """
 from gomq_py.broker.names import described, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -15,14 +15,14 @@ TYPE = "topic"
 
 
 def fault_of(exchange):
-    """What keeps this exchange from being one, or ""."""
+    """Why this exchange cannot be the source, or ""."""
     if exchange.type != TYPE:
         return f"it is of type '{exchange.type}', and MQTT needs a topic exchange"
     return "it is internal, and clients could not publish to it" if exchange.internal else ""
 
 
 def find(vhost):
-    """The Exchange of a vhost. Raises NotFound where none can be it."""
+    """The source of a vhost. Raises NotFound if it is missing or unsuitable."""
     exchange = vhost.exchange(vhost.topic_exchange)
     fault = fault_of(exchange)
     if fault:
@@ -31,10 +31,10 @@ def find(vhost):
 
 
 class SourceComponent(Component):
-    """Its one parameter. ``default``: the name where there is none.
+    """The component's only parameter; ``default``: the name without it.
 
-    Whoever may choose the exchange reads what all MQTT clients of the vhost publish, and the topic
-    permissions of the exchange before no longer count.
+    For administrators only: it decides whose topic permissions count, and what all MQTT clients of the vhost
+    publish.
     """
 
     administrators_only = True
@@ -43,7 +43,7 @@ class SourceComponent(Component):
         self._default = default
 
     def check(self, vhost, name, value):
-        """An exchange that there is not yet may be named: definitions have their parameters first."""
+        """A missing exchange may be named: definitions import parameters first."""
         if name != NAME:
             raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
         if not isinstance(value, str) or not value or not fits_short_string(value):
@@ -68,7 +68,7 @@ class SourceComponent(Component):
 
 
 def say_fault(vhost):
-    """Warn where a vhost's clients have no exchange to publish to: one may be declared later."""
+    """Warn if a vhost has no suitable exchange; it may be declared later."""
     try:
         find(vhost)
     except Refused as error:

@@ -1,22 +1,20 @@
-"""Topic walk: the topics of a sorted index that a filter matches, found by going from one to the next that
-may match (MQTT 5 §4.7).
+"""Topic walk: the topics of a sorted index that a filter matches, found by skipping to the next possible
+match (MQTT 5 §4.7).
 
 A leaf of mqtt.model, beside filter_tree, which finds the filters of a topic. A filter without wildcards costs
-one look; one with ``+`` a look per level that is there; what no match can lie in is stepped over as a whole.
+one lookup, one with ``+`` a lookup per existing level; ranges without a possible match are skipped.
 """
 from gomq_py.mqtt.model.key_index import successor
 
-# The first character behind "/": what begins with a topic, "/" and anything lies before the topic and this.
+# The character after "/": topic + "/" + anything sorts before topic + this.
 _BEHIND = "0"
-# The same of "$", with which topics begin that no wildcard matches in the first level [MQTT-4.7.2-1].
+# The character after "$": no wildcard in the first level matches topics that begin with "$" [MQTT-4.7.2-1].
 _BEHIND_DOLLAR = "%"
 
 
 class TopicWalk:
-    """``step()`` gives (topic, number) of each topic of a KeyIndex that matches, in order, until the walk
-    ``is_over``.
-
-    Topics that come and go meanwhile are there, or not.
+    """``step()`` returns (topic, number) of each matching topic of a KeyIndex, in order, until ``is_over``.
+    Topics added or removed meanwhile may be missed or found.
     """
 
     __slots__ = ("_index", "_levels", "_at")
@@ -24,12 +22,10 @@ class TopicWalk:
     def __init__(self, index, topic_filter):
         self._index = index
         self._levels = topic_filter.split("/")
-        self._at = _literal_start(self._levels)  # from where on a topic may match, or None
+        self._at = _literal_start(self._levels)  # the first text that may match, or None
 
     def step(self):
-        """Look at one topic: (topic, number) where it matches, None where it does not, and the walk
-        ``is_over`` after the last.
-        """
+        """Look at one topic. Returns (topic, number) if it matches, else None; ``is_over`` after the last."""
         found = None if self._at is None else self._index.seek(self._at)
         if found is None:
             self._at = None
@@ -59,15 +55,13 @@ def _literal_start(levels):
 
 
 def _behind(levels, topic):
-    """"" where the topic matches the filter of these levels, else the first text behind it that may; None:
-    there is none.
-    """
+    """"" if the topic matches the filter's levels, else the next text that may match, or None."""
     there = topic.split("/")
-    plus = -1  # the last level that the filter leaves open
+    plus = -1  # the last level with a wildcard
     for at, level in enumerate(levels):
         if level == "#":
             return _BEHIND_DOLLAR if at == 0 and topic[:1] == "$" else ""
-        if at == len(there):  # it is shorter
+        if at == len(there):  # the topic is shorter
             return successor(topic)
         if level == "+":
             if at == 0 and topic[:1] == "$":

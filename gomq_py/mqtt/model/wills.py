@@ -1,13 +1,13 @@
-"""Wills: what is published for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one for each client id.
+"""Wills: messages published for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one per client id.
 
-Above keyed_store, which keeps them on disk, beside sessions, which say when a connection or a session ends;
-what publishing means the door says (mqtt.server.will). A will is published when its connection has ended
-other than by a DISCONNECT that forbids it, after its delay, or when its session ends, if that is before;
-never once the client has come back to its session. Wills of clients that were connected when the broker ended
-without publishing them are published after the restart, unless the client is back first. Never yields.
+Above keyed_store, which keeps them on disk, beside sessions, which report ends of connections and sessions;
+the door publishes them (mqtt.server.will). A will is published after its connection has ended other than by a
+DISCONNECT that forbids it: after its delay, or when its session ends, if earlier; never once the client is
+back in its session. Wills of clients connected when the broker ended are published after the restart, unless
+the client is back first. Never yields.
 
-Right before a will is published, the places that it will have in its destinations' logs are noted, as
-inflight does: a boot after a kill in between looks there, and the will goes to those that lack it.
+Right before a will is published, its future places in the destinations' logs are recorded, as in inflight: a
+boot after a kill in between checks them, and the will goes to destinations that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -27,30 +27,26 @@ from gomq_py.storage.message import Message
 LOG = logger("mqtt")
 
 STORE = "mqtt.wills"
-# Until a will is tried again that could not be published, because the disk is full or the exchange is not
-# there: at first, and at the longest.
+# Delay before a will is tried again after a full disk or a missing exchange: first and longest.
 TRY_AGAIN_MS, LATER_MS = 1000, 60_000
-# Wills that are published before others get their turn.
+# Wills published before others get their turn.
 AT_ONCE = 50
 
-# What has become of a will: its client is connected; it waits for its time; it was published, which a power
-# cut may have undone; it is being published.
+# State of a will: client connected; due later; published, which a power cut may undo; being published.
 CONNECTED, WAITING, PUBLISHED, BEGUN = 0, 1, 2, 3
-# What happened to its client while the store was closed: it is not to be published; its connection is lost;
-# its session has ended, too.
+# Event of a client while the store was closed: will forbidden; connection lost; session ended, too.
 FORGOTTEN, LOST, OVER = 1, 2, 3
 _CLIENT, _USER, _TOPIC, _QOS, _RETAIN, _DELAY, _BLOCK, _EXPIRY, _STATE = (
     "client", "user", "topic", "qos", "retain", "delay", "properties", "expiry", "state"
 )
-_OF_TOKEN, _PLACES = "of-token", "places"  # which records of earlier releases have not
+_OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack these
 
 
 class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
-    how long it lives once it is published, -1: for ever. ``state`` is one of those above; ``due_ms`` (Unix
-    milliseconds) is when one that waits is to be published. ``of_token``: its user came with a token, whose
-    rights nobody knows in another run. ``places``: Inflight.places() of it in those that have it, or are
-    about to, where it is to be looked for as of ``came_ms``.
+    lifetime of the message, -1: unlimited. ``state`` as above; ``due_ms`` (Unix milliseconds): when a WAITING
+    will is due. ``of_token``: its user came with a token, whose rights another run does not know. ``places``:
+    Inflight.places() in destinations that have it or are about to, checked as of ``came_ms``.
     """
 
     client_id: str
@@ -70,9 +66,9 @@ class Will(NamedTuple):
 
 
 class Wills:
-    """Those of one vhost. ``publish(will, user, begin)`` is the door's: whether it is done with; ``user`` is
-    the User who has connected, None after a restart; ``begin(destinations, message)`` is called right before
-    the message is given to those that it returns. Without a door they wait.
+    """The wills of one vhost. ``publish(will, user, begin)`` is the door's and returns whether the will is
+    done with; ``user``: the connected User, None after a restart; ``begin(destinations, message)`` is called
+    right before the message is given to the destinations it returns. Without a door wills wait.
     """
 
     def __init__(self, vhost):
@@ -81,14 +77,15 @@ class Wills:
         self.kept.when_open = self._catch_up
         self._publish = None
         self._users = {}  # client id: the User, of wills of this run
-        self._names = {}  # client id: the user's name, of wills of an earlier run that no token's user left
-        self._pauses_ms = {}  # client id: until its will is tried again, of those that could not be published
-        self._missed = {}  # client id: what happened to it while the store was closed
-        self._is_unread = False  # wills of an earlier run, because the store could not be opened at boot
+        self._names = {}  # client id: the user's name, for wills of an earlier run without a token
+        self._pauses_ms = {}  # client id: delay before the next attempt
+        self._missed = {}  # client id: its event while the store was closed
+        # the store could not be opened at boot: wills of an earlier run are not loaded
+        self._is_unread = False
         self._deleted = set()  # names of users that were deleted meanwhile
         self._grace_ms = 0
-        self._unnoted = set()  # client ids whose wills were published, which the store had no room to note
-        # until there is a door: (client id, when its will is due) of wills of an earlier run
+        self._unnoted = set()  # client ids of published wills that could not be marked so for lack of room
+        # (client id, time due) of wills of an earlier run, until there is a door
         self._recovered = []
         self._due = Expiries(lambda: vhost.timers, self._some_due)
 
@@ -98,8 +95,8 @@ class Wills:
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
-        """There is a door: what is due is published from now on. Clients that had a will when the broker
-        ended have ``grace_ms`` from now on to come back.
+        """Start publishing due wills. Clients that had a will when the broker ended have ``grace_ms`` from
+        now to come back.
         """
         self._grace_ms = grace_ms
         self._await_recovered()
@@ -116,8 +113,8 @@ class Wills:
     # what happens to a client
 
     def begin(self, client_id, user, will=None):
-        """A User has connected with this client id, and takes the session up or begins it. ``will``: a Will,
-        or None. Returns whether it is kept, which is on disk by the next flush.
+        """Keep the Will (or None) of a User who has connected, in place of an earlier one. Returns whether it
+        is kept; it is on disk with the next flush.
         """
         self._forget(client_id)
         if will is None:
@@ -126,7 +123,7 @@ class Wills:
         return self._put(will)
 
     def connection_ended(self, client_id, wants_will):
-        """``wants_will``: it did not leave by a DISCONNECT that forbids the will."""
+        """Start or forget a client's will. ``wants_will``: no DISCONNECT forbade it."""
         if self.kept.closed:
             if wants_will:
                 self._miss(client_id, LOST)
@@ -146,7 +143,7 @@ class Wills:
             self._publish_now(will)
 
     def session_ended(self, client_id):
-        """The session is gone: what waits is published."""
+        """Publish the waiting will of an ended session."""
         if self.kept.closed:
             self._miss(client_id, OVER)
             return
@@ -155,7 +152,7 @@ class Wills:
             self._publish_now(will)
 
     def user_deleted(self, user):
-        """Forget the wills of a User who is gone: after a restart another may have its name."""
+        """Forget the wills of a deleted User: after a restart another user may have the name."""
         gone = [client_id for client_id, left_by in self._users.items() if left_by is user]
         gone += [client_id for client_id, name in self._names.items() if name == user.name]
         if self._is_unread:
@@ -164,7 +161,7 @@ class Wills:
             self._forget(client_id)
 
     def recovered(self, store):
-        """As KeyedStore.recovered: wills of an earlier run."""
+        """Load wills of an earlier run, as KeyedStore.recovered."""
         kept = self.kept
         kept.recovered(store)
         self._is_unread = store is None
@@ -175,7 +172,7 @@ class Wills:
             self._recover(client_id, self._get(client_id), store.pool.last_end, stores)
 
     def _client_ids(self):
-        """Those there are wills of, in order. A generator."""
+        """The client ids that have wills, in order. A generator."""
         place = ""
         while page := self.kept.index.page(place):
             for client_id, _ in page:
@@ -194,21 +191,21 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """A will that an earlier run has begun to publish, for those that lack it; None: nobody does."""
+        """A will that an earlier run began to publish, for destinations that lack it; None if none does."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)
         if held == will.places and (held or last_end != POWER_LOST):
             return None
         will = will._replace(state=WAITING, due_ms=self._due_after_restart(will), places=held, came_ms=0)
-        self._put(will)  # a later boot may not find what is acked by then
+        self._put(will)  # a later boot may not find messages acked by then
         return will
 
     def _catch_up(self, store):
-        """The store is open again: what happened to clients meanwhile counts. A generator of steps."""
+        """After the store was reopened, apply the events of clients meanwhile. A generator of steps."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
-            if self.kept.closed:  # again
+            if self.kept.closed:  # closed again
                 return
             will, missed = self._get(client_id), self._missed.pop(client_id, 0)
             if will is not None:
@@ -225,7 +222,7 @@ class Wills:
         if missed == FORGOTTEN:
             self._forget(client_id)
         elif client_id in self._unnoted:
-            pass  # it goes once what was published is safe
+            pass  # deleted once its message is safe
         elif self._is_unread and client_id not in self._users:
             self._recover(client_id, will, last_end, stores)
         elif will.state == PUBLISHED:
@@ -239,7 +236,8 @@ class Wills:
 
     def _miss(self, client_id, what):
         may_have_one = self._is_unread or self.kept.index.get(client_id) is not None
-        if may_have_one and self._missed.get(client_id) != FORGOTTEN:  # none can be left before it is open
+        # no will can be left before the store is open
+        if may_have_one and self._missed.get(client_id) != FORGOTTEN:
             self._missed[client_id] = what
 
     def _due_after_restart(self, will):
@@ -255,7 +253,7 @@ class Wills:
         self._due.forget(client_id)
         try:
             is_done = self._publish(will, self._users.get(client_id), begin)
-        except Exception:  # it costs this will, not those behind it, nor the end of its session
+        except Exception:  # it costs this will only, not the next ones or the end of its session
             LOG.exception("a fault of the broker: the will of client %r is not published", client_id[:256])
             is_done = True
         now_ms = self.vhost.timers.now_ms()
@@ -266,8 +264,8 @@ class Wills:
             self._pauses_ms[client_id] = min(2 * pause_ms, LATER_MS)
             self._wait(client_id, now_ms + pause_ms)
             return
-        # A kill finds that it was published, if that is in files with names; after a power cut it may not
-        # have been. Without room to note it a boot after a kill looks at its places, or publishes it again.
+        # Mark it as published, unless its files have no names: a kill would lose the message. A power cut may
+        # undo both. Without room for the mark, a boot after a kill checks its places or publishes it again.
         destinations, noted = begun or ((), will)
         outlives = all(destination.outlives_kill() for destination in destinations)
         if not outlives or not self._put(noted._replace(state=PUBLISHED)):
@@ -278,14 +276,13 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """The will's message is about to be given to those of these that have not had it in an earlier run:
-        note where it will lie. Returns them; they are the first of ``begun`` then, and the noted will is the
-        second.
+        """Record where the will's message will lie, right before it is given to those ``destinations`` that
+        lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
         inflight = self.vhost.extras[EXTRA].inflight
         had = inflight.keys_in(will.places)
         lacking = [each for each in destinations if not each.is_one_of(had)]
-        message.at_once = True  # what is noted outlives a kill, and so must the message
+        message.at_once = True  # its record outlives a kill, and so must the message
         noted = will._replace(
             state=BEGUN, places=will.places + inflight.places(tuple(lacking), message),
             came_ms=0 if had else message.describe()["timestamp_ms"])
@@ -295,7 +292,7 @@ class Wills:
         return lacking
 
     def _published(self, client_id, error):
-        """What was published is safe, or cannot be."""
+        """Delete a published will, now that its message is safe, unless there was an error."""
         if error is None and self.kept.closed and client_id not in self._users:
             self._miss(client_id, FORGOTTEN)
         will = self._get(client_id) if error is None else None
@@ -304,8 +301,8 @@ class Wills:
             self.kept.delete(client_id)
 
     def _some_due(self):
-        """Some wait no longer."""
-        if self.kept.closed:  # they are seen to when it is open again
+        """Publish wills that are due."""
+        if self.kept.closed:  # _catch_up() handles them
             return
         for _ in range(AT_ONCE):
             client_id = self._due.take()
@@ -325,18 +322,18 @@ class Wills:
     # the store
 
     def _get(self, client_id):
-        if self.vhost.is_gone:  # and its wills with it
+        if self.vhost.is_gone:  # its wills are gone, too
             return None
         message = Message()
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """As _get(); None, too, where it was published in this run and the store does not say so."""
+        """Like _get(); None, too, for a will that was published in this run without a mark."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):
         message = _message_of(will)
-        message.at_once = True  # or what it says would be lost by a kill, and what it is about would not
+        message.at_once = True  # otherwise a kill would lose the record, but not its effects
         return self.kept.put(will.client_id, message) == 1
 
     def _forget(self, client_id):
@@ -352,7 +349,7 @@ class Wills:
         self.kept.delete(client_id)
 
     def close(self):
-        """The vhost is gone, or the broker stops."""
+        """End with the vhost or the broker."""
         self._due.stop()
         self.kept.close()
 
@@ -371,7 +368,7 @@ def _message_of(will):
 
 
 def _routing_key(client_id):
-    """What stands in the record for whoever looks at it."""
+    """A readable key for people who inspect the record."""
     return client_id.encode()[:255]
 
 
@@ -403,7 +400,7 @@ _KINDS = {
 
 
 def _will_of(message):
-    """The Will of a record; None: it is none."""
+    """The Will of a record, or None for a foreign record."""
     headers = {_OF_TOKEN: False, _PLACES: b"", **_headers_of(message)}
     for key, kind in _KINDS.items():
         if not isinstance(headers.get(key), kind):
