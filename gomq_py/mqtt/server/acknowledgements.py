@@ -1,14 +1,13 @@
-"""Acknowledgements: PUBACK, PUBREC, PUBREL and PUBCOMP that one read gives rise to, as octets that leave
-together.
+"""Acknowledgements: PUBACK, PUBREC, PUBREL and PUBCOMP caused by one read, as octets that leave together.
 
 Below inbound and outbound. No Python object per packet; never sends and never switches.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import frames
 
-# The longest: one with a reason code.
+# Octets of the longest acknowledgement, which has a reason code.
 ANSWER_MAX = 5
-# Octets of a read's answers, at first, and what is kept for the next one.
+# Octets allocated first for the answers of a read, and the most that are kept for the next read.
 ROOM = 160
 ROOM_KEPT = 4096
 
@@ -25,14 +24,14 @@ class Acknowledgements:
         self.at = octets.pointer(self.answers)
 
     def add(self, kind, packet_identifier, reason_code):
-        """One more. The reason code is left out before MQTT 5, which has none."""
+        """Add one acknowledgement. Before MQTT 5 its reason code is left out."""
         if self.used + ANSWER_MAX > self.room:
             self._make_room(max(2 * self.room, ROOM))
         self.used = frames.write_acknowledgement(
             self.at, self.used, self.version, kind, packet_identifier, reason_code)
 
     def take(self):
-        """All of them, as bytes; none are left."""
+        """Remove all acknowledgements and return them as bytes."""
         taken = bytes(self.answers[:self.used])
         self.used = 0
         if self.room > ROOM_KEPT:

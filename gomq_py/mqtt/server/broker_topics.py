@@ -1,9 +1,9 @@
-"""Broker topics: ``$SYS/broker/...``, by Mosquitto's names, for clients that subscribe to them.
+"""Broker topics: ``$SYS/broker/...`` under Mosquitto's names, for clients that subscribe to them.
 
-Beside subscribe and the connection, which say whose session has such a filter. Every ten seconds, and once
-soon after somebody subscribes, the values are published to the MQTT exchange of each vhost in which such a
-client is connected; while there is none nothing is computed, and no timer runs. They go the way of every
-message at QoS 0, and are retained nowhere. Counting and telling is done in slices. Never switches.
+Subscribe and the connection report sessions with such a filter. Every ten seconds, and soon after each
+subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost with such a client. Without
+such a client no value is computed and no timer runs. Values are never retained. Counting and publishing run
+in slices. Never switches.
 """
 import time
 from collections import Counter
@@ -19,10 +19,10 @@ from gomq_py.mqtt.wire.topics import BROKER_PREFIX, split_shared
 from gomq_py.observability.resources import used_memory
 from gomq_py.storage.message import Message
 
-# Mosquitto's sys_interval; and how soon somebody who subscribes has the values, however many do.
+# Mosquitto's sys_interval; and the delay after a subscribe, shared by all who subscribe meanwhile.
 INTERVAL_MS, SOON_MS = 10_000, 200
 STORED, STORED_OCTETS = "store/messages/count", "store/messages/bytes"
-# What is counted, and the name that its load has.
+# Topic of each counter -> topic of its load.
 _LOADS = {
     "bytes/received": "bytes/received", "bytes/sent": "bytes/sent",
     "publish/messages/received": "publish/received", "publish/messages/sent": "publish/sent",
@@ -31,18 +31,18 @@ _LOADS = {
 
 
 class BrokerTopics:
-    """Of one MQTTServer."""
+    """Publishes the broker topics of one MQTTServer."""
 
     def __init__(self, server):
         self._broker = server.broker
         self._hub = server.hub
-        self._sessions = {}  # of clients that have subscribed, as long as they are connected
+        self._sessions = {}  # connected sessions with such a filter
         self._timer = None
         self._is_soon = False
         self._most_clients = 0
         self._began = time.monotonic()
         self._loads = Loads()
-        self._telling = None  # what is under way of it
+        self._telling = None  # the job that publishes, while it runs
 
     def connected(self, session):
         """The client of a session has connected."""
@@ -77,14 +77,13 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """What was to be told has been, or cannot be: there is another time."""
+        """End this round, complete or failed; the next one starts after the interval."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)
 
     def _tell(self):
-        """Count, and publish to whoever wants it: a generator that yields where others may have their turn.
-        """
+        """Count, then publish to subscribers. A generator that yields where others may have their turn."""
         for session in list(self._sessions):
             if session.connection is None or not wants(session):
                 del self._sessions[session]
@@ -103,8 +102,8 @@ class BrokerTopics:
                 yield
 
     def _count(self, counts):
-        """Add up what clients and the queues of sessions count; a generator as _tell(). Whoever leaves
-        meanwhile is counted as of then.
+        """Add up the counts of clients and of session queues; a generator like _tell(). Clients that leave
+        meanwhile keep the counts read here.
         """
         clients = list(self._hub.clients)
         counts.update(self._totals())
@@ -125,7 +124,7 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: text}. Counts of octets and of what was published are of all protocols, since the start."""
+        """{topic: text}. Counts of octets and of publishes cover all protocols since the broker's start."""
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -152,7 +151,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """{topic behind $SYS/broker/: count} of clients and queues that are gone."""
+        """{topic behind $SYS/broker/: count} of clients and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -169,12 +168,12 @@ def wants(session):
 
 
 def is_of_broker(topic_filter):
-    """Whether a filter, which has no fault, is for topics of the broker."""
+    """Whether a valid filter is for broker topics."""
     return split_shared(topic_filter)[1].startswith(BROKER_PREFIX)
 
 
 class Telling(Job):
-    """The values of one time; ``steps`` (BrokerTopics._tell) are done in slices."""
+    """One round of values; does ``steps`` (BrokerTopics._tell) in slices."""
 
     name = "telling $SYS topics"
 
@@ -192,13 +191,13 @@ class Telling(Job):
         return False
 
     def failed(self, error):
-        """There is another time."""
+        """Give up this round; the next one follows."""
         self._topics.told()
         return False
 
 
 def publish(vhost, topic, text):
-    """Give a value to whoever has subscribed to its topic in a vhost."""
+    """Give a value to the subscribers of its topic in a vhost."""
     exchange, now_ms = vhost.extras[EXTRA].exchange, vhost.timers.now_ms()
     key = crossing.swap(topic.encode())
     targets: dict = {}

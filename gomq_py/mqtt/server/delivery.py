@@ -1,9 +1,9 @@
-"""Delivery: the consumer of an MQTT session's queue, taking its turns from it and filling the hub's output
-buffer with PUBLISH packets.
+"""Delivery: the consumer of an MQTT session's queue; takes its turns and fills the hub's output buffer with
+PUBLISH packets.
 
-Above broker.queues (it is the queue's Consumer), publication (which writes the packets) and sent (which knows
-what is under way); made by outbound. The socket never holds it up: while the output is blocked its capacity
-is 0. Never yields.
+Above broker.queues (it is the queue's Consumer), publication (writes the packets) and sent (packet
+identifiers in flight); made by outbound. While the output is blocked its capacity is 0, so the socket never
+holds it up. Never yields.
 """
 from functools import partial
 
@@ -20,22 +20,22 @@ from gomq_py.net import output as _output  # noqa: F401
 from gomq_py.storage.message import Message
 
 PUBREL_OCTETS = 4
-# Messages that one turn drops, because nobody can be sent them, before others have theirs: 2 ms.
+# Undeliverable messages dropped in one turn before others have theirs: 2 ms.
 DROPPED_AT_ONCE = 4096
-# So long identifiers wait for PUBCOMP after a loss of power. Some clients never answer a PUBREL for a message
-# that they do not know, as paho-mqtt with manual_ack.
+# How long identifiers wait for PUBCOMP after a power loss. Some clients, such as paho-mqtt with manual_ack,
+# never answer a PUBREL for a message that they do not know.
 RELEASE_MS = 10_000
 
 
 class SessionConsumer(consumers.Consumer):
     """Attached with start(); delivers nothing before ``begin``.
 
-    ``sink`` (or None) sends what it has gathered before anything from the queue goes out. ``large`` is the
-    hub's LargeOutput; ``ended(reason)`` is called when the queue let go of it. ``dropped``: messages that the
-    client does not accept, or that are none for MQTT. ``trace(message)`` is told of each that goes out; None:
-    nobody asks. ``is_exact``: something of QoS 2 was written and has not been sent. ``unsafe``: octets that
-    wait until whoever keeps a copy knows what they tell at QoS 2, or None; meanwhile nothing is delivered.
-    It is empty while what is next, at QoS 2, waits for a store of identifiers.
+    ``sink`` (or None) sends what it has gathered before any message of the queue. ``large`` is the hub's
+    LargeOutput; ``ended(reason)`` is called when the queue drops this consumer. ``dropped`` counts messages
+    that the client does not accept or that do not cross to MQTT. ``trace(message)``, if not None, sees each
+    message sent. ``is_exact``: QoS 2 messages are written and not sent yet. ``unsafe``: octets that wait
+    until acknowledgers (followers) know their QoS 2 messages, or None; nothing is delivered meanwhile. Empty
+    ``unsafe`` octets: the next QoS 2 message waits for a store of identifiers.
     """
 
     __slots__ = (
@@ -64,19 +64,19 @@ class SessionConsumer(consumers.Consumer):
         self.source.add_consumer(self)
 
     def begin(self):
-        """The client expects messages from here on."""
+        """Start delivering; the client is ready."""
         self.started = True
         if self.queue is not None:
             self.queue.offer(self)
 
     def stop(self):
-        """Detach. What is under way stays in ``sent``."""
+        """Detach. Messages in flight stay in ``sent``."""
         self.started = False
         self.unsafe = None
         self._stop_release_timer()
         self._wait_no_more()
         self.source.remove_consumer(self)
-        self.ended = None  # it holds this
+        self.ended = None  # breaks a reference cycle
 
     def cancel(self, reason):
         self.started = False
@@ -98,7 +98,7 @@ class SessionConsumer(consumers.Consumer):
         return room
 
     def room_again(self):
-        """Something that was under way is not any more."""
+        """Resume delivery after a message in flight has been settled."""
         if self.is_full:
             self.is_full = False
             if self.queue is not None:
@@ -114,8 +114,8 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """As ``_deliver``, one message at a time. Ends with its time, because copying large headers may take
-        1 ms.
+        """Like ``_deliver``, one message at a time. Ends when its time is over, because copying large headers
+        may take 1 ms.
         """
         at = 0
         clock = SliceClock()
@@ -124,7 +124,7 @@ class SessionConsumer(consumers.Consumer):
             at += self._deliver(1)
             limit -= 1
             if at and clock.is_over():
-                return max(at, broker_queue.TURN_OCTETS)  # the turn is over, whatever it has written
+                return max(at, broker_queue.TURN_OCTETS)  # the turn is over, however little was written
         return at if self.to_drop else max(at, broker_queue.TURN_OCTETS)
 
     def _deliver(self, limit):
@@ -151,8 +151,8 @@ class SessionConsumer(consumers.Consumer):
                     break
                 taken = at = behind
                 limit -= 1
-        finally:  # a store that fails over the next message does not take back what was taken before it
-            # What has been delivered is marked as such before the client can answer.
+        finally:  # if the store fails on the next message, messages taken before it must still go out
+            # Mark deliveries before the client can answer them.
             queue.flush()
             if taken and self.is_exact and self._is_kept_elsewhere():
                 self._send_when_safe(bytes(out[:taken]))
@@ -161,8 +161,8 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find the next message that the client may have, and measure it. Returns the octets of its packet;
-        0: there is none, or there were too many that it may not.
+        """Find the next message that the client may have and measure it. Returns the octets of its packet; 0:
+        no message, or too many undeliverable ones for this turn.
         """
         queue = self.source
         sent = self.sent
@@ -192,9 +192,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Write the message measured last and take it. Returns the offset behind it; ``at`` where it has to
-        wait.
-        """
+        """Write the measured message and take it. Returns the offset behind it, or ``at`` if it must wait."""
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
@@ -210,14 +208,14 @@ class SessionConsumer(consumers.Consumer):
                 return at
         if qos == 2:
             self.is_exact = True
-        # A loss of power may leave the identifier, and not the mark in the queue.
+        # After a power loss the identifier may be on disk without the queue's mark.
         at = self.publication.write(out, at, message, identifier, message.redelivered or self.identifier > 0)
         self.source.take(message, False)
         return at
 
     def _drop(self, message):
-        """A message that is not for this client: as if it had been sent and acknowledged [MQTT-3.1.2-25].
-        What nobody can read is set aside.
+        """Settle a message that the client may not have as if it were sent and acknowledged [MQTT-3.1.2-25];
+        set an unreadable one aside.
         """
         if self.publication.size == mqtt_publication.UNREADABLE:
             self.source.shift_head()
@@ -255,7 +253,7 @@ class SessionConsumer(consumers.Consumer):
         return self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
-        """Send what tells messages of QoS 2 when whoever takes over the broker's place knows that."""
+        """Send QoS 2 packets once the acknowledgers (followers) know them."""
         self.unsafe = data
         self.sent.inflight.when_safe(partial(self._is_safe, data))
 
@@ -281,13 +279,13 @@ class SessionConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """There may be memory again for a large message."""
+        """Deliver again: a large message may have memory now."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def _release(self):
-        """PUBREL for what is not there any more, when whoever takes over the broker's place knows that."""
+        """Send PUBREL for messages that no longer exist, once the acknowledgers (followers) know that."""
         released = bytearray()
         for identifier in self.sent.take_to_release():
             data = bytearray(PUBREL_OCTETS)
@@ -308,7 +306,7 @@ class SessionConsumer(consumers.Consumer):
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def _is_not_released(self):
-        """No PUBREL has been answered for long: do without, until the next start of the broker."""
+        """Stop waiting for PUBCOMPs that have been due for long, until the next start of the broker."""
         self.release_timer = None
         if self.sent.awaits_one and self.sent.room() == 0:
             self.sent.doubts = False
@@ -320,7 +318,7 @@ class SessionConsumer(consumers.Consumer):
             self.release_timer = None
 
     def emptied(self):
-        """Somebody has emptied the queue: there is nothing to send again."""
+        """The queue was purged: forget deliveries to be repeated."""
         if self.started:
             self.sent.nothing_left()
             if self.sent.to_release:

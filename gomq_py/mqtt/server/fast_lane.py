@@ -1,13 +1,13 @@
-"""Fast lane: one compiled walk over everything a connection has read, with no Python object per message.
+"""Fast lane: one compiled walk over the packets of a read, with no Python object per message.
 
-Stream hands it the hub's input buffer. A PUBLISH that is plain (mqtt.wire.frames) goes straight to its
-destinations, a plain acknowledgement straight to who waits for it. Everything else, and everything odd, goes
-packet by packet to ``connection.packet``, which answers the same, only slower (mqtt.server.publish). Never
-yields; what ends the connection it is told of.
+Stream hands it the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its destinations,
+a plain acknowledgement straight to inbound or outbound. Every other packet goes to ``connection.packet``,
+which gives the same answers, only slower (mqtt.server.publish). Never yields; reports what ends the
+connection to the connection.
 
-What is stored of a PUBLISH is a record of kind 2 (mqtt.wire.crossing). Its routing, the exchange's name and
-the topic as routing key, is remembered with the route, and written over the octets that end with the topic
-on the wire: those in front of it belong to packets that have been walked.
+A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
+topic as routing key) is remembered with the route and written over the octets that end with the topic on the
+wire: the octets before it belong to packets that have been walked.
 """
 from functools import partial
 
@@ -29,8 +29,8 @@ FRONT = 512
 
 
 class LaneParts:
-    """What all lanes of a hub and a ``version`` of the protocol use, each while it walks what was read: the
-    ``walk``, and the ``message`` that is filled for each PUBLISH.
+    """State shared by all lanes of a hub and a protocol ``version``: the ``walk``, and the ``message`` that
+    is filled for each PUBLISH.
     """
 
     __slots__ = ("walk", "message")
@@ -40,7 +40,7 @@ class LaneParts:
         self.renew()
 
     def renew(self):
-        """Have another message: this one is kept by somebody."""
+        """Replace the message, because its owner keeps it."""
         message = Message()
         message.kind = crossing.KIND
         message.may_wait = True
@@ -48,20 +48,19 @@ class LaneParts:
 
 
 class FastLane:
-    """Walks one connection's packets, none larger than ``limits`` (mqtt.wire.constants.Limits) say, with the
-    ``parts`` of its version.
+    """Walks one connection's packets, within ``limits`` (mqtt.wire.constants.Limits), with the ``parts`` of
+    its version.
 
-    The connection has ``inbound``, which it tells of by ``set_inbound`` when it makes it, ``outbound``
-    (``acknowledged(kind, packet identifier)``), ``session``,
-    ``packet(kind, walk) -> bool`` (False ends the walk behind it), ``fail(error)`` and ``has_time()``, which
-    says whether a walk over messages to many destinations may go on now, or will later. ``is_slow``: every
-    PUBLISH goes to ``packet``; ``is_blocked``: none is walked before an alarm is over.
+    The connection has ``inbound`` (passed to ``set_inbound`` once made), ``outbound`` (``acknowledged(kind,
+    packet identifier)``), ``session``, ``packet(kind, walk) -> bool`` (False ends the walk behind it),
+    ``fail(error)`` and ``has_time()``, whether a walk over messages to many destinations may go on now.
+    ``is_slow``: every PUBLISH goes to ``packet``; ``is_blocked``: an alarm holds every PUBLISH.
 
-    As a channel of AMQP (broker.signals.totals) it counts ``publishes``: those at QoS 0, which need nothing
-    of ``inbound``, so that devices that send no others have none.
+    Like an AMQP channel (broker.signals.totals) it counts ``publishes``, here at QoS 0. These need no
+    ``inbound``, so devices that send only them have none.
     """
 
-    published = confirmed_count = 0  # nothing of it asks for an answer
+    published = confirmed_count = 0  # QoS 0 asks for no answer
 
     __slots__ = (
         "connection", "inbound", "outbound", "buffers", "scheduler", "parts", "limits", "payload_max",
@@ -86,17 +85,16 @@ class FastLane:
         self.is_slow = self.is_blocked = self.held = False
 
     def set_modes(self, is_slow, is_blocked):
-        """Say which PUBLISHes it may take from the next one on."""
+        """Set which PUBLISHes this lane may take from now on."""
         self.is_slow = is_slow
         self.is_blocked = is_blocked
 
     def set_inbound(self, inbound):
-        """Something has come that is answered by it."""
+        """Set the Inbound, which the connection has made for the first packet that needs it."""
         self.inbound = inbound
 
     def process(self, start, end, now_ms):
-        """Walk the whole packets in ``input[start:end]``. Returns the first octet that was not walked. Never
-        raises.
+        """Walk the whole packets in ``input[start:end]``. Returns the first octet not walked. Never raises.
         """
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
@@ -126,23 +124,23 @@ class FastLane:
         return end
 
     def finish(self):
-        """The read is done with: everything touched gets its turn, and what was published is answered."""
+        """End a read: touched destinations get their turn, and answers leave."""
         self.scheduler.finish()
         self.outbound.done()
         if self.inbound is not None:
             self.inbound.done()
 
     def close(self):
-        """The connection has ended: let go of what has come in part."""
+        """Drop a packet that has arrived in part, at the end of the connection."""
         if self.large is not None:
             large = self.large
             self.large = None
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Walk what the walk has begun with, up to the first PUBLISH if it ``is_blocked``, and if it
-        ``may_hold`` up to the first at QoS 2 whose identifier cannot be kept. Returns the first octet that
-        was not walked; ``held``: it stops there.
+        """Walk to the end, or to the first PUBLISH if ``is_blocked``, or, if ``may_hold``, to the first QoS 2
+        packet whose identifier cannot be kept. Returns the first octet not walked; ``held``: it stopped
+        there.
         """
         walk = self.parts.walk
         while True:
@@ -172,7 +170,7 @@ class FastLane:
                 return walk.position
 
     def _publish(self):
-        """Take the PUBLISH that the walk stands at. Returns whether it was one for this lane."""
+        """Publish the current PUBLISH. Returns False if it is for the slow lane."""
         walk = self.parts.walk
         if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0 or (
                 walk.payload_length > self.payload_max):
@@ -214,7 +212,7 @@ class FastLane:
         return True
 
     def _filled(self, walk):
-        """The message of the PUBLISH that the walk stands at, but for its routing."""
+        """The message of the current PUBLISH, without its routing."""
         message = self.parts.message
         if message.publisher is None:
             message.publisher = self.connection.session
@@ -234,7 +232,7 @@ class FastLane:
         return message
 
     def _route(self):
-        """The Route of the topic that the walk stands at, or None."""
+        """The Route of the current topic, or None."""
         walk = self.parts.walk
         if self.remembered is None:
             self.remembered = RememberedRoutes(partial(_route_of, self.connection))
@@ -251,8 +249,7 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """The message is stored later, when the queue of this number can take it; the walk ends behind it.
-        """
+        """Store the message once its queue number ``at`` can take it; the walk ends behind it."""
         message = self.parts.message
         walk = self.parts.walk
         message.own()
@@ -262,7 +259,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """All destinations of the route have had a message: count it, and note its answer."""
+        """Count a message that all destinations of the route have had, and note its answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -273,8 +270,8 @@ class FastLane:
     # large packets
 
     def _begin_large(self, start, end):
-        """Where the packet that begins at ``start`` and is not there as a whole does not fit in front of the
-        next read, gather it. Returns the first octet that was not walked.
+        """Gather a large packet: one that begins at ``start`` and would not fit in front of the next read.
+        Returns the first octet not walked.
         """
         at = self.at
         size = 0
@@ -295,9 +292,7 @@ class FastLane:
         return self._gather(start, end)
 
     def _gather(self, start, end):
-        """Take what has come of a large packet, and walk it if that is all. Returns the first octet behind
-        it.
-        """
+        """Take the next octets of a large packet; walk it when complete. Returns the offset behind them."""
         large = self.large
         end = min(end, start + large.missing())
         large.add(bytes(self.buffers.input[start:end]))
@@ -309,13 +304,13 @@ class FastLane:
             return end
         self.at = octets.pointer(large.octets)
         self.parts.walk.begin(large.octets, FRONT, len(large.octets))
-        # One that was under way when an alarm began is taken: its octets are here, and would only wait.
+        # Take a packet that was in flight when an alarm began: its octets are here and would only wait.
         self._walk(False, False)
         return end
 
 
 def _route_of(connection, key):
-    """The Route of a topic's octets, with its routing; None: each message has to be looked at."""
+    """The Route of a topic's octets, with its routing; None if each message must go to the slow lane."""
     route = route_of(connection, key)
     if route is not None:
         route.routing = routing_of(connection, key)

@@ -1,6 +1,6 @@
-"""Greeting: what a client wants by its CONNECT, within what the settings allow, and the CONNACK that says so.
+"""Greeting: a CONNECT's requests within the limits of the settings, and the CONNACK that answers them.
 
-Values, made once for each connection. Between login, which let the client in, and the connection.
+Values, made once per connection, between login and the connection.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -11,16 +11,16 @@ from gomq_py.mqtt.server.inbound import TOPIC_ALIASES
 from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, MQTT_5, VARIABLE_MAX, Limits
 from gomq_py.mqtt.wire.packets import ConnackPacket
 
-# Of an id that is given to a client that has none: 128 bits, which are 22 characters.
+# Client ids for clients without one: 128 random bits, 22 characters.
 ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
-PACKET_MAX = VARIABLE_MAX  # the largest that the setting knows, which is as good as no limit
-RECEIVE_MAXIMUM = 65_535  # of a client that says nothing about it (§3.1.2.11.3)
+PACKET_MAX = VARIABLE_MAX  # the largest value of the setting: no limit
+RECEIVE_MAXIMUM = 65_535  # the default of a client that sends none (§3.1.2.11.3)
 
 
 class Greeting:
-    """``expiry_s`` is how long the session outlives the connection, ``packet_limits`` what the client's
-    packets may hold. Request problem information changes nothing: reason strings stand in DISCONNECT alone,
-    which may have them at any time.
+    """``expiry_s``: how long the session outlives the connection. ``packet_limits``: limits of the client's
+    packets. Request problem information has no effect: reason strings are sent in DISCONNECT alone, which may
+    have them at any time.
     """
 
     def __init__(self, connect, settings):
@@ -35,7 +35,7 @@ class Greeting:
         self.maximum_packet_size = connect.maximum_packet_size
         self.topic_alias_maximum = asked.get("topic_alias_maximum", 0)
         self._properties = {"topic_alias_maximum": TOPIC_ALIASES}
-        # A client of 3.x cannot be told how many publishes may be under way.
+        # A client of 3.x cannot be told a receive maximum.
         self.inbound_maximum = IDENTIFIER_MAX
         if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIER_MAX:
             self.inbound_maximum = settings.mqtt_max_inflight_messages
@@ -57,7 +57,7 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """A client of 3.x cannot be told another time, and so has its own."""
+        """Keep alive in seconds. A client of 3.x keeps its own, because it cannot be told another."""
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]
@@ -71,5 +71,5 @@ class Greeting:
 
 @lru_cache(maxsize=1)
 def _packet_limits(most_octets, payload_octets):
-    """One for all connections."""
+    """Cached: all connections share one object."""
     return Limits(packet_octets=most_octets, payload_octets=payload_octets)

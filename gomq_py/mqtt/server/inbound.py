@@ -1,9 +1,9 @@
-"""Inbound: what a client publishes at QoS 1 and 2: the packet identifiers in use, and the answers to them.
+"""Inbound: a client's publishes at QoS 1 and 2: the packet identifiers in use, and the answers.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.promised > output
 
 Between the lanes of a connection and the flushes. Answers are noted as octets while a read is walked, and
-leave together in the order of the publishes (MQTT 5 §4.6), when what they promise is on disk. Never stores a
+leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never stores a
 message and never switches.
 """
 from functools import partial
@@ -11,7 +11,7 @@ from functools import partial
 from gomq_py import octets
 from gomq_py.broker.verbs.held_publish import WAITS_FOR
 from gomq_py.broker.verbs.promised import Answer, Promised, Unsynced
-from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types what is received)
+from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types the identifiers)
 from gomq_py.mqtt.model.inflight import Inflight
 from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.wire import frames, reason_codes
@@ -21,24 +21,24 @@ from gomq_py.mqtt.wire.reason_codes import (
     NO_MATCHING_SUBSCRIBERS, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED, UNSPECIFIED_ERROR,
 )
 
-# An identifier that begins: it may be stored, it was stored before, it is too many, it belongs to another, or
-# an earlier run has given its message to some of its destinations.
+# States of an identifier: NEW may be stored; AGAIN was stored before; TOO_MANY exceeds the receive maximum;
+# IN_USE belongs to another message; PARTLY: an earlier run stored its message in some destinations.
 NEW, AGAIN, TOO_MANY, IN_USE, PARTLY = 0, 1, 2, 3, 4
-# Topics that a client may give an alias at once: each takes up to 255 octets here. As RabbitMQ does.
+# Topic aliases of one client (each takes up to 255 octets here), as in RabbitMQ.
 TOPIC_ALIASES = 16
 TOPIC_MAX = 255
 WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
 class NotKept(MQTTError):
-    """What the client published may be lost: the disk refused it."""
+    """The disk refused a publish, which may be lost."""
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
 
 
 class Refusal(MQTTError):
-    """A PUBLISH that is not taken. It is answered with the code where MQTT has such an answer, and otherwise
-    ends the connection.
+    """A PUBLISH that is refused: answered with the reason code where MQTT has such an answer, otherwise the
+    end of the connection.
     """
 
     def __init__(self, reason_code, text):
@@ -47,22 +47,22 @@ class Refusal(MQTTError):
 
 
 class RefusedByQueue(MQTTError):
-    """A queue has refused a message, which a client of 3.x cannot be told."""
+    """A queue refused a message, and the protocol (3.x) has no answer for that."""
 
     reason_code = reason_codes.QUOTA_EXCEEDED
 
 
 class Inbound:
     """``connection`` has ``version``, ``session``, ``output`` and ``fail(error)``; ``when_safe`` is that of
-    storage.flush.durability. ``receive_maximum``: how many publishes of QoS 1 and 2 may be under way.
+    storage.flush.durability. ``receive_maximum``: most publishes of QoS 1 and 2 in flight.
 
-    What came at QoS 2 and was not released is in ``received``, which is the session's and outlives the
-    process where that does. As a channel of AMQP (broker.signals.totals) it counts ``publishes``, those of
-    all QoS, ``published``, those of them that ask for an answer, and ``confirmed_count``, those that were
-    answered with success. ``is_over``: the connection ends, and nothing more is walked.
+    ``received``: QoS 2 identifiers that are not released; it belongs to the session and outlives the process
+    if the session does. Like an AMQP channel (broker.signals.totals) it counts ``publishes`` (all QoS),
+    ``published`` (those that ask for an answer) and ``confirmed_count`` (answered with success). ``is_over``:
+    the connection ends, and no packet is walked any more.
 
-    Where the disk refuses the store of identifiers nothing of QoS 2 is taken and no PUBREL answered before
-    another store has its place: the client is read no further, as while there is an alarm.
+    While the disk refuses the store of identifiers, the client is not read, as during an alarm: no QoS 2
+    message is taken and no PUBREL answered until another store has replaced it.
     """
 
     __slots__ = (
@@ -82,13 +82,13 @@ class Inbound:
         self.aliases = None
         self.is_over = self.has_released = self.is_held = False
         self.answers = Acknowledgements(self.version)
-        # PUBACKs noted in this read, messages taken in it, and publishes of QoS 1 whose PUBACK has not left.
+        # PUBACKs noted in this read, messages taken in it, and QoS 1 publishes whose PUBACK has not left.
         self.pubacks = self.confirms = self.unanswered = 0
 
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """A PUBLISH of QoS 1 or 2 has come: NEW, and it is under way now, or what it is instead."""
+        """Begin a PUBLISH of QoS 1 or 2. Returns NEW, and it is in flight now, or the identifier's state."""
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -100,7 +100,7 @@ class Inbound:
         return NEW
 
     def hold(self):
-        """Read no further while the store of identifiers is stuck. Returns whether it is."""
+        """Stop reading while the store of identifiers is stuck. Returns whether it is."""
         inflight = self.received.inflight
         if inflight is None or not inflight.is_stuck:
             return False
@@ -114,9 +114,7 @@ class Inbound:
         hold.release()
 
     def is_new(self, qos, packet_identifier):
-        """As begin(), for the slow lane: whether it is to be stored; if not it has been answered. Raises a
-        Refusal.
-        """
+        """begin() for the slow lane. True: store the message; False: it has been answered. Raises Refusal."""
         state = self.begin(qos, packet_identifier)
         if state == TOO_MANY:
             raise Refusal(
@@ -133,8 +131,9 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """All destinations have had its message: ``taken``, whether all took it. ``queues``, a tuple or None:
-        what must be on disk before it is answered, or, where it is not taken, the destinations.
+        """Note the answer to a message that all destinations have had; ``taken``: all of them took it.
+        ``queues`` (tuple or None): queues that must be on disk before the answer, or, if not ``taken``, all
+        destinations.
         """
         self.publishes += 1
         if qos:
@@ -159,25 +158,25 @@ class Inbound:
             self.connection.fail(RefusedByQueue("a queue has refused a message"))
 
     def _is_told(self):
-        """Whether the client hears of a refusal. Otherwise it sends its message again."""
+        """Whether the client can be told of a refusal; otherwise it sends its message again."""
         return self.version >= MQTT_5 and not self.is_over
 
     def refused(self, qos, packet_identifier, reason_code):
-        """A PUBLISH is not taken on, for a reason that MQTT 5 has an answer for."""
+        """Answer a refused PUBLISH (MQTT 5)."""
         if qos == 2:
-            self.received.not_stored(packet_identifier)  # the client may use it for another message
+            self.received.not_stored(packet_identifier)  # the client may reuse the identifier
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):
-        """The topic name that an alias stands for: ``topic`` from here on, or, where that is empty, the one
-        before. Raises TopicAliasInvalid, ProtocolError.
+        """The topic name of an alias: ``topic``, which it stands for from now on, or if that is empty the
+        name set before. Raises TopicAliasInvalid, ProtocolError.
         """
         if alias > TOPIC_ALIASES:
             raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
         if self.aliases is None:
             self.aliases = {}
         if topic:
-            # A longer one is refused whenever it is named.
+            # A longer topic is refused whenever it is named.
             self.aliases[alias] = topic if len(topic) <= TOPIC_MAX else topic[:TOPIC_MAX + 1]
             return topic
         if alias not in self.aliases:
@@ -185,8 +184,8 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """A PUBLISH of QoS 2 that was stored before has come once more. Returns False when reading must
-        pause: the first one, which came over an earlier connection, waits for files, and this one for it.
+        """Handle a repeated PUBLISH of QoS 2. Returns False if reading must pause: the first one, of an
+        earlier connection, still waits for files.
         """
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.hold(WAITS_FOR)
@@ -198,7 +197,7 @@ class Inbound:
         return True
 
     def _first_stored(self, packet_identifier, hold, taken, queues):
-        """The first of two that are the same has been stored, or refused."""
+        """Answer the repeat after the first PUBLISH was stored or refused."""
         if not self.is_over:
             if taken:
                 if queues is not None:
@@ -210,11 +209,11 @@ class Inbound:
         hold.release()
 
     def released(self, packet_identifier):
-        """PUBREL."""
+        """Handle PUBREL."""
         known = self.received.discard(packet_identifier)
         if self.received.inflight is not None:
-            # A power cut must not bring it back: the client takes the identifier for another message. One
-            # that is not known may have been released over an earlier connection, which ended before the
+            # A power cut must not restore the identifier: the client reuses it for another message. An
+            # unknown identifier may have been released over an earlier connection that ended before the
             # flush.
             self.has_released = True
             self.unsynced.add(self.received.inflight.together)
@@ -229,7 +228,7 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """End of a read: what was noted leaves as soon as it may."""
+        """End a read: noted answers leave as soon as their flushes are done."""
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -244,26 +243,24 @@ class Inbound:
         self.promised.done(batch, unsynced)
 
     def leave(self):
-        """The connection ends: what may be answered now is, and the rest never."""
+        """Before the connection ends: send the answers that may leave now, and drop the rest."""
         self.is_over = True
         self.done()
         self.promised.mute()
 
     def close(self):
-        """The connection has ended: nobody waits for answers. What they promise is still heard of, because
-        the session goes on.
-        """
+        """After the connection has ended: drop answers. Flushes still count, because the session goes on."""
         self.is_over = True
-        self.connection = None  # which holds this
+        self.connection = None  # breaks a reference cycle
         self.promised.mute()
 
     # for the answers
 
     def lost(self, answers, destinations):
-        """The answers, where the disk refused what they promise. ``destinations``: all that they are about,
-        if the store of one has failed, and messages with it; else None. Where the client cannot be told but
-        by the end of its connection identifiers stay known, so that messages are not taken a second time, by
-        those that have them, when it sends them again.
+        """The answers after the disk refused a flush. ``destinations``: all destinations of the messages, if
+        the store of one has failed and lost messages; else None. If the client can only be told by the end of
+        its connection, identifiers stay known, so that destinations that have a message do not take its
+        repeat.
         """
         refused = []
         noted = _parts(answers)
@@ -284,8 +281,8 @@ class Inbound:
 
 
 class Batch(Answer):
-    """The answers of a read, of which ``pubacks`` are PUBACKs, and ``confirms`` tell that a message was
-    taken; ``added`` and ``mark`` (mqtt.model.received) of what is sure when they leave.
+    """The answers of a read: ``pubacks`` of them are PUBACKs, ``confirms`` report taken messages; ``added``
+    and ``mark`` (mqtt.model.received) say which identifiers are on disk when they leave.
     """
 
     __slots__ = ("inbound", "answers", "pubacks", "confirms", "added", "mark")
@@ -313,8 +310,9 @@ class Batch(Answer):
         return [queue for queues in self.queues for queue in queues if not isinstance(queue, Inflight)]
 
     def must_wait(self, error, callback):
-        """The store of identifiers has failed, and knows what PUBCOMP or a refusal would set free: the client
-        would take it for another message, and that would be taken for this one.
+        """Whether the answers wait for a new store of identifiers, because the old one failed. A PUBCOMP or
+        refusal would free an identifier that the failed store may still know: the client's next message with
+        that identifier would be taken for the old one.
         """
         stuck = self.inbound.received.inflight if error is not None or self.is_lost() else None
         for queues in self.queues:

@@ -1,7 +1,7 @@
-"""Large packet: one that does not fit in front of a read, gathered read by read.
+"""Large packets: a packet that does not fit in front of a read, gathered read by read.
 
-Between the fast lane and the budget for bodies (hub.budget), whose client it is. What a PUBLISH needs, rights
-and room for its payload, is asked for as soon as its head is there; if it is refused, no more of it is kept.
+Between the fast lane and the body budget (hub.budget), whose client it is. Rights and room for a PUBLISH's
+payload are checked as soon as its head has arrived; after a refusal no more octets are kept.
 """
 from gomq_py.mqtt.server.inbound import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
@@ -9,14 +9,13 @@ from gomq_py.mqtt.wire.codec import decode_publish_head
 from gomq_py.mqtt.wire.errors import PacketTooLarge, QuotaExceeded
 
 WAITS_FOR = "room for message bodies"
-# What may have come of a PUBLISH before its topic is known: properties, where an alias stands for it, which
-# are some octets.
+# Most octets of a PUBLISH before its topic is known: only properties can stand in front of an alias.
 HEAD_MAX = 256 * 1024
 
 
 class LargePacket:
-    """``octets`` holds ``room`` octets that mean nothing, and behind them what has come of the packet, which
-    has ``size``, and ``is_publish`` or anything else. ``limits`` are the lane's.
+    """``octets``: ``room`` unused octets, then the received part of the packet of ``size`` octets.
+    ``is_publish``: its head is checked. ``limits`` are the lane's.
     """
 
     __slots__ = (
@@ -33,7 +32,7 @@ class LargePacket:
         self._head = self._refusal = None
 
     def missing(self):
-        """Octets that have not come."""
+        """Octets that have not arrived."""
         return self._left
 
     def add(self, octets):
@@ -69,15 +68,14 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """All of it has come: whether its head was refused, which the client is told now. Raises MQTTError.
-        """
+        """For a complete packet: if its head was refused, answer it and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)
         return True
 
     def end(self):
-        """It is complete, or nobody waits for the rest."""
+        """Release the memory budget: the packet is complete or abandoned."""
         self._connection.hub.bodies.release(self)
         self.resume_held()
 
@@ -85,19 +83,19 @@ class LargePacket:
 
     @property
     def output(self):
-        """Its connection's."""
+        """The connection's output."""
         return self._connection.output
 
     @property
     def is_held_up(self):
-        """Whether the connection is not read, which its client cannot bring about."""
+        """Whether the broker holds the connection's reading; a client cannot cause that."""
         return self._connection.stream.paused
 
     def resume_held(self):
-        """There is room for the rest, or nobody waits for it any more."""
+        """Read on: there is room for the rest, or the packet is abandoned."""
         if self._hold is not None:
             self._hold.release()
 
     def give_up(self, why):
-        """It held up others for too long."""
+        """Fail the connection: it held up others for too long."""
         self._connection.fail(QuotaExceeded(why))

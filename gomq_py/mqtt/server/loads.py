@@ -1,17 +1,16 @@
-"""Loads: how many of something there are in a minute, as Mosquitto's ``$SYS/broker/load/...`` tell.
+"""Loads: events per minute, as Mosquitto's ``$SYS/broker/load/...`` reports them.
 
-Beside broker_topics. A moving average for each of three times, in which what happened weighs less the longer
-ago it was; it begins when somebody first asks, with what happened since then. Values.
+Exponential moving averages over three periods; they begin at the first call. Values.
 """
 import math
 
 MINUTES = (1, 5, 15)
-# Shorter times say little: the averages stay as they are.
+# Shorter intervals say little: the averages stay unchanged.
 SHORTEST_S = 1
 
 
 class Loads:
-    """Of counters that do not fall, or a little: what is gone may have been counted twice."""
+    """Averages of counters that may fall only slightly (a closed client's may have been added twice)."""
 
     def __init__(self):
         self._last_s = 0.0
@@ -19,8 +18,8 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": in a minute}, now that the counters are ``counts``, by name; none at first.
-        ``now_s``: of a clock that never goes back.
+        """{"name/Nmin": per minute}, for counters that are now ``counts`` (by name); {} at first. ``now_s``:
+        a clock that never goes back.
         """
         if not self._counts:
             self._counts, self._last_s = counts, now_s

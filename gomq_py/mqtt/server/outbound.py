@@ -1,7 +1,7 @@
-"""Outbound: everything that one client is sent, and what becomes of what it acknowledges.
+"""Outbound: all messages to one client, and its acknowledgements of them.
 
-Between the connection, whose lanes hand over the acknowledgements, and the session of the model: the consumer
-of its queue (delivery), its sink, what is under way (sent). Never yields.
+Between the connection, whose lanes pass on acknowledgements, and the model's session: the consumer of the
+session's queue (delivery), its sink, and the messages in flight (sent). Never yields.
 """
 from functools import partial
 
@@ -21,11 +21,11 @@ REFUSED = 0x80
 
 
 class Outbound:
-    """The outgoing half of ``connection``, which has a session, a version, an output, a hub and what the
-    client accepts: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``.
+    """The outgoing half of ``connection``, which has a session, a version, an output, a hub and the client's
+    ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
 
-    Its life: start() when the session has been taken up, in the same turn; begin() behind CONNACK; attach()
-    when a queue has been made for the session; stop() before the session is left.
+    Calls in order: start() when the session has been taken over, in the same turn; begin() behind CONNACK;
+    attach() when a queue has been made for the session; stop() before the session is left.
     """
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Outbound:
     # its life
 
     def start(self):
-        """Take the queue and whatever else is for the client. Nothing is sent before begin()."""
+        """Take the session's queue and sink. Nothing is sent before begin()."""
         connection, session = self.connection, self.session
         session.interests.new_connection()
         if not session.is_durable:
@@ -59,7 +59,7 @@ class Outbound:
         self.attach()
 
     def attach(self):
-        """Take the session's queue, if it has got one and nobody has it."""
+        """Take the session's queue, if it has one that is not taken."""
         queue = self.session.queue
         if queue is None or self.consumer is not None or self.is_stopped:
             return
@@ -74,7 +74,7 @@ class Outbound:
             self._begin_consumer()
 
     def begin(self):
-        """The client has been told that it is connected: say what is due, and deliver."""
+        """After CONNACK: send outstanding PUBRELs, and deliver."""
         self.is_begun = True
         if self.consumer is not None:
             self._begin_consumer()
@@ -82,7 +82,7 @@ class Outbound:
             self.sink.begin()
 
     def stop(self):
-        """Let go of the queue and give back what is not settled. A second call changes nothing."""
+        """Release the queue and return unsettled messages to it. A second call changes nothing."""
         if self.is_stopped:
             return
         self.is_stopped = True
@@ -95,7 +95,7 @@ class Outbound:
     # for who looks on
 
     def trace(self, traced):
-        """Call ``traced(message)`` with each message that goes out from here on; None: nobody asks."""
+        """Call ``traced(message)`` for each message sent from now on; None: stop."""
         self.traced = traced
         if self.sink is not None:
             self.sink.trace = traced
@@ -103,8 +103,8 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(messages that it was sent and no queue held, messages that it was not sent because it does not
-        read, or does not take so large ones).
+        """(QoS 0 messages sent from the sink, messages dropped because the client does not read or does not
+        accept packets so large).
         """
         sent = dropped = 0
         if self.sink is not None:
@@ -117,10 +117,10 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """A PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError where it is not what the packet
-        identifier waits for.
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if the packet identifier does
+        not wait for it.
         """
-        if self.is_stopped:  # another connection has what was under way
+        if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
         if self.sent is not None:
@@ -137,9 +137,7 @@ class Outbound:
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
 
     def acknowledged_with(self, kind, packet_identifier, reason_code):
-        """The same of an acknowledgement with a reason code: from 0x80 on the client does not want the
-        message, or does not know it.
-        """
+        """Handle an acknowledgement with a reason code: from 0x80 on it refuses the message."""
         if kind != PUBREC or reason_code < REFUSED:
             self.acknowledged(kind, packet_identifier)
             return
@@ -154,8 +152,8 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End of a read: the PUBRELs leave that it gave rise to. Where somebody keeps a copy they wait until
-        it says, too, that their messages are taken.
+        """End a read: send the PUBRELs it caused. With acknowledgers (followers), wait until they know that
+        the messages are taken.
         """
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
@@ -189,6 +187,6 @@ class Outbound:
         self.consumer.begin()
 
     def _ended(self, reason):
-        """The queue is gone."""
+        """The queue was deleted."""
         if not self.is_stopped:
             self.connection.force_close(reason)

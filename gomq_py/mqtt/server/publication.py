@@ -1,13 +1,13 @@
-"""Publication: a stored message as the PUBLISH that one client gets.
+"""Publication: a stored message as the PUBLISH packet for one client.
 
-Between what delivers (delivery, sink) and mqtt.wire. Made once for a connection and filled for each message:
-first measure(), which says how many octets the packet has, then, where there is room for them, write(). What
-came over MQTT goes out as it lies; of what came over AMQP the properties are crossed. Never yields.
+Between delivery or sink and mqtt.wire. One object per connection, filled for each message: measure() gives
+the packet's size, then write() writes it where there is room. Properties of MQTT messages go out as stored;
+those of AMQP messages are crossed. Never yields.
 """
 from gomq_py import octets
 from gomq_py.content import forms
 from gomq_py.content.properties import PropertyScan
-from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
+from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types the interests)
 from gomq_py.mqtt.wire import crossing, frames
 from gomq_py.mqtt.wire.constants import (
     DUP_FLAG, MESSAGE_EXPIRY_INTERVAL, MQTT_5, RETAIN_FLAG, TOPIC_ALIAS,
@@ -16,24 +16,22 @@ from gomq_py.mqtt.wire.crossing import KIND
 
 BASIC = forms.BASIC  # so that its .pxd can type it
 ALIAS_OCTETS = 3
-# Basic properties without any: two octets of flags.
+# Octets of empty basic properties: the flags.
 NO_PROPERTIES = 2
-# More of one client's are not worth what they cost us to remember.
+# Most aliases per client; more are not worth their memory here.
 ALIASES = 64
-# Of a packet that is never sent: no client takes so large a one.
+# Size of a packet that is never sent: larger than any client takes.
 NOT_SENDABLE = 1 << 40
-# Of content that is not what its kind says: of a damaged store, or of a kind that is unknown here.
+# Size of content that does not match its kind: from a damaged store, or of an unknown kind.
 UNREADABLE = NOT_SENDABLE + 1
 
-# What is scanned is looked at before anybody else has a turn.
+# Shared scratch object: read before anything else has a turn.
 _SCAN = PropertyScan()
 
 
 class Publication:
-    """``version`` of the protocol; ``packet_max`` octets are what the client accepts, ``alias_max`` the
-    highest topic alias.
-
-    Of the message measured last: ``qos`` and ``size``.
+    """``version`` of the protocol; ``packet_max``: octets of a packet that the client accepts; ``alias_max``:
+    its highest topic alias. ``qos`` and ``size``: of the message measured last.
     """
 
     __slots__ = (
@@ -63,9 +61,8 @@ class Publication:
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet that tells this message, at this QoS or, where it is -1, at that of the
-        subscriptions and of what was published. More than ``packet_max``: it must not be sent; UNREADABLE:
-        to nobody.
+        """Octets of the packet for a message at ``qos``; -1: the QoS of subscriptions and publish. More than
+        ``packet_max``: do not send; UNREADABLE: nobody can be sent it.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC
@@ -110,7 +107,7 @@ class Publication:
         return self.size
 
     def write(self, out, at, message, packet_identifier, dup):
-        """Write the message measured last; returns the offset behind it."""
+        """Write the message measured last. Returns the offset behind it."""
         interest = self.interest
         at = frames.write_publish_head(
             out, at, self.version, self.flags | (DUP_FLAG if dup else 0), interest.at, 0,
@@ -140,7 +137,7 @@ class Publication:
             self.properties_length += len(interest.identifiers)
 
     def _choose_alias(self, interest):
-        """The topic goes as its alias, gets one, or goes as it is."""
+        """Replace the topic by its alias, give it an alias, or leave it as it is."""
         self.alias = interest.alias
         if self.alias:
             self.names_topic = False
@@ -151,7 +148,7 @@ class Publication:
             self.properties_length = ALIAS_OCTETS
 
     def _cross(self, message, now_ms):
-        """Basic properties as those of a PUBLISH, in the hub's scratch buffer."""
+        """Cross basic properties to those of a PUBLISH, in the hub's scratch buffer."""
         expiry_s = -1
         if message.expires_at_ms:
             expiry_s = seconds_left(message.expires_at_ms, now_ms)
@@ -177,14 +174,14 @@ class Publication:
         if len(interest.identifiers) and not self.is_replayed:
             octets.copy(out, at, octets.pointer(interest.identifiers), 0, len(interest.identifiers))
             at += len(interest.identifiers)
-        if self.block_length:  # otherwise the block is an earlier message's, whose file may be gone
+        if self.block_length:  # else the block is an earlier message's, whose file may be gone
             octets.copy(out, at, self.block, self.block_at, self.block_length)
         if self.expiry_at >= 0:
             octets.put_be32(out, at + self.expiry_at - self.block_at, self.expiry_s)
         return at + self.block_length
 
     def _name(self, message):
-        """The client knows this topic by the alias from here on."""
+        """Note that the client knows this topic by its alias."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         key = bytes(message.buffer[at + 1:at + 1 + message.buffer[at]])
         self.aliases_given += 1
@@ -192,9 +189,7 @@ class Publication:
 
 
 def seconds_left(expires_at_ms, now_ms):
-    """What is left of a message's time: what was given less the whole seconds that it has waited
-    [MQTT-3.3.2-6].
-    """
+    """Remaining seconds of a message: its expiry less the whole seconds that it waited [MQTT-3.3.2-6]."""
     if expires_at_ms <= now_ms:
         return 0
     return (expires_at_ms - now_ms + 999) // 1000

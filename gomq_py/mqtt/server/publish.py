@@ -1,11 +1,11 @@
-"""Publish: the slow lane: what the fast lane leaves of a PUBLISH, such as retained messages, topic aliases,
-topics without a route that may be remembered, and whatever is refused.
+"""Publish: the slow lane: PUBLISHes that the fast lane leaves, such as retained messages, topic aliases,
+topics without a remembered route, and everything that is refused.
 
     publish                        PUBLISH -> Publication -> destinations, and its answer
-    route_of, routing_of           what the fast lane remembers of a topic
+    route_of, routing_of           the fast lane's route of a topic
 
-Between connection and broker.verbs.publishing, which says what a publish means; complete and simple, never
-fast. It must answer what the fast lane answers; a property test holds it to that.
+Between connection and broker.verbs.publishing, which defines a publish; complete and simple, never fast. A
+property test holds its answers equal to the fast lane's.
 """
 from functools import partial
 
@@ -19,13 +19,13 @@ from gomq_py.mqtt.wire.constants import MQTT_5
 from gomq_py.mqtt.wire.topics import BROKER_PREFIX, is_broker_topic
 from gomq_py.storage.message import Message
 
-# Under it they publish to queues and direct replies, by the default exchange, whose keys the rest stands for.
+# Topics with this prefix go to the default exchange: to queues and direct replies named by the rest.
 OF_DEFAULT_EXCHANGE = b"$default/"
 _BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
-    """That of a PUBLISH with this routing key: ``properties`` of MQTT 5, without their length."""
+    """Envelope of a PUBLISH with this routing key; ``properties`` of MQTT 5, without their length."""
 
     __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
 
@@ -98,8 +98,7 @@ def store(connection, publication, qos, packet_identifier):
 
 
 def _topic(connection, walk):
-    """The octets of its topic name, by its alias where it has none. Raises TopicAliasInvalid, ProtocolError.
-    """
+    """The octets of the topic name, perhaps from its alias. Raises TopicAliasInvalid, ProtocolError."""
     topic = walk.part(walk.topic_at, walk.topic_length)
     if walk.topic_alias_at < 0:
         return topic
@@ -107,9 +106,7 @@ def _topic(connection, walk):
 
 
 def check_head(connection, head):
-    """Raise what is wrong with a PUBLISH of which only a codec.PublishHead is known, as a Refusal, or a
-    ProtocolError of its alias.
-    """
+    """Check a PUBLISH by its codec.PublishHead. Raises a Refusal, or a ProtocolError for its alias."""
     try:
         topic = head.topic or connection.inbound.alias(head.topic_alias, b"")
         _check(connection, topic, head.payload_octets)
@@ -120,7 +117,7 @@ def check_head(connection, head):
 
 
 def refuse_whole(connection, head, error):
-    """Answer a PUBLISH whose head was refused, now that all of it has come. Raises MQTTError."""
+    """Answer a PUBLISH whose head was refused, once it is complete. Raises MQTTError."""
     try:
         if connection.inbound.is_new(head.qos, head.packet_identifier):
             raise error
@@ -159,8 +156,8 @@ def _prepare(connection, walk, topic, properties, body):
 
 
 def address_of(sessions, topic):
-    """What a topic's octets lead to: (name of an exchange, octets of the routing key). Raises NotFound where
-    clients have no exchange to publish to.
+    """The address of a topic's octets: (name of an exchange, octets of the routing key). Raises NotFound if
+    the exchange of topics does not exist.
     """
     if topic.startswith(OF_DEFAULT_EXCHANGE):
         return "", crossing.swap(topic.removeprefix(OF_DEFAULT_EXCHANGE))
@@ -168,7 +165,7 @@ def address_of(sessions, topic):
 
 
 def is_text(payload):
-    """Whether a payload is what payload format 1 says of it: UTF-8."""
+    """Whether a payload is UTF-8, as payload format 1 claims."""
     try:
         payload.decode()
     except UnicodeDecodeError:
@@ -177,8 +174,8 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """A message of the fast lane, of whose destinations the one of this number answered LATER; ``taken``:
-    those before it took it.
+    """Continue a fast-lane publish whose destination number ``at`` answered LATER; ``taken``: all before it
+    took the message.
     """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
@@ -218,7 +215,7 @@ _CODES = {
 
 
 def _refuse(connection, qos, packet_identifier, error):
-    """What the core, or we, refuse."""
+    """Answer a refusal of the core or of this door, or raise it if MQTT has no answer."""
     error = _refusal(error)
     if not is_answered(connection, qos) or error.reason_code == reason_codes.RECEIVE_MAXIMUM_EXCEEDED:
         raise error
@@ -235,28 +232,28 @@ def _refusal(error):
 
 
 def is_answered(connection, qos):
-    """Whether MQTT has an answer that refuses a PUBLISH; without one the connection ends."""
+    """Whether MQTT has an answer that refuses a PUBLISH; otherwise the connection ends."""
     return qos > 0 and connection.version >= MQTT_5
 
 
 # what the fast lane asks
 
 def route_of(connection, key):
-    """A Route for a topic's octets, or None where each message has to be looked at."""
+    """A Route for a topic's octets, or None if each message must be routed by the slow lane."""
     if len(key) > TOPIC_MAX or key.startswith((_BELOW_SYS, OF_DEFAULT_EXCHANGE)):
         return None
     if connection.slow_walk.is_over():
-        return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
+        return None  # routes of this read took too long: the slow lane takes the message and ends the walk
     try:
         exchange = connection.sessions.source().name
     except Refused:
         return None
-    # Of the route it is not asked which header it watches: for a list, and user properties are strings.
+    # Headers that the route watches do not matter: it watches lists, and user properties are strings.
     return publishing.remembered_route(
         connection.caller.access, connection.vhost, exchange, crossing.swap(key).decode())
 
 
 def routing_of(connection, key):
-    """What is stored as the routing of messages with this topic: two short strings."""
+    """The routing as stored for messages with this topic: two short strings."""
     exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)

@@ -1,7 +1,7 @@
-"""MQTT server: the door itself: serves each accepted socket.
+"""MQTT server: serves each accepted socket.
 
-Handed to a listener by the node; below it one connection per accepted socket. What connections of every
-protocol share is the hub's (hub.context). Never accepts and never parses.
+A listener of the node calls it; it makes one Connection per socket. State that all protocols share is the
+hub's (hub.context). Never accepts and never parses.
 """
 from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.mqtt.model import source
@@ -46,7 +46,7 @@ class MQTTServer:
                 "MQTT clients may publish and subscribe to everything: permission_check_enabled is false")
 
     def _rights_changed(self, user):
-        """Deliveries ask for rights, which they remember. Of a user who is gone no will is left."""
+        """Have deliveries check rights anew; drop the wills of a deleted user."""
         for connection in self.hub.clients.of_user(user.identity):
             if connection.door == DOOR:
                 connection.rights_changed()
@@ -55,26 +55,26 @@ class MQTTServer:
                 vhost.extras[EXTRA].wills.user_deleted(user)
 
     def access_of(self, user, vhost, client_id):
-        """What a user may do in a vhost with this client id."""
+        """The Access of a user in a vhost with this client id."""
         checked = self.settings.mqtt_permission_check_enabled
         return (Access if checked else AllAccess)(user, vhost.name, client_id)
 
     def lane_parts(self, version):
-        """What the lanes of a version share."""
+        """The LaneParts of a version."""
         if version not in self._lane_parts:
             self._lane_parts[version] = LaneParts(version)
         return self._lane_parts[version]
 
     def look_after(self, vhost):
-        """What this vhost keeps for MQTT has a door now, and its limits. Called again with each client."""
+        """Apply the settings' limits to a vhost, and start its wills. Called again with each client."""
         settings, sessions = self.settings, vhost.extras[EXTRA]
         sessions.retained.max_messages = settings.mqtt_max_retained_messages
         sessions.retained.max_octets = settings.mqtt_max_retained_octets
         sessions.wills.start(self.will_publisher.of(vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
-        """Let one client in, and serve it from then on without a greenlet. Returns what is called with what
-        to call when it is gone; None: it is. The caller closes the socket then. May switch.
+        """Let a client in, and serve it from then on without a greenlet. Returns a function that registers a
+        callback for its end, or None if it has ended; the caller then closes the socket. May switch.
         """
         if self.hub.clients.is_closing:
             return None

@@ -1,8 +1,8 @@
-"""Sink: where the messages go that a connected client gets at QoS 0 and that nobody keeps for it.
+"""Sink: the destination of QoS 0 messages for a connected client that no queue keeps.
 
-A Destination without a store, bound like a queue; above publication, below outbound, which makes it. Packets
-are gathered in a spare buffer of the hub's while a read is walked, and sent in the sink's turn. A client that
-does not read loses what does not fit into its share of memory. Never yields.
+A Destination without a store, bound like a queue; above publication, made by outbound. Packets are gathered
+in a spare buffer of the hub while a read is walked, and sent in the sink's turn. A client that does not read
+loses messages beyond its share of memory. Never yields.
 """
 from gomq_py import octets
 from gomq_py.broker.routing import destination
@@ -19,9 +19,7 @@ REPLAYED_AT_ONCE = 64
 
 class Sink(destination.Destination):
     """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
-
-    ``sent`` and ``dropped`` count messages. ``trace(message)`` is told of each that is sent; None: nobody
-    asks.
+    ``sent`` and ``dropped`` count messages. ``trace(message)``, if not None, sees each message sent.
     """
 
     __slots__ = (
@@ -46,25 +44,27 @@ class Sink(destination.Destination):
         self.trace = None
 
     def begin(self):
-        """The client expects messages from here on."""
+        """Accept messages; the client is ready."""
         self.is_open = True
 
     def stop(self):
-        """Nothing goes out any more."""
+        """Accept no more messages."""
         self.is_open = False
         if self.large is not None:
             self.large.forget(self)
         self._give_spare()
 
     def publish(self, message):
-        """Always 1: who publishes is told nothing of what a client that does not read has missed."""
+        """Send a message. Returns 1 always: the publisher is not told of messages dropped because the client
+        does not read.
+        """
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
             interest = interest.in_own()
             if not interest.is_wanted:
                 return 1
-        if interest.is_kept and not message.flags & crossing.REPLAYED:  # it comes from the queue
+        if interest.is_kept and not message.flags & crossing.REPLAYED:  # delivered from the queue
             return 1
         if not self.is_open or self.output.broken:
             return 1
@@ -86,13 +86,13 @@ class Sink(destination.Destination):
         return 1
 
     def room(self):
-        """Retained messages that it takes now."""
+        """How many retained messages may come now."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
 
     def turn(self):
-        """Send what was gathered. Returns the octets."""
+        """Send the gathered packets. Returns their octets."""
         count = self.gathered
         if count:
             self.send()
@@ -100,7 +100,7 @@ class Sink(destination.Destination):
         return count
 
     def send(self):
-        """Send what was gathered, before its turn: other messages come behind it."""
+        """Send the gathered packets now, because other messages follow."""
         count = self.gathered
         self.gathered = 0
         if count:
@@ -109,10 +109,10 @@ class Sink(destination.Destination):
             self.output.write(b"" + self.at[:count] if few else memoryview(self.spare)[:count])
 
     def resume_held(self):
-        """There is memory again: nothing waits for it here."""
+        """Nothing to do: a sink's messages do not wait for memory."""
 
     def _make_room(self, size):
-        """Have room for so many octets more, if any spare buffer has it."""
+        """Make room for ``size`` more octets; False if no spare buffer is that large."""
         if self.gathered + size > buffers.SPARE_OCTETS:
             self.send()
             if size > buffers.SPARE_OCTETS:
@@ -130,7 +130,7 @@ class Sink(destination.Destination):
         return True
 
     def _publish_large(self, message, size):
-        """A message larger than any spare buffer: what was gathered before it has been sent."""
+        """Send a message larger than any spare buffer; the gathered packets have been sent."""
         if self.output.blocked or self.large is not None and not self.large.admit(self, size):
             self.dropped += 1
             return 1

@@ -1,7 +1,7 @@
 """Subscribe: SUBSCRIBE and UNSUBSCRIBE: rights, limits, the session's subscriptions, and the answers.
 
-Handlers of the connection. An answer leaves when what it says is on the disk, where that is to be kept, and
-answers leave in order. Never switches.
+Handlers of the connection. An answer for a durable session leaves when its changes are on disk; answers leave
+in order. Never switches.
 """
 from collections import deque
 
@@ -22,17 +22,15 @@ from gomq_py.mqtt.wire.topics import binding_key, is_shared, split_shared
 
 
 class Answers:
-    """Those to SUBSCRIBE and UNSUBSCRIBE of one connection, which leave in order. What is retained for a
-    filter follows its SUBACK.
-    """
+    """Answers to SUBSCRIBE and UNSUBSCRIBE, in order. A filter's retained messages follow its SUBACK."""
 
     __slots__ = ("_promised", "_connection", "_told", "_is_closed")
 
     def __init__(self, connection):
-        self._promised = None  # while some answer is under way: a client subscribes once and then waits
+        self._promised = None  # set while an answer waits: most clients subscribe once
         self._connection = connection
         self._is_closed = False
-        self._told = ()  # (Subscription, whether it is new, Retained.mark()) of SUBACKs on their way out
+        self._told = ()  # (Subscription, is_new, Retained.mark()) of SUBACKs about to leave
 
     def done(self, answer, unsynced):
         """As Promised.done."""
@@ -49,10 +47,10 @@ class Answers:
         self._is_closed = True
         if self._promised is not None:
             self._promised.close()
-        self._promised = self._connection = None  # which hold this
+        self._promised = self._connection = None  # break reference cycles
 
     def tell(self, replays):
-        """A SUBACK leaves with what is to be sent next."""
+        """Add retained messages to be sent behind the next SUBACK."""
         self._told += (*replays,)
 
     def _send(self, octets):
@@ -101,7 +99,7 @@ def subscribe(connection, packet):
 
 
 def unsubscribe(connection, packet):
-    """UNSUBSCRIBE, which asks for no rights."""
+    """UNSUBSCRIBE; needs no rights."""
     _check_room(connection, UnsubackPacket, packet.topic_filters)
     answer = _Suback(UnsubackPacket, connection, packet.packet_identifier)
     _Filters(
@@ -110,8 +108,8 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """The client takes an answer with so many reason codes. Asked before anything is done, because the answer
-    cannot be left out. Raises PacketTooLarge.
+    """Check first that the client accepts an answer with so many reason codes, because it cannot be left out.
+    Raises PacketTooLarge.
     """
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
@@ -121,8 +119,8 @@ def _check_room(connection, make, filters):
 
 
 class _Filters(Job):
-    """The filters of a packet, one after the other: ``one(filter)`` gives the reason code. Where they take
-    long the rest is done in slices, while the client is not read.
+    """Handles the filters of a packet in order: ``one(filter)`` gives the reason code. Long work continues in
+    slices, while the client is not read.
     """
 
     name = "subscribing MQTT clients"
@@ -136,7 +134,7 @@ class _Filters(Job):
         self._hold = None
 
     def begin(self):
-        """Do as much as may be done at once."""
+        """Do the first slice."""
         if self._some():
             self._hold = self._connection.stream.hold("its filters to be done")
             self._connection.scheduler.start(self)
@@ -148,13 +146,13 @@ class _Filters(Job):
         return False
 
     def failed(self, error):
-        """The client is not told of what was done, and ends."""
+        """Fail the connection; the filters done so far are not answered."""
         self._hold.release()
         self._connection.fail(MQTTError("a fault of the broker"))
         return False
 
     def _some(self):
-        """Do a slice, and answer behind the last filter. Whether there are more."""
+        """Do a slice, and answer behind the last filter. Returns whether filters are left."""
         clock = SliceClock()
         while self._filters:
             self._answer.codes.append(self._one(self._filters.popleft()))
@@ -165,9 +163,9 @@ class _Filters(Job):
 
 
 def _subscribe_one(connection, wanted, identifier, replays):
-    """The reason code for one filter; what is retained for it is to be replayed, if it is not shared."""
-    # What a bridge of Mosquitto publishes shall not come back, and what is retained shall be so on its side;
-    # before MQTT 5 it cannot ask for that by options.
+    """The reason code for one filter. Its retained messages are added to ``replays`` unless it is shared."""
+    # A Mosquitto bridge must not get back its own publishes and needs RETAIN kept; before MQTT 5 it cannot
+    # ask for that by options.
     is_bridge = connection.is_bridge
     subscription = Subscription(
         wanted.topic_filter, wanted.qos,
@@ -193,10 +191,10 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """The client may have what comes by this filter. Raises NoPermission.
+    """Check that the client may receive messages by this filter. Raises NoPermission.
 
-    Rights are asked as if its session's queue were bound to the exchange by the filter in AMQP's words. While
-    that is not there nothing new comes, and what is kept for the client stays its own.
+    The rights are those for binding the session's queue to the exchange of topics by this filter. Without
+    that exchange no new messages come, and stored ones stay the client's.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,
@@ -213,7 +211,7 @@ def may(connection, topic_filter):
 
 
 def may_all(connection):
-    """Whether it passes for every filter, until rights change."""
+    """Whether check_rights() passes for every filter, until rights change."""
     return bindings.may_own_all(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange)
 

@@ -1,7 +1,7 @@
-"""Will: a client's will as CONNECT has it, and what publishing it means: a publish by the user who left it.
+"""Will: a CONNECT's will, and its publishing on behalf of the user who left it.
 
-Between the connection and mqtt.model.wills, which keeps wills and says when; beside publish, whose words it
-is published in. Rights are asked when it is published, as the user has them then. Never switches.
+Between the connection and mqtt.model.wills, which keeps wills and times them. Rights are checked when a will
+is published, as they are then. Never switches.
 """
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
@@ -23,7 +23,7 @@ _DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "pa
 
 
 def check(connection, will):
-    """Whether the client may have this will, or None; else it is refused."""
+    """Check the client's will, or None. Returns False after refusing the client."""
     fault = None if will is None else _fault_of(will, connection.server.settings.max_message_size)
     if fault is not None:
         code, text = fault
@@ -32,8 +32,8 @@ def check(connection, will):
 
 
 def begin(connection, will):
-    """The client has taken up its session: keep its will, and none of an earlier connection. Whether that
-    could be done; else it is refused.
+    """Keep the will of a client that has taken over its session, in place of an earlier one. Returns False
+    after refusing the client.
     """
     connection.server.look_after(connection.vhost)
     kept = None if will is None else _kept(connection.client_id, connection.user, will)
@@ -45,7 +45,7 @@ def begin(connection, will):
 
 
 def _fault_of(will, payload_max):
-    """(reason code, what is wrong with a CONNECT's will), or None."""
+    """(reason code, fault) of a CONNECT's will, or None."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
@@ -60,7 +60,7 @@ def _fault_of(will, payload_max):
 
 
 def _kept(client_id, user, will):
-    """The will of a CONNECT as it is kept."""
+    """The Will to keep for a CONNECT."""
     properties = dict(will.properties)
     delay_s = properties.pop(_DELAY, 0)
     return Will(
@@ -75,17 +75,17 @@ class WillPublisher:
         self._server = server
 
     def of(self, vhost):
-        """What publishes those of a vhost."""
+        """The function that publishes the wills of a vhost."""
         return lambda will, user, begin: self.publish(vhost, will, user, begin)
 
     def publish(self, vhost, will, user, begin):
-        """Whether the will is done with, be it that it is refused. False where the disk had no room for it,
-        or the exchange that it goes to is not there now. It goes to those that ``begin(destinations,
-        message)`` returns, which is called right before.
+        """Publish a will to the destinations that ``begin(destinations, message)``, called right before,
+        returns. True if the will is done with, published or refused; False if the disk had no room or its
+        exchange does not exist now.
         """
         if not will.of_token:
             now = self._server.broker.users.get(will.user)
-            user = now if user in (None, now) else None  # it was deleted, and another has its name
+            user = now if user in (None, now) else None  # deleted, and another user has its name
         if user is None:
             why = (
                 "the will of client %r is not published: what the token of user '%s' allowed is not kept"
