@@ -1,13 +1,13 @@
-"""Consistent hash exchange: each message to one of the bound destinations, chosen by a hash of its key; equal
-keys go to the same one.
+"""Consistent hash exchange: each message goes to one bound destination, chosen by a hash of its key; equal
+keys go to the same destination.
 
-A binding's key is its weight, a whole number: the share of the keys it gets. ``x-hash-on`` (or RabbitMQ's
+A binding's key is its weight, an integer: its share of the keys. ``x-hash-on`` (or RabbitMQ's
 ``hash-header``) hashes a header instead of the routing key, RabbitMQ's ``hash-property`` one of three
-properties. When bindings come and go only the share of one changes hands, by either algorithm:
+properties. A binding added or removed moves only its own share of the keys, by either algorithm:
 
     ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at
             or behind its CRC-32
-    jump    Lamping and Veach's jump hash over the destinations in a row, each as often as it weighs: even,
+    jump    Lamping and Veach's jump hash over the destinations in a row, each repeated by its weight: even,
             and moves keys only for the last ones
 """
 from array import array
@@ -21,14 +21,14 @@ from gomq_py.errors import PreconditionFailed
 
 RING, JUMP = "ring", "jump"
 
-# Points one binding may have: a weight of a million would take seconds and 100 MB, and no queue is that much
+# Most points of a binding: a weight of a million would take seconds and 100 MB, and no queue is that much
 # heavier than another.
 MAX_WEIGHT = 10_000
 
-# Of a point of 32 bits: those within one of 4096 parts of the ring, which has some 250 points of a million.
+# Bits of a point within its part: the ring has 4096 parts, of some 250 points each with a million points.
 PART_BITS = 20
 
-# What RabbitMQ hashes besides headers.
+# Properties that RabbitMQ hashes.
 PROPERTIES = ("message_id", "correlation_id", "timestamp")
 
 # Arguments. The second and the third mean the same; the third is RabbitMQ's.
@@ -39,7 +39,7 @@ _64_BITS = (1 << 64) - 1
 
 
 class ConsistentHashExchange(Exchange):
-    """The algorithm is what the argument ``x-algorithm`` says, or else the default of the broker."""
+    """``x-algorithm`` chooses the algorithm; the default is the broker's."""
 
     type = "x-consistent-hash"
 
@@ -58,7 +58,7 @@ class ConsistentHashExchange(Exchange):
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Refuse what cannot be hashed by. Raises PreconditionFailed."""
+        """Refuse arguments that name no valid hash input. Raises PreconditionFailed."""
         if arguments.get(ALGORITHM, RING) not in (RING, JUMP):
             raise PreconditionFailed(
                 f"invalid arg '{ALGORITHM}' for {entity}: {written(arguments[ALGORITHM])}; expected ring or "
@@ -93,7 +93,7 @@ class ConsistentHashExchange(Exchange):
 
     def part_with(self, destination, count):
         super().part_with(destination, count)
-        self._spread.drop(destination)  # or messages for the others would be lost
+        self._spread.drop(destination)  # otherwise messages for the others would be lost
 
     def _added(self, binding):
         self._spread.add(binding.destination, weight_of(binding.routing_key))
@@ -102,11 +102,11 @@ class ConsistentHashExchange(Exchange):
         self._spread.remove(binding.destination, weight_of(binding.routing_key))
 
     def _removed_departed(self, binding):
-        """Nothing is left to do: part_with() has removed it."""
+        """Nothing to do: part_with() has removed it."""
 
 
 def weight_of(routing_key):
-    """The weight a binding key says, or None."""
+    """The weight of a binding key, or None."""
     return (
         int(routing_key) if routing_key.isascii() and routing_key.isdigit() and len(routing_key) < 10
         else None
@@ -114,21 +114,19 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """Points on a circle of 32 bits; where two meet, the destination of the first name has it.
+    """Points on a circle of 32 bits; of equal points the destination with the first name wins.
 
-    They lie in parts of the circle, so that a point comes and goes at the cost of its part: with 600 000 in
-    one row a binding of weight 10 000 took 400 ms. That many points take some 12 ms, however many others
-    there are.
+    Points lie in parts of the circle, so an insertion costs one part: with 600 000 points in one row a
+    binding of weight 10 000 took 400 ms; now it takes some 12 ms, however many other points there are.
     """
 
     def __init__(self):
-        # number of the part: (its points, sorted, the indexes of their names, and the number of each among
-        # those of its name)
+        # part number: (sorted points, indexes of their names, number of each point within its name)
         self._parts = {}
-        self._filled = []  # the numbers of the parts, sorted
-        self._names = []  # of destinations; None where it is free
+        self._filled = []  # sorted numbers of parts with points
+        self._names = []  # of destinations, by index; None: free
         self._free = []
-        # name: (its index, [(destination, weight)] as they came; more than one where it is bound again)
+        # name: (index, [(destination, weight)] in order of binding)
         self._bound = {}
 
     def add(self, destination, weight):
@@ -162,7 +160,7 @@ class Ring:
             self._drop_points(destination.name, most)
 
     def find(self, point):
-        """The destination that the hash ``point`` belongs to; None: nothing is bound."""
+        """The destination for the hash ``point``; None if nothing is bound."""
         if not self._filled:
             return None
         number = point >> PART_BITS
@@ -178,7 +176,7 @@ class Ring:
         raise AssertionError("a point that nobody has")
 
     def _drop_points(self, name, weight):
-        """Remove those below ``weight`` that nobody of this name has any more."""
+        """Remove points below ``weight`` that no binding of this name has any more."""
         index, bound = self._bound[name]
         for point, i in _points(name, _most(bound), weight):
             number = point >> PART_BITS
@@ -194,7 +192,7 @@ class Ring:
             self._free.append(index)
 
     def _place(self, points, indexes, numbers, point, name, i):
-        """Where in its part a point is, or belongs."""
+        """The position of a point in its part, or of its insertion."""
         at = bisect_left(points, point)
         while (
             at < len(points) and points[at] == point and (self._names[indexes[at]], numbers[at]) < (name, i)
@@ -222,12 +220,11 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Destinations in a row of buckets, in the order of their names so that a restart spreads keys as before.
-    """
+    """Destinations in a row of buckets, ordered by name, so that a restart spreads keys as before."""
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)
-        self._ends = []  # the bucket behind the last one of each
+        self._ends = []  # the bucket behind the last one of each destination
         self._numbers = 0
 
     def add(self, destination, weight):
@@ -248,7 +245,7 @@ class Jump:
         self._fill()
 
     def find(self, point):
-        """The destination that the hash ``point`` belongs to; None: nothing is bound."""
+        """The destination for the hash ``point``; None if nothing is bound."""
         if not self._ends:
             return None
         # 64 bits out of 32: the algorithm's own generator spreads them.
@@ -260,9 +257,7 @@ class Jump:
 
 
 def jump(key, buckets):
-    """The bucket of a 64-bit key (Lamping and Veach, "A fast, minimal memory, consistent hash algorithm",
-    2014).
-    """
+    """Bucket of a 64-bit key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

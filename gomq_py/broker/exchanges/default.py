@@ -1,16 +1,14 @@
-"""Default exchange: the routing key is a queue's name. It has no bindings of its own and takes none.
+"""Default exchange: the routing key is a queue's name. It has no bindings and takes none.
 
-Queues that are the state of somebody's clients are not reached by their names: what they get is what their
-clients have asked for.
+Queues that hold the state of clients (MQTT sessions) are not reachable by name: they get only what their
+clients subscribe to.
 """
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class DefaultExchange(Exchange):
-    """Looks into the vhost's own ``queues``, and then into ``sinks``: destinations without a queue, such as
-    direct reply-to.
-    """
+    """Looks into the vhost's ``queues``, then into ``sinks``: destinations such as direct reply-to."""
 
     type = DirectExchange.type
 

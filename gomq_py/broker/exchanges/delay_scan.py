@@ -1,8 +1,8 @@
-"""Delay scan: what the headers of a delayed exchange say, as they lie in a message: when it is due, and the
-table as it goes on. Nothing is decoded.
+"""Delay scan: the headers of a delayed exchange read in place: when a message is due, and its table negated
+for the next exchange. Nothing is decoded.
 
-Beside delayed, which says what these headers mean. Here are the types that clients write them in; what has
-others is UNTOLD, and delayed looks at it. For octets that were checked when they came.
+Beside delayed, which defines these headers. Only the types that clients use are handled here; others are
+UNTOLD and left to delayed. For octets that were checked on arrival.
 """
 from gomq_py import octets
 from gomq_py.broker.exchanges import delayed
@@ -14,10 +14,10 @@ DELIVER_AT, DELIVER_AT_BYTES = _DELIVER_AT, len(_DELIVER_AT)
 MOST_MS = delayed.MAX_DELAY_MS
 LARGEST = delayed.LARGEST
 LAST_DATE_S = fields.LAST_DATETIME_S
-# Octets that a table may be longer when it goes on: an integer of one octet takes four.
+# Most octets that a table grows when negated: an integer of one octet then takes four.
 MOST_LONGER = 6
 
-# Answers of due_ms(): it does not wait; delayed.due_ms_of() has to say.
+# Answers of due_ms(): not delayed; ask delayed.due_ms_of().
 NOT_DELAYED = 0
 UNTOLD = -1
 
@@ -49,8 +49,8 @@ def due_ms(p, at, end, arrived_ms):
 
 
 def negate(target, to, p, at, end):
-    """Copy these entries with the two headers negated, as delayed.gone_on() does. Returns where they end in
-    ``target``, which has room for MOST_LONGER octets more; UNTOLD.
+    """Copy these entries with the two headers negated, like delayed.gone_on(), to ``target``, which must have
+    room for MOST_LONGER more octets. Returns the offset behind them, or UNTOLD.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -80,12 +80,12 @@ def is_key(p, at, key, length):
 
 
 def is_told(p, at):
-    """Whether told() knows the value at ``at``: an integer that has a negative, or a date."""
+    """Whether told() can read the value at ``at``: a date, or an integer whose negative fits."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST
 
 
 def told(p, at):
-    """The number, or the milliseconds of the date."""
+    """The integer, or the date in milliseconds."""
     return octets.be64(p, at + 1) * 1000 if p[at] == fields.TIMESTAMP else fields.integer(p, at)

@@ -1,10 +1,10 @@
 """Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header
 (milliseconds) is routed that much later.
 
-The argument ``x-delayed-type`` names the type whose rules count, bindings are its. What waits does so in
-``delayed_store``, a broker.transfer.delayed.DelayQueue that the queue factory gives it; when its time has
-come the header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at``
-(a timestamp, or Unix milliseconds) names the time itself.
+The argument ``x-delayed-type`` names the inner type, whose rules and bindings count. Delayed messages lie in
+``delayed_store``, a broker.transfer.delayed.DelayQueue from the queue factory; when due, the header is
+negated, as RabbitMQ's plugin does, so that no exchange delays the message again. ``x-deliver-at`` (a
+timestamp, or Unix milliseconds) names the time itself.
 """
 from datetime import datetime
 
@@ -23,14 +23,14 @@ INNER_TYPE = "x-delayed-type"
 X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"
 INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
 
-# Ten years: what is later is a mistake, and its sum with the clock must not overflow.
+# Ten years: a longer delay is a mistake, and its sum with the clock must not overflow.
 MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000
 # The largest integer that a header holds.
 LARGEST = (1 << 63) - 1
 
 
 class DelayedExchange(Exchange):
-    """Puts messages that are to come later into its delayed store, and routes all others at once."""
+    """Puts delayed messages into its delayed store, and routes all others at once."""
 
     type = "x-delayed-message"
     needs_headers = True
@@ -42,7 +42,7 @@ class DelayedExchange(Exchange):
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Raises PreconditionFailed without a type that routes."""
+        """Check that the inner type exists. Raises PreconditionFailed."""
         inner = arguments.get(INNER_TYPE)
         if not isinstance(inner, str) or inner not in INNER_TYPES:
             raise PreconditionFailed(f"Invalid argument, '{INNER_TYPE}' must be an existing exchange type")
@@ -73,7 +73,7 @@ class DelayedExchange(Exchange):
 
 
 def delay_of(headers):
-    """The delay that ``x-delay`` asks for in ms; 0: none, or nothing one can wait for."""
+    """The delay in ms of ``x-delay``; 0 if it is absent or invalid."""
     value = headers.get(X_DELAY)
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = _whole(value)
@@ -83,7 +83,7 @@ def delay_of(headers):
 
 
 def time_of(headers):
-    """The Unix milliseconds that ``x-deliver-at`` asks for; 0: none."""
+    """The Unix milliseconds of ``x-deliver-at``; 0: none."""
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
@@ -93,9 +93,7 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """Whether the message waits; one whose time is past goes through the delay queue all the same, and at
-    once.
-    """
+    """Whether the message is delayed. One that is due already passes the delay queue without a wait."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
@@ -108,9 +106,8 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """The message as it is routed when its time has come, and its headers: (message, headers).
-
-    The header that delayed it is negated, and its expiration counts from now.
+    """(message, headers) for routing a message that is due: the delaying header is negated, and its
+    expiration counts from now.
     """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):
@@ -133,13 +130,11 @@ def _negated(value):
     if isinstance(value, str):
         return -_whole(value) if value.isascii() and value.isdigit() else value
     if isinstance(value, int) and not isinstance(value, bool):
-        return -min(abs(value), LARGEST)  # a timestamp may be larger than what takes its place
+        return -min(abs(value), LARGEST)  # a timestamp may be larger than an integer field holds
     return -abs(value) if isinstance(value, float) else value
 
 
 def _whole(digits):
-    """The number that ASCII digits stand for, LARGEST where no field holds it: there may be more than Python
-    reads.
-    """
+    """The number in ASCII digits, at most LARGEST; longer strings than Python parses are accepted."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < len(str(LARGEST)) else LARGEST

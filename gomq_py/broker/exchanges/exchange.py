@@ -2,8 +2,7 @@
 names them.
 
 Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
-exchange only says which of its own bindings match. Changes only when its vhost says so. Never yields, never
-stores.
+exchange only matches its own bindings. Only its vhost changes it. Never yields, never stores.
 """
 from typing import Any
 
@@ -12,21 +11,20 @@ from gomq_py.broker.policies.policy import UNDER_NONE
 
 
 class Exchange:
-    """An exchange of ``vhost`` (its name). ``state`` counts and carries the revision that cached routes are
+    """An exchange of ``vhost`` (its name). ``state`` has its counters and the revision that cached routes are
     checked against.
 
-    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached, or
-    by the header of the name ``watched_list`` as well: on that one alone it depends, where it holds a list.
-    ``predeclared``: it is there in every run and cannot be deleted, and so stands in no log and no export.
-    ``departed``: destinations that are gone and of whose bindings so many have still to be unbound; nothing
-    is routed to them, whatever match() says.
+    ``needs_headers``: routing depends on more than the routing key, so routes are not cached; with
+    ``watched_list`` it depends only on the header of that name, where that holds a list. ``predeclared``:
+    exists in every run, cannot be deleted, and is in no log and no export. ``departed``: {deleted
+    destination: bindings still to be removed}; nothing is routed to these, whatever match() returns.
     """
 
     type = ""
     needs_headers = False
     watched_list: Any = None
-    needs_properties = False  # routing.with_properties() is wanted for match()
-    delayed_store: Any = None  # of what is to be routed later; the delayed exchange has one
+    needs_properties = False  # match() needs routing.with_properties()
+    delayed_store: Any = None  # of a delayed exchange
 
     def __init__(self, name, vhost, durable=False, auto_delete=False, internal=False, arguments=None):
         self.name = name
@@ -35,9 +33,9 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments or {}
-        self.alternate = None  # set by the vhost: from the arguments or a policy
-        self.onward = None  # an exchange that gets all that this one gets, set by the vhost
-        self.deduplication = None  # ExchangeIds, set by the vhost likewise
+        self.alternate = None  # from the arguments or a policy; set by the vhost
+        self.onward = None  # an exchange that gets all messages of this one; set by the vhost
+        self.deduplication = None  # ExchangeIds; set by the vhost
         self.in_force = UNDER_NONE  # policies, set by the vhost
         self.predeclared = False  # set by the vhost
         self.state = ExchangeState()
@@ -66,7 +64,7 @@ class Exchange:
         return self._bindings.get(identity)
 
     def bind(self, binding):
-        """Add a binding. False: it was there already. ``check_binding`` has passed it before."""
+        """Add a binding that has passed ``check_binding``. False: it exists already."""
         if binding.identity in self._bindings:
             return False
         self._bindings[binding.identity] = binding
@@ -82,9 +80,8 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """``destination`` is gone, to which ``count`` bindings lead from here.
-
-        Nothing is routed to it from now on; the caller unbinds them in slices.
+        """Stop routing to a deleted ``destination``, which has ``count`` bindings here; the caller unbinds
+        them in slices.
         """
         self.departed[destination] = count
 
@@ -97,29 +94,24 @@ class Exchange:
     # what kinds define
 
     def set_defaults(self, defaults):
-        """Take the broker's defaults (a dict) for what the arguments leave open. Called before anything is
-        bound.
-        """
+        """Take the broker's defaults (a dict) for arguments that are not set. Before the first binding."""
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Refuse arguments that this kind cannot use; ``entity`` names the exchange in error texts.
-
-        Raises PreconditionFailed.
-        """
+        """Raise PreconditionFailed for invalid arguments; ``entity`` names the exchange in error texts."""
 
     def check_binding(self, routing_key, arguments):
         """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
 
     def asks_for(self, binding):
-        """(routing key, arguments) of what a binding of this exchange asks for, as another exchange of the
-        same vhost that hands on to this one, or of another broker, would be asked.
+        """(routing key, arguments) with which another exchange, in front of this one or on another broker,
+        would be bound to get the same messages.
         """
         return binding.routing_key, binding.arguments
 
     def match(self, routing_key, headers, targets):
-        """Add to the keys of the dict ``targets``, which keeps their order, every destination, queue or
-        exchange, of a binding that matches. ``headers`` may be None.
+        """Add the destination (queue or exchange) of every matching binding to the keys of the dict
+        ``targets``, which keeps their order. ``headers`` may be None.
         """
         raise NotImplementedError
 
@@ -130,14 +122,12 @@ class Exchange:
         """Forget a removed binding."""
 
     def _removed_departed(self, binding):
-        """Forget a removed binding whose destination part_with() was told of."""
+        """Forget a removed binding whose destination has departed."""
         self._removed(binding)
 
 
 class KeyedExchange(Exchange):
-    """Keeps destinations by routing key. A destination bound to one key several times, with different
-    arguments, is there once and counted.
-    """
+    """Keeps destinations by routing key. Several bindings of a destination with one key are one entry."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)

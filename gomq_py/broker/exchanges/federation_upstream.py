@@ -1,25 +1,25 @@
-"""Federation upstream exchange: what a broker downstream binds to one of ours, to have its messages sent on;
-and what messages and bindings say of the brokers that they have passed.
+"""Federation upstream exchange: bound by a downstream broker to one of our exchanges, to get its messages;
+and the headers and arguments that list the brokers a message or binding has passed.
 
-The type is RabbitMQ's, so that its links and ours understand each other. Every binding matches, unless the
-message has been at the broker that asks for it, or has passed as many brokers as that one takes messages
-over: in rings and meshes each broker gets a message once.
+The type is RabbitMQ's, so that its links work with this broker and ours with RabbitMQ. Every binding matches,
+unless the message has passed the downstream broker already or max-hops brokers in all: in rings and meshes
+each broker gets a message once.
 """
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.values import is_count
 from gomq_py.errors import PreconditionFailed
 
-# Arguments: whom the exchange is for. The broker's name is missing where it is old.
+# Arguments that name the downstream. An old broker sends no name.
 MAX_HOPS, DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-max-hops", "x-downstream-name", "x-downstream-vhost"
-# Header of a message: the brokers that it came from, the last one first. Argument of a binding: the brokers
-# that it was made for, likewise.
+# Header of a message: the brokers it came from, the last first. Argument of a binding: likewise, the brokers
+# it was made for.
 RECEIVED_FROM, BOUND_FROM = "x-received-from", "x-bound-from"
-# What one of them says of itself.
+# Keys of an entry of these lists.
 CLUSTER_NAME, VHOST = "cluster-name", "vhost"
 
 
 class FederationUpstreamExchange(FanoutExchange):
-    """A fanout exchange that leaves out what its broker downstream would not want."""
+    """A fanout exchange that skips messages which its downstream broker would drop."""
 
     type = "x-federation-upstream"
     needs_headers = True
@@ -42,7 +42,7 @@ class FederationUpstreamExchange(FanoutExchange):
 
 
 def should_forward(headers, max_hops, name, vhost):
-    """Whether a message with these headers (or None) goes on to the vhost of the broker of this name, which
+    """Whether a message with these headers (or None) goes on to this vhost of the broker ``name``, which
     takes messages that have passed fewer than ``max_hops`` brokers.
     """
     passed = headers.get(RECEIVED_FROM) if headers else None
@@ -52,9 +52,8 @@ def should_forward(headers, max_hops, name, vhost):
 
 
 def has_passed(passed, name, vhost):
-    """Whether the vhost of the broker of this name is among those that a message or binding tells of.
-
-    RabbitMQ says nothing of vhosts before 3.8.9: then the broker counts.
+    """Whether the list ``passed`` has this vhost of the broker ``name``. RabbitMQ before 3.8.9 lists no
+    vhosts: then the broker alone counts.
     """
     for one in passed:
         if isinstance(one, dict) and one.get(CLUSTER_NAME) == name and name is not None:

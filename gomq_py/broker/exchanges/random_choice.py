@@ -1,18 +1,18 @@
-"""Random exchange: each message to one of the bound destinations, any of them, whatever the keys."""
+"""Random exchange: each message goes to one of the bound destinations at random; keys do not matter."""
 import random
 
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class RandomExchange(Exchange):
-    """RabbitMQ's ``x-random``. Its routes are not to be remembered, as if it looked at headers."""
+    """RabbitMQ's ``x-random``. ``needs_headers`` only prevents cached routes."""
 
     type = "x-random"
     needs_headers = True
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self._destinations = []  # each as often as it is bound: several bindings are a weight
+        self._destinations = []  # repeated per binding: several bindings are a weight
 
     def match(self, routing_key, headers, targets):
         if self._destinations:
@@ -20,7 +20,7 @@ class RandomExchange(Exchange):
 
     def part_with(self, destination, count):
         super().part_with(destination, count)
-        # or messages for the others would be lost
+        # otherwise messages for the others would be lost
         self._destinations = [one for one in self._destinations if one is not destination]
 
     def _added(self, binding):
@@ -30,4 +30,4 @@ class RandomExchange(Exchange):
         self._destinations.remove(binding.destination)
 
     def _removed_departed(self, binding):
-        """Nothing is left to do: part_with() has removed it."""
+        """Nothing to do: part_with() has removed it."""

@@ -1,15 +1,14 @@
-"""Exchange state: the few numbers of an exchange that the fast lane reads and counts per message. Below
-exchanges and route; knows neither.
+"""Exchange state: the numbers of an exchange that the fast lane reads and counts per message. Below exchanges
+and route.
 
-``revision`` also guards other things a cached route depends on (a user's permissions carry one of these):
-whoever changes what a route may answer adds one to it, and every cached route that saw the old number is
-thrown away when it is next looked at.
+``revision`` also guards other inputs of cached routes (a user's permissions have one): every change that may
+affect a route increments it, and cached routes with the old number are dropped when next used.
 """
 
 
 class ExchangeState:
-    """``revision`` of what it routes, and counters: messages in, copies out, messages that matched nothing,
-    and those of them that went back to their publisher.
+    """``revision`` of its routes, and counters: messages in, copies out, unroutable messages, and those of
+    them returned to their publisher.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")

@@ -1,36 +1,34 @@
-"""Topic bits: patterns of a topic exchange that keys reach at most of their words, as automata of bits.
+"""Topic bits: topic patterns that most keys reach at most of their words, as automata of bits.
 
-Beside topic_trie, which walks a few such patterns itself and says which they are: there a word costs a visit
-to each node that was reached. Here a word costs a few operations on a whole number for each shard, which
-holds some thousands of words. Patterns are added to a shard as they are bound; a shard of which more than
-half has been removed is made anew, so that no change costs more than one shard.
+Beside topic_trie, which walks a few such patterns itself and decides which: there a word costs a visit to
+each reached node, here a few operations on an integer per shard of some thousand words. Patterns are added to
+a shard as they are bound; a shard is rebuilt when more than half of it has been removed, so no change costs
+more than one shard.
 
-A pattern of n words other than ``#`` has n + 1 neighbouring bits: bit i says that i of them have been found.
-A ``#`` between two of them lets bit i stay where it is, whatever word comes.
+A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that i of them have been found. A
+``#`` between two of them lets bit i stay, whatever the word.
 """
 
-# Bits of a shard: making one anew takes 1 to 2 ms. Smaller ones make matching slower, as each costs the same
-# few operations per word.
+# Bits of a shard: a rebuild takes 1 to 2 ms. Smaller shards make matching slower, as each costs the same few
+# operations per word.
 SHARD_BITS = 4096
 # Shifted instead of the literal, which would be a C integer in the compiled module.
 _ONE = 1
 
 
 class TopicShards:
-    """Patterns to destinations, as a TopicTrie. ``words`` of all patterns together; ``rebuilt``: bits of all
-    the shards that were made anew.
-    """
+    """Patterns to destinations, like a TopicTrie. ``words``: of all patterns; ``rebuilt``: bits rebuilt."""
 
     __slots__ = ("words", "rebuilt", "_shards", "_room", "_homes")
 
     def __init__(self):
         self.words = self.rebuilt = 0
         self._shards = {}  # as an ordered set
-        self._room = {}  # those of them that may have room; the last one is filled
+        self._room = {}  # shards that may have room; the last one is filled
         self._homes = {}  # pattern, of folded words: its shard
 
     def find(self, pattern):
-        """The destinations of a pattern, None where it is not here."""
+        """The destinations of a pattern, or None."""
         shard = self._homes.get(pattern)
         return None if shard is None else shard.destinations_of(pattern)
 
@@ -44,7 +42,7 @@ class TopicShards:
         return destinations
 
     def remove(self, pattern, words):
-        """Remove a pattern that is here."""
+        """Remove an existing pattern."""
         shard = self._homes.pop(pattern)
         self.words -= len(words)
         shard.remove(pattern)
@@ -56,18 +54,16 @@ class TopicShards:
             self._room[shard] = None
 
     def match(self, words, targets):
-        """Add to the dict ``targets``, as keys, every destination of a pattern that matches these words."""
+        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
         for shard in self._shards:
             shard.match(words, targets)
 
     def shard_count(self):
-        """How many shards there are."""
+        """The number of shards."""
         return len(self._shards)
 
     def _with_room(self, count):
-        """A shard for a pattern of so many words; a shard that has too little room is not asked again before
-        it is made anew.
-        """
+        """A shard with room for ``count`` words; a shard with less is not asked again before its rebuild."""
         while self._room:
             shard = next(reversed(self._room))
             if shard.used + count <= SHARD_BITS:
@@ -79,9 +75,7 @@ class TopicShards:
 
 
 class TopicBits:
-    """One shard. ``used`` bits, of which ``dead`` belong to patterns that were removed: nothing sets those
-    any more.
-    """
+    """One shard. ``used`` bits, of which ``dead`` belong to removed patterns and are never set."""
 
     __slots__ = ("used", "dead", "patterns", "_starts", "_finals", "_stars", "_stays", "_moves", "_ends")
 
@@ -93,10 +87,10 @@ class TopicBits:
         self.used = self.dead = 0
         self._starts = self._finals = self._stars = self._stays = 0
         self._moves = {}  # word: the bits that it moves on
-        self._ends = []  # by bit: the destinations of the pattern that is whole there, else None
+        self._ends = []  # by bit: the destinations of the pattern that is complete there, else None
 
     def destinations_of(self, pattern):
-        """The destinations of a pattern that is here."""
+        """The destinations of an existing pattern."""
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
@@ -120,7 +114,7 @@ class TopicBits:
         self.used = at + 1
 
     def remove(self, pattern):
-        """Let a pattern begin no more; its bits stay until the shard is made anew."""
+        """Remove a pattern; its bits stay dead until the rebuild."""
         words, start, _ = self.patterns.pop(pattern)
         length = len(words) - words.count("#") + 1
         self._starts ^= _ONE << start
@@ -128,7 +122,7 @@ class TopicBits:
         self.dead += length
 
     def rebuild(self):
-        """Make the shard anew of the patterns that are left. Returns how many bits they have."""
+        """Rebuild the shard from its patterns. Returns the number of their bits."""
         left = self.patterns
         self.patterns = {}
         self._clear()
@@ -137,7 +131,7 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add to the dict ``targets``, as keys, every destination of a pattern that matches these words."""
+        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

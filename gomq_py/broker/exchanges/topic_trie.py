@@ -1,17 +1,16 @@
 """Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any
-number of them (AMQP 0-9-1 §3.1.3.3).
+number of words (AMQP 0-9-1 §3.1.3.3).
 
-Patterns live in a trie of words. A key is matched by walking all the nodes it can reach at once, one word at
-a time. Of nodes with their ``*`` in the same places it reaches one per word, so that few are reached where
-patterns are arranged alike, however many they are; a ``#`` at the end matches as soon as it is reached. What
-would be reached by most keys and at most words is kept out: of patterns in which words follow a ``#``, and of
-patterns whose ``*`` are arranged as no others', only few are walked, and topic_bits has the rest. The empty
-key has no words, so that ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
+A match walks all nodes of a trie that the key reaches, word by word. Nodes with ``*`` in the same places are
+reached once per word together, so patterns of the same arrangement cost little, however many; a ``#`` at the
+end matches as soon as it is reached. Patterns that most keys would reach at most words (words behind a ``#``,
+or rare arrangements of ``*``) are walked only up to a limit; topic_bits has the rest. The empty key has no
+words: ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
 """
 from gomq_py.broker.exchanges.topic_bits import TopicShards
 
-# Words of patterns with words behind a ``#`` that are walked: a key of 128 words costs 1 ms at most, an
-# ordinary one less than bits do.
+# Most walked words of patterns with words behind a ``#``: a key of 128 words costs 1 ms at most, an ordinary
+# one less than with bits.
 WALKED = 512
 # Arrangements of ``*`` that are walked: patterns of seven words have no more.
 ARRANGEMENTS = 128
@@ -20,10 +19,8 @@ _ONE = 1
 
 
 class TopicNode:
-    """A position in some patterns: which words may follow, and the destinations of the pattern that ends
-    here.
-
-    ``seen``: the step of matching that last visited this node.
+    """A position in patterns: the words that may follow, and the destinations of the pattern that ends here.
+    ``seen``: the match step that last visited it.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -50,7 +47,7 @@ class TopicTrie:
         self.step = 0
         self.size = 0
         self.walked = 0
-        # arrangement of *: how many walked patterns have it, without those with words behind a #
+        # arrangement of *: count of walked patterns that have it, except those with words behind a #
         self.arrangements = {}
         self.shards = TopicShards()
 
@@ -64,7 +61,7 @@ class TopicTrie:
         self.size += 1
 
     def remove(self, pattern, destination):
-        """Take back one ``add``; nodes that lead nowhere go."""
+        """Undo one ``add`` and drop empty nodes."""
         words = folded(pattern)
         destinations = self.find(words)
         destinations[destination] -= 1
@@ -75,7 +72,7 @@ class TopicTrie:
         self.size -= 1
 
     def find(self, words):
-        """The destinations of a pattern of folded words, None where it is not bound."""
+        """The destinations of a pattern (folded words), or None."""
         if self.shards.words:
             destinations = self.shards.find(".".join(words))
             if destinations is not None:
@@ -84,19 +81,19 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Words of the patterns that most keys have to be compared with: those in shards, and walked ones in
-        which words follow a ``#``.
+        """Words of the patterns that most keys must be compared with: those in shards, and walked ones with
+        words behind a ``#``.
         """
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
-        """By how much ``costly_words()`` would grow if this pattern were bound; 0 if it is bound already."""
+        """The growth of ``costly_words()`` if this pattern were bound; 0 if it is bound already."""
         words = folded(pattern)
         is_costly = hash_words(words) or not self._may_be_walked(words)
         return len(words) if is_costly and self.find(words) is None else 0
 
     def _may_be_walked(self, words):
-        """Whether a new pattern of these words has its place in the trie, not in a shard."""
+        """Whether a new pattern goes into the trie rather than a shard."""
         count = hash_words(words)
         if count:
             return self.walked + count <= WALKED
@@ -104,7 +101,7 @@ class TopicTrie:
         return not stars or stars in self.arrangements or len(self.arrangements) < ARRANGEMENTS
 
     def _added(self, words):
-        """Put a pattern into its place. Returns its destinations, of which there are none."""
+        """Place a new pattern. Returns its destinations, an empty dict."""
         if not self._may_be_walked(words):
             return self.shards.add(".".join(words), words)
         self._count_walked(words, 1)
@@ -115,7 +112,7 @@ class TopicTrie:
         return node.destinations
 
     def _removed(self, words):
-        """The last destination of a pattern has gone."""
+        """Drop a pattern without destinations."""
         pattern = ".".join(words)
         if self.shards.find(pattern) is not None:
             self.shards.remove(pattern, words)
@@ -143,7 +140,7 @@ class TopicTrie:
         return node
 
     def match(self, key, targets):
-        """Add to the dict ``targets``, as keys, every destination bound to a pattern that matches the key."""
+        """Add the destinations of all patterns that match the key to the dict ``targets``, as keys."""
         words = split_key(key)
         if self.shards.words:
             self.shards.match(words, targets)
@@ -170,7 +167,7 @@ class TopicTrie:
                 targets.update(node.destinations)
 
     def is_empty(self):
-        """Whether no pattern, and no node of one, is left."""
+        """Whether no pattern and no node is left."""
         root = self.root
         return (
             not self.shards.words and not root.words and root.star is None and root.hash is None
@@ -178,13 +175,11 @@ class TopicTrie:
         )
 
     def _enter(self, node, front, targets):
-        """Put the node into the front, and the ``#`` behind it, which may match no word at all; each once per
-        step.
-        """
+        """Add the node to the front, and the ``#`` behind it, which may match no word; each once per step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
-                targets.update(node.destinations)  # it matches whatever follows
+                targets.update(node.destinations)  # it matches any rest
                 return
             front.append(node)
             node = node.hash
@@ -224,11 +219,10 @@ def split_key(key):
 
 
 def folded(pattern):
-    """The words of a pattern, with wildcards that are neighbours in one order: every ``*``, then one ``#``,
-    which matches the same keys.
+    """The words of a pattern, with adjacent wildcards in one order, which matches the same keys: every ``*``,
+    then one ``#``.
 
-    It keeps a pattern of many ``#`` from making a long chain, and patterns that mean the same from having
-    nodes of their own.
+    This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
     """
     words = []
     has_hash = False
@@ -246,12 +240,12 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """How many words a pattern of folded words has if some of them follow a ``#``; else 0."""
+    """The number of words of a folded pattern with words behind a ``#``; else 0."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 
 def arrangement(words):
-    """Where a pattern has its ``*``, as a number; 0: nowhere."""
+    """Positions of ``*`` in a pattern as a number; 0: none."""
     if "*" not in words:
         return 0
     return sum([_ONE << index for index, word in enumerate(words) if word == "*"])

@@ -1,6 +1,6 @@
-"""Exchange types: the name in exchange.declare to the class, and the check of a new exchange's arguments.
+"""Exchange types: the class for a name in exchange.declare, and the check of a new exchange's arguments.
 
-Those that every broker has; more may be registered (broker.topology.kinds).
+The types of every broker; more may be registered (broker.topology.kinds).
 """
 from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HASH_ON, ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import INNER_TYPE, DelayedExchange
@@ -23,10 +23,10 @@ EXCHANGE_TYPES = {
     )
 }
 
-# Gets what the firehose tells (broker.signals.tracing).
+# The exchange of the firehose (broker.signals.tracing).
 TRACE = "amq.rabbitmq.trace"
-# Every vhost has these, durable; (name, type, internal). They cannot be deleted, nor anything else named amq.
-# be made.
+# (name, type, internal) of each vhost's durable exchanges. They cannot be deleted, and clients cannot create
+# other names in amq.
 PREDECLARED = (
     ("amq.direct", "direct", False),
     ("amq.fanout", "fanout", False),
@@ -36,16 +36,15 @@ PREDECLARED = (
     ("amq.topic", "topic", False),
 )
 
-# Arguments that must be the same when an exchange is declared again; RabbitMQ ignores the others there.
+# Arguments that a redeclare must repeat; RabbitMQ ignores the others.
 COMPARED_ARGUMENTS = (
     *ALTERNATE_ARGUMENTS, ALGORITHM, HASH_ON, HASH_HEADER, INNER_TYPE, *DEDUPLICATION,
 )
 
 
 def check_exchange_arguments(kind, entity, arguments):
-    """Check the arguments of a new exchange of this class; ``entity`` names it in error texts.
-
-    Raises PreconditionFailed.
+    """Check the arguments of a new exchange of class ``kind``; ``entity`` names it in error texts. Raises
+    PreconditionFailed.
     """
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):
