@@ -1,7 +1,7 @@
-"""Features: what a queue, exchange or consumer can be told, each in one file: names, checks, words, how
-values merge.
+"""Features: the arguments and policy keys of queues, exchanges and consumers, each in one file: names,
+checks, words, merge rules.
 
-``feature`` says what a row has, ``table`` collects them. Arguments of declares and consumers, policies,
-settings of queues and flags of ``gomq-py-ctl`` are derived. Below all that acts on them: nothing here knows a
+``feature`` defines a row, ``table`` collects them. Arguments of declares and consumers, policies, settings of
+queues and flags of ``gomq-py-ctl`` are derived. Below the code that applies them: no module here imports a
 queue.
 """

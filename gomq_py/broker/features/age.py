@@ -1,6 +1,4 @@
-"""Age: lengths of time as RabbitMQ writes them for streams: a number above 0 and one unit, such as "7D" or
-"1h".
-"""
+"""Age: durations as RabbitMQ writes them for streams: a number above 0 and one unit, such as "7D" or "1h"."""
 import re
 
 # Seconds; a year of 365 days and a month of 30, as in RabbitMQ.

@@ -1,9 +1,9 @@
-"""Alternate exchange: where an exchange sends what it cannot route. Acted on by broker.routing.routing."""
+"""Alternate exchange: the exchange for unroutable messages. Applied by broker.routing.routing."""
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
 
 POLICY_KEY = "alternate-exchange"
-# Arguments of exchanges. Both name the alternate exchange; the first holds where both are given.
+# Arguments of exchanges; the first has precedence.
 ARGUMENTS = (POLICY_KEY, "x-alternate-exchange")
 
 ROWS = (
@@ -16,7 +16,7 @@ ROWS = (
 
 
 def alternate_of(arguments, policy):
-    """The exchange's name, or None: what its argument says, or else its policy."""
+    """The alternate exchange's name from the arguments, or else from the policy; or None."""
     for key in ARGUMENTS:
         if key in arguments:
             return arguments[key]

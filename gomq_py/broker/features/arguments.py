@@ -1,7 +1,7 @@
-"""Queue arguments: checks what a declare says of a queue, by features.table, with RabbitMQ's texts.
+"""Queue arguments: checks a declare's arguments by features.table, with RabbitMQ's texts.
 
-Used by vhosts. Unknown keys are accepted and kept, as in RabbitMQ. The arguments of a queue that exists are
-compared and never checked again, so that a definition from an older broker stays usable.
+Used by vhosts. Unknown keys are accepted and kept, as in RabbitMQ. An existing queue's arguments are compared
+and never checked again, so that a definition from an older broker stays usable.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.checks import WrongValue
@@ -16,22 +16,18 @@ __all__ = ("ARGUMENTS", "CLASSIC", "QUEUE_TYPE", "QUORUM", "STREAM", "TYPES", "T
 # The names of RabbitMQ's modules, which its texts show.
 TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 
-# key: (check, kinds of queue that take it), in the order in which RabbitMQ looks at them.
+# key: (check, kinds of queue that take it), in RabbitMQ's order of checks.
 ARGUMENTS = {key: (row.check, row.kinds) for key, row in table.ARGUMENTS.items()}
 
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
-    """Check a new queue, which texts call ``entity``. Of several faults the one that RabbitMQ finds first is
-    told.
-
-    Raises PreconditionFailed.
-    """
+    """Check a new queue, ``entity`` in texts. Raises PreconditionFailed for RabbitMQ's first fault."""
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
     if not isinstance(dead_letter_exchange, str):
         raise PreconditionFailed(
             f"invalid type '{type_name(dead_letter_exchange)}' for arg '{DEAD_LETTER_EXCHANGE}' in {entity}"
         )
-    check_values(entity, arguments, (QUEUE_TYPE,))  # before the rest, which depends on it
+    check_values(entity, arguments, (QUEUE_TYPE,))  # first, because the rest depends on it
     kind = queue_type_of(arguments)
     check_values(entity, arguments, [key for key in ARGUMENTS if kind in ARGUMENTS[key][1]])
     for key in arguments:
@@ -46,30 +42,23 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
 
 
 def check_may_be_unnamed(arguments):
-    """Refuse a generated name to quorum queues and streams, which are shared by name. Raises
-    PreconditionFailed.
-    """
+    """Refuse server-generated names for quorum queues and streams. Raises PreconditionFailed."""
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
 
 
 def check_same_arguments(entity, received, current):
-    """Compare a declare's arguments with those of the queue. Raises PreconditionFailed for the first that
-    differs.
-    """
+    """Compare a declare's arguments with the queue's. Raises PreconditionFailed for the first difference."""
     for key in ARGUMENTS:
         if key == QUEUE_TYPE and queue_type_of(received) == queue_type_of(current):
-            continue  # none is classic
+            continue  # no type is classic
         if not same_argument(received, current, key):
             raise PreconditionFailed(difference_in(key, entity, received, current))
 
 
 def check_values(entity, arguments, keys):
-    """Check the values that the arguments have under these keys. Raises PreconditionFailed.
-
-    ``entity`` is how texts call the queue or exchange.
-    """
+    """Check the arguments under these keys; ``entity`` is the name in texts. Raises PreconditionFailed."""
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue

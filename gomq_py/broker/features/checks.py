@@ -1,6 +1,4 @@
-"""Checks of arguments: ``check(value, arguments)`` raises WrongValue with RabbitMQ's words, which are Erlang
-terms.
-"""
+"""Checks of arguments: ``check(value, arguments)`` raises WrongValue with RabbitMQ's text, an Erlang term."""
 from gomq_py.broker.features.age import milliseconds_of_age
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
 from gomq_py.content.fields import Seconds
@@ -21,7 +19,7 @@ def integer(value, _arguments):
 
 
 def not_negative(value, arguments):
-    """An integer from 0 on."""
+    """An integer of at least 0."""
     integer(value, arguments)
     if value < 0:
         raise WrongValue(f"{{value_negative,{value}}}")
@@ -72,7 +70,7 @@ def age(value, arguments):
 
 
 def one_of(reason, *allowed):
-    """A check for one of a few texts. ``reason`` may show the value as ``{}``."""
+    """A check for one of these texts; ``reason`` may show the value as ``{}``."""
     def check(value, arguments):
         text(value, arguments)
         if value not in allowed:

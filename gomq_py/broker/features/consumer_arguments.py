@@ -1,6 +1,6 @@
-"""Consumer arguments: what basic.consume says of a consumer, held against the table, in RabbitMQ's words.
+"""Consumer arguments: checks basic.consume's arguments by the table, with RabbitMQ's texts.
 
-Used by doors when a consumer begins. Unknown arguments are accepted and kept, as in RabbitMQ.
+Used by doors for a new consumer. Unknown arguments are accepted and kept, as in RabbitMQ.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.arguments import TYPE_MODULES
@@ -10,9 +10,8 @@ from gomq_py.errors import PreconditionFailed
 
 
 def check_common_arguments(entity, kind, arguments):
-    """Check the arguments that every kind of queue takes, and refuse those that only another ``kind`` takes.
-
-    ``entity`` is how texts call the queue. Raises PreconditionFailed.
+    """Check the arguments that every kind of queue takes, and refuse arguments that this ``kind`` does not
+    take. ``entity`` names the queue in texts. Raises PreconditionFailed.
     """
     _check(entity, arguments, lambda row: row.kinds == EVERY_KIND)
     for row in table.CONSUMER_ARGUMENTS.values():

@@ -1,7 +1,4 @@
-"""Consumer timeout: how long a consumer may hold a message unacknowledged.
-
-Acted on by amqp.server.consumer_timeouts.
-"""
+"""Consumer timeout: how long a message may stay unacknowledged. Applied by amqp.server.consumer_timeouts."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.features.merging import limits
@@ -11,7 +8,7 @@ POLICY_KEY = "consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """0 is no limit, whatever the broker's own is, and so not the smallest of two."""
+    """The smaller limit; 0 means no limit and does not count as smaller."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)

@@ -1,15 +1,14 @@
-"""Deduplication: a queue or exchange takes a message whose id it saw lately, and throws it away.
+"""Deduplication: a queue or exchange accepts a message whose id it has seen lately, and drops it.
 
-``x-message-deduplication`` asks for it. The id is the value of a header of the message:
-``x-deduplication-header``, unless the argument of that name says another one. ``x-cache-size`` ids are
-remembered, the oldest is forgotten first. Each is remembered for ``x-cache-ttl`` milliseconds, unless the
-message has a header of that name. Ids are in memory only: after a restart every message is new. An id takes
-some 150 octets, whatever its length. A message that died in a queue and comes back to it, as from a queue for
-retries, is no duplicate of itself.
+``x-message-deduplication`` turns it on. The id is the value of a message header: ``x-deduplication-header``,
+or the one named by the argument of that name. ``x-cache-size`` ids are remembered, the oldest is forgotten
+first. Each is remembered for ``x-cache-ttl`` milliseconds; a message's header of that name overrides it. Ids
+are in memory only: after a restart every message is new. An id takes some 150 octets, whatever its length. A
+message that died in a queue and comes back to it, as from a retry queue, is no duplicate of itself.
 
-An id counts as seen only while what it stands for is kept. An exchange (ExchangeIds) forgets one whose
-message a queue refused, or the disk: its publisher was told so and tries again. A queue (SeenIds) whose disk
-fails closes, and knows no ids when it is opened again.
+An id counts as seen only while its message is kept. An exchange (ExchangeIds) forgets the id of a message
+that a queue or the disk refused: its publisher was told and tries again. A queue (SeenIds) whose disk fails
+closes, and has no ids when reopened.
 """
 from collections import OrderedDict
 
@@ -31,9 +30,9 @@ _DEATHS = DEATHS.encode()
 # LavinMQ's default.
 DEFAULT_SIZE = 128
 
-# Longer ids are remembered by their digest.
+# Longer ids are stored as digests.
 WHOLE_ID_OCTETS = 32
-# Further ids an exchange or queue may be told to remember: 150 MB of them.
+# Limit of the cache size: 150 MB of ids.
 MAX_SIZE = 1_000_000
 
 
@@ -71,8 +70,7 @@ ROWS = (
 
 
 class SeenIds:
-    """The ids of one queue or exchange. ``settings`` is deduplication_of(); ``duplicates`` counts what was
-    thrown away.
+    """The ids of one queue or exchange. ``settings``: deduplication_of(); ``duplicates``: dropped messages.
     """
 
     __slots__ = ("settings", "duplicates", "_size", "_ttl_ms", "_header", "_seen")
@@ -81,15 +79,13 @@ class SeenIds:
         self.settings = settings
         self.duplicates = 0
         self._size, self._ttl_ms, self._header = settings
-        self._seen = OrderedDict()  # id: when it is forgotten in Unix milliseconds, or None
+        self._seen = OrderedDict()  # id: Unix milliseconds when it is forgotten, or None
 
     def __len__(self):
         return len(self._seen)
 
     def read(self, properties):
-        """(id, its own time to live in ms or None) of a message's properties in wire form; (None, None)
-        without an id.
-        """
+        """(id, its own time to live in ms or None) from properties in wire form; (None, None): no id."""
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
         if value is None:
@@ -98,7 +94,7 @@ class SeenIds:
         return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
-        """Whether the id is remembered. Then the message is a duplicate, and is counted."""
+        """Whether the id is remembered; if so, counts a duplicate."""
         if id_ not in self._seen:
             return False
         until_ms = self._seen[id_]
@@ -134,48 +130,42 @@ class SeenIds:
 
 
 class ExchangeIds(SeenIds):
-    """The ids of one exchange, which closes with none of the queues it routes to.
-
-    ``when_safe`` is Durability's.
-    """
+    """The ids of one exchange, which stays open when a queue closes. ``when_safe`` is Durability's."""
 
     __slots__ = ("_when_safe", "_unsafe")
 
     def __init__(self, settings, when_safe):
         super().__init__(settings)
         self._when_safe = when_safe
-        self._unsafe = {}  # id: the _Unsafe of a message that is not safe yet
+        self._unsafe = {}  # id: the _Unsafe of its message
 
     def add(self, id_, ttl_ms, now_ms):
-        self._unsafe.pop(id_, None)  # of a message before, whose id was forgotten since
+        self._unsafe.pop(id_, None)  # of an earlier message with this id
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """The message of this id is in these queues, and is to be kept.
-
-        If that fails, the id is forgotten.
-        """
+        """Forget the id if its message, now in ``queues``, cannot be kept."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
-            # Asked before whoever is told that it is refused: a repeat that follows is new already. In no
-            # hurry: a publisher without confirms waits for nothing.
+            # Registered before the publisher's refusal, so that its repeat counts as new. No hurry: a
+            # publisher without confirms does not wait.
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """The queues of a message that is not safe yet, which its repeats wait for; None where it is."""
+        """The queues of a message that is not safe yet, which its repeats wait for; else None."""
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues
 
     def answered(self, unsafe, is_kept):
         """A message is safe, or (not ``is_kept``) was refused."""
-        if self._unsafe.get(unsafe.id) is unsafe:  # else it was forgotten before, and came again
+        if self._unsafe.get(unsafe.id) is unsafe:  # else forgotten and seen again meanwhile
             del self._unsafe[unsafe.id]
             if not is_kept:
                 self.forget(unsafe.id)
 
 
 class _Unsafe:
-    """A message that an exchange has routed and that is not safe yet."""
+    """A routed message that is not safe yet."""
 
     __slots__ = ("id", "queues", "_ids")
 
@@ -185,18 +175,16 @@ class _Unsafe:
         self.queues = queues
 
     def is_lost(self):
-        """Whether a store of one of its queues has failed."""
+        """Whether the store of one of its queues has failed."""
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """It is safe, or (``error``) is not. A queue may have failed in an earlier flush."""
+        """The message is safe, unless there was an ``error`` or a queue failed in an earlier flush."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 
 def has_died_in(queue, properties):
-    """Whether a message with these properties (wire form) was a dead letter of the queue, and so comes back
-    to it.
-    """
+    """Whether a message with these properties (wire form) was a dead letter of this queue."""
     if _DEATHS not in properties:
         return False
     deaths = get_key(PropertyEdit(properties).headers, DEATHS)
@@ -207,9 +195,7 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """A key of bounded size, the same for equal field values. Numbers are equal by value, whatever their
-    width.
-    """
+    """A key of bounded size, equal for equal field values; numbers compare by value, whatever their width."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

@@ -1,7 +1,7 @@
-"""Elsewhere: keys of policies that have an effect only with plugins, mirrors and clusters of RabbitMQ.
+"""Elsewhere: policy keys that have an effect only with plugins, mirrors and clusters of RabbitMQ.
 
-They come with its definitions. A value that RabbitMQ checks is checked here, too: it would refuse a policy
-with a typing error when the definitions go back.
+RabbitMQ's definitions contain them. Values that RabbitMQ checks are checked here, too, so that it accepts an
+export of them.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature

@@ -1,10 +1,10 @@
-"""Expiry: how long messages live, and queues that nobody uses. Acted on by broker.queues.limits."""
+"""Expiry: lifetimes of messages and of unused queues. Applied by broker.queues.limits."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import smallest_time
 
 EXPIRES, MESSAGE_TTL = "x-expires", "x-message-ttl"
-# What policies, and upstreams for the queues they have made elsewhere, call them.
+# Keys in policies and in upstreams (for queues on the upstream).
 EXPIRES_KEY, MESSAGE_TTL_KEY = "expires", "message-ttl"
 
 ROWS = (

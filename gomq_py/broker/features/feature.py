@@ -1,9 +1,8 @@
-"""Feature: what a queue, exchange or consumer can be told, by an argument, by a policy, or by both, as one
-row.
+"""Feature: one row per setting of a queue, exchange or consumer, by argument, by policy or by both.
 
-A module of this package declares the rows of one feature beside each other; ``features.table`` collects them,
-and what checks arguments, checks policies and merges the two is derived from there. The rows know nothing of
-queues: what acts on a setting is named by the module's docstring.
+A module of this package declares the rows of one feature; ``features.table`` collects them, and the checks of
+arguments and policies and their merging are derived from it. A module's docstring names the code that applies
+it.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``. ``kind``: the type of its value; ``value``: what it sets
-    without one.
+    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: constant of a flag
+    without a value.
     """
 
     name: str
@@ -29,18 +28,16 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One row.
+    """One row. Fields:
 
-    ``effect``: what it does, as a sentence for docs/arguments.md; it begins with "None" where it does nothing
-    here. ``argument`` of a queue, which ``kinds`` of queues take; ``check(value, arguments)`` raises
-    WrongValue. ``place``: when RabbitMQ looks at it; of those that are wrong, or differ from what the queue
-    has, the first is told. ``policy``: the key in policies, in operator policies too if ``operator``;
-    ``check_policy(feature, value)`` raises PolicyError; ``word`` is what RabbitMQ calls it then;
-    ``check_beside(feature, definition)``: what a policy says besides, likewise.
-    ``hands_on_to``: by the key in a policy messages go elsewhere, to the exchange or queue that it names,
-    or, where it names none, "".
-    ``component``: whose owner alone acts on the key. ``setting``: the attribute of QueueSettings, which is
-    ``merge(feature, arguments, policy)``. ``by_queue``: the queue itself observes it.
+    ``effect``: a sentence for docs/arguments.md; begins with "None" if there is no effect. ``argument`` of
+    queues of ``kinds``; ``check(value, arguments)`` raises WrongValue. ``place``: RabbitMQ's order of checks;
+    the first fault or difference is reported. ``policy``: the key in policies, and in operator policies if
+    ``operator``; ``check_policy(feature, value)`` raises PolicyError; ``word``: RabbitMQ's name for it;
+    ``check_beside(feature, definition)`` checks the policy's other keys. ``hands_on_to``: kind of entity
+    ("exchange", "queue", or "" if unnamed) to which the policy key sends messages. ``component``: the only
+    owner that acts on the key. ``setting``: attribute of QueueSettings, computed by ``merge(feature,
+    arguments, policy)``. ``by_queue``: the queue itself applies it.
     """
 
     effect: str
@@ -63,10 +60,10 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerArgument:
-    """One row: an ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
+    """One row: an ``argument`` of consumers with an ``effect`` on queues of ``kinds``.
 
-    ``check(value, arguments)`` raises WrongValue, which ``refusal`` puts into RabbitMQ's words. Queues of
-    other kinds ignore the argument, or refuse it if ``only_there``.
+    ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's text around it. Other kinds of
+    queues ignore the argument, or refuse it if ``only_there``.
     """
 
     argument: str

@@ -1,7 +1,7 @@
-"""Federation: which upstreams a queue or an exchange takes messages from. Acted on by gomq_py.federation.
+"""Federation: the upstreams from which a queue or exchange gets messages. Applied by gomq_py.federation.
 
-Upstreams are parameters of the vhost; a policy names one, a set of them, or those whose names match. The
-three keys belong to one component, and a policy has one of them, as in RabbitMQ.
+Upstreams are parameters of the vhost; a policy names one, a set, or a pattern of names. The three keys belong
+to one component, and a policy has one of them, as in RabbitMQ.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature

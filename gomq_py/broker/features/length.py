@@ -1,6 +1,5 @@
-"""Length: how much a queue or stream holds, and what happens to messages beyond that.
-
-Acted on by broker.queues.limits, and of streams by broker.queues.stream_queue.
+"""Length: limits of a queue's or stream's size, and the overflow behaviour. Applied by broker.queues.limits,
+and for streams by broker.queues.stream_queue.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, Feature, Flag

@@ -1,8 +1,7 @@
-"""Merging: which of an argument and a policy counts, for QueueSettings: ``merge(feature, arguments,
-policy)``.
+"""Merging: combines argument and policy for QueueSettings: ``merge(feature, arguments, policy)``.
 
-RabbitMQ's rules: of numbers the smallest counts, wherever it comes from; of everything else the argument
-counts first. Values of a wrong type, which old definitions may hold, count as not set.
+RabbitMQ's rules: the smallest number counts, whatever its source; of other values the argument's. Values of a
+wrong type, which old definitions may hold, count as not set.
 """
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_count
 
@@ -13,9 +12,7 @@ def smallest(feature, arguments, policy):
 
 
 def smallest_time(feature, arguments, policy):
-    """The smallest number of milliseconds, or None. A policy may give more than a timer can have, as in
-    RabbitMQ.
-    """
+    """The smallest number of milliseconds, or None. A policy may exceed the longest timer, as in RabbitMQ."""
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
 
@@ -30,9 +27,8 @@ def first_text(default=None):
 
 
 def limits(feature, arguments, policy):
-    """The numbers among the two that are limits: RabbitMQ takes a negative one (of delivery-limit) as none.
-
-    One that no counter holds is no limit either.
+    """The valid limits among the two: negative numbers (of delivery-limit) mean no limit, as in RabbitMQ, and
+    so do numbers beyond any counter.
     """
     values = arguments.get(feature.argument), policy.get(feature.policy)
     return [value for value in values if _is_limit(value)]

@@ -1,4 +1,4 @@
-"""Checks of what policies say, in RabbitMQ's words: ``check_policy(feature, value)``."""
+"""Checks of policy values, with RabbitMQ's texts: ``check_policy(feature, value)``."""
 from gomq_py.broker.features.age import milliseconds_of_age
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
@@ -6,23 +6,23 @@ from gomq_py.patterns import Pattern
 
 
 class PolicyError(ValueError):
-    """The policy cannot be accepted; the text is for whoever asked."""
+    """The policy is not acceptable; the text is for the caller."""
 
 
 def _invalid(feature, value, needed):
-    # RabbitMQ says "ha-mode value" and the like of all that it has no other word for.
+    # RabbitMQ's default wording, as in "ha-mode value".
     word = feature.word or f"{feature.policy} value"
     return PolicyError(f"{value!r} is not a valid {word}: {feature.policy} needs {needed}")
 
 
 def count(feature, value):
-    """An integer from 0 on."""
+    """An integer of at least 0."""
     if not is_count(value):
         raise _invalid(feature, value, f"a number from 0 to {MAX_INTEGER}")
 
 
 def positive(feature, value):
-    """An integer from 1 on."""
+    """An integer of at least 1."""
     if not is_count(value) or value == 0:
         raise _invalid(feature, value, f"a number from 1 to {MAX_INTEGER}")
 
@@ -40,7 +40,7 @@ def text(feature, value):
 
 
 def name(feature, value):
-    """A name that something can have."""
+    """A valid name of an entity."""
     text(feature, value)
     if not value or not fits_short_string(value):
         raise _invalid(feature, value[:40], f"a name of 1 to {NAME_OCTETS_MAX} octets")
@@ -60,7 +60,7 @@ def boolean(feature, value):
 
 
 def one_of(*words):
-    """A check for a text out of a few."""
+    """A check for one of these texts."""
     def check(feature, value):
         if value not in words:
             raise _invalid(feature, value, f"one of {', '.join(words)}")
@@ -87,4 +87,4 @@ def pattern(feature, value):
 
 
 def anything(_feature, _value):
-    """Anything: the key has no effect here and comes with RabbitMQ's definitions."""
+    """Accepts anything: the key has no effect here and comes with RabbitMQ's definitions."""

@@ -1,7 +1,5 @@
-"""Queue type: the kind of a queue, and what only some kinds have: priorities, a single active consumer, a
-version.
-
-Acted on by broker.topology.queue_factory and broker.queues.
+"""Queue type: the kind of a queue, and settings of single kinds: priorities, single active consumer, version.
+Applied by broker.topology.queue_factory and broker.queues.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import (
@@ -15,7 +13,7 @@ QUEUE_MODE_KEY = "queue-mode"
 
 
 def queue_type_of(arguments):
-    """``classic``, ``quorum`` or ``stream``: what was asked for, classic where nothing was."""
+    """``classic``, ``quorum`` or ``stream``; classic by default."""
     return arguments.get(QUEUE_TYPE) or CLASSIC
 
 
@@ -41,7 +39,8 @@ ROWS = (
         argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean,
         effect="One consumer gets all messages; when it goes the next one does.",
     ),
-    # Without effect here. Values are looked at where RabbitMQ looks at them: it would refuse a typing error.
+    # Without effect here. Values are checked where RabbitMQ checks them, so that it accepts an export of
+    # them.
     Feature(
         argument="x-queue-mode", place=12, kinds=CLASSIC_ONLY,
         check=checks.one_of("\"unsupported queue mode '{}'\"", "default", "lazy"),

@@ -1,25 +1,21 @@
-"""Retry: a message that came back waits before it is ready again. RabbitMQ's ``x-delayed-retry-*``.
-
-Acted on by broker.queues.retry.
-"""
+"""Retry: back-off for returned messages, RabbitMQ's ``x-delayed-retry-*``. Applied by broker.queues.retry."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
 
-# How a message comes back: its channel ended, basic.nack or basic.recover, basic.reject. The numbers of
+# How a message comes back: end of its channel; basic.nack or basic.recover; basic.reject. Same numbers as
 # queues.guard.
 LOST, RETURNED, FAILED = 1, 2, 4
 
-# x-delayed-retry-type: what waits. As in RabbitMQ basic.reject is a failure, and so is the end of a channel
-# that holds the message: its consumer may have crashed on it, and would again at once. basic.nack and
-# basic.recover are returns.
+# x-delayed-retry-type: the kinds of return that wait. As in RabbitMQ, basic.reject is a failure, and so is
+# the end of a channel with the message: its consumer may have crashed on it, and would again at once.
+# basic.nack and basic.recover are returns.
 TYPES = {"disabled": 0, "failed": LOST | FAILED, "returned": RETURNED, "all": LOST | RETURNED | FAILED}
 _WORDS = "disabled", "all", "failed", "returned"
 
 
 def retry_of(arguments, policy):
-    """(returns that wait, min_ms, max_ms or None) by the arguments, or else the policy; None if none waits.
-    """
+    """(kinds of return that wait, min_ms, max_ms or None), by the arguments or else the policy, or None."""
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)
     if not kinds or not is_count(min_ms) or min_ms == 0:

@@ -1,14 +1,14 @@
-"""Stream filter: which messages a consumer of a stream wants, as its arguments say.
+"""Stream filter: arguments by which a stream's consumer selects messages.
 
     x-stream-filter             values (a text, split at commas), conditions (a table), or an array of both
-    x-stream-match-unfiltered   true: messages without a value are wanted too, as far as values go
+    x-stream-match-unfiltered   true: messages without a value pass the values, too
     x-filter-match-type         "all" or "any"
 
-Acted on by broker.queues.stream_filter. Values are compared with those in a message's header
-``x-stream-filter-value`` (split at commas, too). A condition is a header's name and the text of its value, or
-one of ``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is
-enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "any"
-for one value or one condition.
+Applied by broker.queues.stream_filter. Values are compared with a message's header ``x-stream-filter-value``
+(split at commas, too). A condition is a header's name and the text of its value, or one of
+``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is enough,
+as in RabbitMQ, and all conditions must hold, as in LavinMQ; "all" requires all values, too, and "any" one
+value or one condition.
 """
 from gomq_py.broker.features.checks import WrongValue
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
@@ -20,10 +20,8 @@ ALL, ANY = "all", "any"
 
 
 def filter_of(arguments):
-    """(values as octets, conditions, match type, match unfiltered) that a consumer's arguments ask for, or
-    None.
-
-    A condition is a function of a message's headers. Raises ValueError with the reason.
+    """(values as octets, conditions, match type, match unfiltered) from a consumer's arguments, or None. A
+    condition is a function of a message's headers. Raises ValueError with the reason.
     """
     match_type = _match_type(arguments.get(MATCH_TYPE))
     match_unfiltered = arguments.get(MATCH_UNFILTERED, False)
@@ -63,7 +61,7 @@ def _condition(key, value):
 
 
 def text_of(value):
-    """How a header's value reads in a condition; None for what has no text (tables, arrays, octets)."""
+    """A header's value as text for conditions; None for tables, arrays and octets."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -76,7 +74,7 @@ def text_of(value):
 
 
 def _check(_value, arguments):
-    """The three belong together."""
+    """Check the three arguments together."""
     try:
         filter_of(arguments)
     except ValueError as reason:

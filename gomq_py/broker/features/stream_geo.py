@@ -1,13 +1,12 @@
 """Geographic conditions of stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` in degrees.
-
-The earth is taken for a sphere.
+The earth counts as a sphere.
 
     geo-within-radius   {lat, lon, radius_km}
     geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the
                         180th meridian
     geo-polygon         {points: [[lat, lon], ...]}, three or more, in order; edges are straight in degrees
 
-A message without a position matches none of them. Each maker raises ValueError for what makes no sense.
+A message without a position matches none of them. Each maker raises ValueError for invalid values.
 """
 from math import asin, cos, isfinite, radians, sin, sqrt
 

@@ -1,6 +1,5 @@
-"""Stream prefetch: how many octets of bodies a consumer of a stream may hold unacknowledged.
-
-Acted on by amqp.server.stream_consumer.
+"""Stream prefetch: octets of bodies that a stream's consumer may hold unacknowledged. Applied by
+amqp.server.stream_consumer.
 """
 from gomq_py.broker.features import checks
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
@@ -9,7 +8,7 @@ PREFETCH_BYTES = "x-stream-prefetch-bytes"
 
 
 def prefetch_bytes_of(arguments):
-    """Octets, 0 for any number, of arguments that were checked."""
+    """Octets in checked arguments; 0: no limit."""
     return arguments.get(PREFETCH_BYTES, 0)
 
 

@@ -1,6 +1,5 @@
-"""Stream retention: how long a stream keeps messages, and the size of its segments, of which the oldest go.
-
-Acted on by broker.queues.stream_queue and the stream's store.
+"""Stream retention: how long a stream keeps messages, and the size of its segments. Applied by
+broker.queues.stream_queue and the stream's store.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.age import milliseconds_of_age
@@ -11,7 +10,7 @@ SEGMENT_BYTES = "x-stream-max-segment-size-bytes"
 
 
 def _age_ms(value):
-    """An age such as "7D" in milliseconds; None where it is none."""
+    """An age such as "7D" in milliseconds, or None if invalid."""
     try:
         return milliseconds_of_age(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Table: the rows of all features, and what is derived of them."""
+"""Table: the rows of all features, and lookups derived from them."""
 from gomq_py.broker.features import (
     alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
     elsewhere, expiry, federation, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,
@@ -10,13 +10,13 @@ FEATURES = tuple(row for module in (
     queue_type, alternate_exchange, tee, federation, elsewhere,
 ) for row in module.ROWS)
 
-# Rows by argument, in the order in which RabbitMQ looks at arguments.
+# Rows by argument, in RabbitMQ's order of checks.
 ARGUMENTS = {row.argument: row for row in sorted(FEATURES, key=lambda row: row.place) if row.argument}
-# Rows by key in policies.
+# Rows by policy key.
 POLICY_KEYS = {row.policy: row for row in FEATURES if row.policy is not None}
-# Rows of what QueueSettings have.
+# Rows that are attributes of QueueSettings.
 SETTINGS = tuple(row for row in FEATURES if row.setting is not None)
-# Rows of arguments of consumers, in the order in which they are checked.
+# Rows of consumer arguments, in the order of checks.
 CONSUMER_ARGUMENTS = {
     row.argument: row for module in (consumer_priority, stream_offset, stream_filter, stream_prefetch)
     for row in module.CONSUMER_ROWS

@@ -1,7 +1,6 @@
-"""Tee: a stream that gets what a queue or an exchange gets, as well. Acted on by broker.routing.routing.
+"""Tee: a stream that gets a copy of a queue's or exchange's messages. Applied by broker.routing.routing.
 
-For programs that read a queue's messages without taking them, such as Spark. Streams need none, and get
-none.
+For programs such as Spark that read a queue's messages without consuming them. Streams have no tee.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
