@@ -1,1 +1,1 @@
-"""What operators set for many at once: policies, parameters of components, limits of vhosts and users."""
+"""Operators' settings for many entities: policies, parameters of components, limits of vhosts and users."""

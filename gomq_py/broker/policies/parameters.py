@@ -1,8 +1,8 @@
-"""Parameters: named JSON values of a component, in a vhost or for the whole broker; policies, limits, shovels
-and federation upstreams are such.
+"""Parameters: named JSON values of a component, in a vhost or for the whole broker, such as policies, limits,
+shovels and federation upstreams.
 
-Between doors (HTTP, definitions) and whoever a component belongs to, which registers a Component to check
-values and to hear of changes. Kept in the log of definitions. Never yields.
+Between doors (HTTP, definitions) and the owners of components, which register a Component to check values and
+to be called with changes. Kept in the definitions log. Never yields.
 """
 import json
 
@@ -12,68 +12,68 @@ from gomq_py.broker.topology_log import records
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
-# States of a value that has no effect, and why it waits.
+GLOBAL = "global"  # RabbitMQ's name for the component of the whole broker
+# States of a value without effect, and the reason of the first.
 WAITING, FAULTY = "waiting", "error"
 WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
-# Who set a value over the control socket, or in a file that the broker reads at boot. No user is called so.
+# Setter of values from the control socket or from a file read at boot. No user has this name.
 OPERATOR = ""
-# Who set a policy whose user was deleted since. No user is called so (auth.labels).
+# Setter of a policy whose user was deleted since. No user has this name (auth.labels).
 DELETED = "\0"
-# Of a field's name in a refusal.
+# Most characters of a field's name in a refusal.
 SHOWN_CHARACTERS = 100
-# What a component without an owner would be for, if this broker had it.
+# Features of components that this broker lacks.
 _FEATURES = {
     "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation",
     "sharding": "sharding", "delayed-message": "policies that delay",
 }
-# Components that had an owner in every release. Of all others, records that do not say whether they wait are
-# of releases that had none.
+# Components that had an owner in every release. Older records of other components do not say whether they
+# wait, because those releases had no owner.
 _ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
 
 
 class ParameterError(ValueError):
-    """The value cannot be accepted; the text is for whoever asked."""
+    """The value is not acceptable; the text is for the caller."""
 
 
 class Component:
-    """What one component does with its values; ``vhost`` is a VHost. Other rooms subclass it.
+    """Handles the values of one component; ``vhost`` is a VHost. Other rooms subclass it.
 
-    ``administrators_only``: a value changes what the broker does for all users of a vhost, whatever their
-    rights, so that doors let nobody without the tag administrator set or clear one.
+    ``administrators_only``: its values affect all users of a vhost regardless of their rights, so doors let
+    only administrators set and clear them.
     """
 
     administrators_only = False
 
     def check(self, vhost, name, value):
-        """Refuse a value. Raises ValueError."""
+        """Raise ValueError for an invalid value."""
 
     def check_set_by(self, vhost, name, value, by):
-        """Refuse a value, or that ``by`` (see Parameters.set) sets it. Raises ValueError."""
+        """Raise ValueError for an invalid value, or if ``by`` (see Parameters.set) may not set it."""
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Why a value that an earlier run has stored makes nothing, as text without passwords, or None."""
+        """Why a value stored by an earlier run has no effect, as text without passwords, or None."""
 
     def changed(self, vhost, name, value):
-        """The value is set; at boot too."""
+        """Apply a value that was set, or loaded at boot."""
 
     def cleared(self, vhost, name):
-        """The value is gone."""
+        """Remove the effect of a cleared value."""
 
 
 class Parameters:
-    """The parameters of one broker. Those of a vhost lie in ``vhost.parameters``, {(component, name): value};
+    """The parameters of one broker. Those of a vhost are in ``vhost.parameters``, {(component, name): value};
     ``global_`` has {name: value}.
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
-    A value that nobody acts on when it is set, in part or whole, waits: it is kept and exported, and whoever
-    acts on such values in a later version leaves it alone until somebody sets it again. Shovels of another
-    broker's definitions must not start to run with an upgrade.
+    A value that has no owner when it is set, in part or whole, waits: it is kept and exported, and a later
+    version's owner ignores it until it is set again. Otherwise shovels in another broker's definitions would
+    start to run with an upgrade.
 
-    Who set a value is kept beside it, for components that act with that user's rights: ``vhost.set_by`` has
-    {(component, name): a user's name, or OPERATOR}. It is no part of exports: whoever imports sets.
+    ``vhost.set_by``: {(component, name): the setter's name, or OPERATOR}, for components that act with that
+    user's rights. Exports leave it out: the importing user becomes the setter.
     """
 
     def __init__(self, log, tables):
@@ -84,9 +84,7 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """``handler`` (a Component) takes over the values of this component, those that are there already and
-        do not wait first.
-        """
+        """Make ``handler`` (a Component) the component's owner, and apply values that do not wait."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
@@ -97,10 +95,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """{part: why} of what would have no effect: the component itself, or keys of a policy's definition.
-
-        Empty where every part has an owner that acts on it.
-        """
+        """{part: reason} of parts without an owner: the component itself, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -115,11 +110,11 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """Whether the value was set while nobody acted on it; of a policy: on its keys of plugins."""
+        """Whether the value was set without an owner (for a policy: with keys of missing plugins)."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """(state, reason) of a value that is there and has no effect: WAITING or FAULTY; of others None."""
+        """(state, reason) of an existing value without effect: WAITING or FAULTY; None for others."""
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -132,12 +127,12 @@ class Parameters:
         return None
 
     def set(self, vhost, component, name, value, by=None):
-        """Set a value, checked by its component. Raises ValueError, OSError.
+        """Set a value after its component's check. Raises ValueError, OSError.
 
-        ``by``: the name of the user who sets it; OPERATOR for the operator of this machine; None for somebody
-        who is no user of this broker, as whoever came with a token.
+        ``by``: the setting user's name; OPERATOR for this machine's operator; None for a user unknown to this
+        broker, such as a token's.
         """
-        if vhost.is_gone:  # its name may be another's by now, and the log knows names only
+        if vhost.is_gone:  # another vhost may have its name by now, and the log knows names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
         what = f"{component} {name!r} in vhost {vhost.name!r}"
         _check_each(self._tables.check_json, what, value)
@@ -153,7 +148,7 @@ class Parameters:
         self.on_change(vhost.name, component, name, value)
 
     def clear(self, vhost, component, name):
-        """Remove a value; returns whether there was one. Raises OSError."""
+        """Remove a value. Returns whether there was one. Raises OSError."""
         if (component, name) not in vhost.parameters or vhost.is_gone:
             return False
         self._log.append(records.parameter_cleared(vhost.name, component, name))
@@ -167,9 +162,9 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """The user ``by`` is gone: what he has set was set by nobody from now on, so that whoever is called
-        so next does not work with it; a policy of that user hands no messages on. Raises OSError where that
-        is not kept: it holds for this run.
+        """Clear the setter of everything set by a deleted user, so that a later user of that name does not
+        inherit it; that user's policies stop handing on messages. Raises OSError if this is not kept; it
+        holds for this run.
         """
         changed = []
         for vhost in vhosts:
@@ -191,7 +186,7 @@ class Parameters:
         self.on_change(None, GLOBAL, name, value)
 
     def clear_global(self, name):
-        """Remove a value of the whole broker; returns whether there was one. Raises OSError."""
+        """Remove a value of the whole broker. Returns whether there was one. Raises OSError."""
         if name not in self.global_:
             return False
         self._log.append(records.global_parameter_cleared(name))
@@ -200,10 +195,8 @@ class Parameters:
         return True
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
-        """Put a value of an earlier run back; one that its component refuses by now stays without effect.
-        Returns the refusal's text or None.
-
-        ``waits``, ``by``: what its record says of that; None where it says nothing.
+        """Load a value of an earlier run. A value that its component refuses now stays without effect;
+        returns the refusal's text, or None. ``waits``, ``by``: from its record, None if that has none.
         """
         if waits is None:
             waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
@@ -234,7 +227,7 @@ class Parameters:
 
 
 def _check_each(check, what, value):
-    """``check(what, value)``, whose ValueError names the field that is at fault, where it is one."""
+    """``check(what, value)``; its ValueError names the faulty field if one is."""
     try:
         check(what, value)
     except ValueError:
@@ -244,7 +237,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """{key: component whose owner acts on it} of a policy; of other values nothing."""
+    """{key: owning component} for a policy's keys; {} for other values."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None
@@ -261,7 +254,7 @@ def _why_idle(component):
 
 
 def encoded(value):
-    """A value as the log keeps it. Raises ParameterError for what is not JSON."""
+    """A value as JSON for the log. Raises ParameterError if it has no JSON form."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -269,8 +262,8 @@ def encoded(value):
 
 
 def decoded(text):
-    """A value from the log. Raises ValueError for what no answer could show; RecursionError where it is
-    nested deeper still.
+    """A value from the log. Raises ValueError for values that no answer could show, RecursionError for still
+    deeper nesting.
     """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)

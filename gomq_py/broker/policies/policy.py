@@ -1,7 +1,7 @@
-"""Policies: settings for many queues and exchanges at once, by a regular expression over their names.
+"""Policies: settings for many queues and exchanges, selected by a regular expression over their names.
 
-Of the policies that match an entity the one of highest priority counts, and of the operator policies
-likewise; the two are merged. Values only: vhosts keep the sets and apply them, parameters persist them.
+Of the matching policies the one with the highest priority counts, likewise of the operator policies; the two
+are merged. Values only: vhosts keep and apply the sets, parameters persist them.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
 from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
@@ -11,25 +11,23 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern
 
-# Of patterns that take too long for very many names, one line per policy and some seconds.
+# Rate-limited log for slow patterns: one line per policy in some seconds.
 QUIET = QuietLog(logger("broker"))
 
-# Patterns that have run out of time before and are tried for one name all the same: with more of them every
-# declare would cost milliseconds.
+# Most slow patterns that are still tried per name: with more, every declare would cost milliseconds.
 COSTLY_TRIES = 8
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 EXCHANGE = "exchange"
 POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # components of parameters
 
-# Rows of what policies, and operator policies, can say, by key: RabbitMQ's lists, as far as this broker has
-# the setting.
+# Rows by key of policies and operator policies: RabbitMQ's lists, as far as this broker has the setting.
 KEYS = POLICY_KEYS
 OPERATOR_KEYS = {key: row for key, row in KEYS.items() if row.operator}
-# key: the component whose owner acts on it; nobody else does.
+# key: the only component that acts on it.
 KEYS_OF_COMPONENTS = {key: row.component for key, row in KEYS.items() if row.component is not None}
 
-# apply-to: whether it means this kind of entity. Queues may be of kinds that are not known here.
+# apply-to: whether it includes a kind of entity. Queues may be of kinds unknown here.
 _APPLIES = {
     ALL: lambda kind: True,
     QUEUES: EXCHANGE.__ne__,
@@ -41,10 +39,7 @@ _APPLIES = {
 
 
 class Policy:
-    """One policy. Immutable: a change makes a new one.
-
-    ``rights``: the SetterRights of whoever set it, or None: nothing limits it.
-    """
+    """One policy. Immutable. ``rights``: the SetterRights of its setter; None: unlimited."""
 
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
@@ -87,9 +82,7 @@ class Policy:
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
-        """Log that the policy was not tried for an entity, because too many before it have patterns that take
-        too long.
-        """
+        """Log that the policy was not tried for an entity, because of too many slow patterns before it."""
         QUIET.error(
             ("untried", self.name, self.pattern),
             "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
@@ -105,7 +98,7 @@ class Policy:
 
 
 def policy_of(name, value, operator=False):
-    """The Policy for a value as parameters keep it, and as definitions files have it. Raises PolicyError."""
+    """The Policy of a value, in the form of parameters and definitions files. Raises PolicyError."""
     if not isinstance(value, dict) or "pattern" not in value or "definition" not in value:
         raise PolicyError("a policy needs a pattern and a definition")
     return Policy(
@@ -115,7 +108,7 @@ def policy_of(name, value, operator=False):
 
 
 class PolicySet:
-    """The policies of one vhost, of one of the two kinds, best first."""
+    """The policies, or operator policies, of one vhost, best first."""
 
     __slots__ = ("by_name", "_ranked")
 
@@ -128,13 +121,13 @@ class PolicySet:
         self._rank()
 
     def remove(self, name):
-        """Returns whether there was one."""
+        """Remove a policy. Returns whether there was one."""
         found = self.by_name.pop(name, None) is not None
         self._rank()
         return found
 
     def best(self, kind, name):
-        """The policy in force for an entity, or None. Of equal priorities the first by name."""
+        """The policy in force for an entity, or None. Among equal priorities the first name wins."""
         tries_left = COSTLY_TRIES
         for policy in self._ranked:
             if policy.is_costly:
@@ -160,16 +153,14 @@ def merged(policy, operator_policy):
 
 
 class InForce:
-    """The policy and operator policy that apply to an entity (each a Policy or None), and their merged
-    ``definition``.
-
-    Immutable; entities with the same two share one.
+    """The policy and operator policy in force for an entity (each may be None), and their merged
+    ``definition``. Immutable and shared by entities.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """``without``: keys that mean nothing for entities of this kind."""
+        """``without``: keys without meaning for this kind of entity."""
         self.policy = policy
         self.operator_policy = operator_policy
         self.definition = {
@@ -184,7 +175,7 @@ def _is_number(value):
 UNDER_NONE = InForce()
 
 
-# checking what somebody wants to set
+# checks of new policies
 
 def _apply_to(value):
     name = str(value).replace("-", "_")
@@ -221,7 +212,5 @@ def usable_definition(definition):
 
 
 def without_effect(definition):
-    """The keys of a definition that have no effect here and are kept for RabbitMQ: of mirrors and of queue
-    modes.
-    """
+    """The keys of a definition without effect here that are kept for RabbitMQ: mirrors and queue modes."""
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

@@ -1,4 +1,4 @@
-"""Preview: what a policy would match and change if it were set now. Changes nothing, and logs nothing."""
+"""Preview: what a policy would match and change if it were set now. Changes and logs nothing."""
 from typing import Any, NamedTuple
 
 from gomq_py.broker.features.arguments import queue_type_of
@@ -17,14 +17,13 @@ class Change(NamedTuple):
 
     @property
     def is_one(self):
-        """Whether anything is otherwise."""
+        """Whether the policies or their definition differ."""
         return (self.before.policy, self.before.operator_policy, self.before.definition) != (
             self.after.policy, self.after.operator_policy, self.after.definition)
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """The Policy, or operator policy, that there would be if ``by`` (see Parameters.set) set this value.
-
+    """The Policy, or operator policy, that this value would become if ``by`` (see Parameters.set) set it.
     Raises ValueError.
     """
     policy = policy_of(name, value, is_operator)
@@ -35,7 +34,7 @@ def would_be(users, vhost, name, value, is_operator, by):
 
 
 def previewed(vhost, policy, is_operator):
-    """A Change of each queue and exchange that the policy would be for, or is. A generator."""
+    """Yield a Change for each queue and exchange with a name."""
     would = PolicySet()
     for one in (vhost.policies.operator if is_operator else vhost.policies.user).by_name.values():
         would.put(one)

@@ -1,19 +1,18 @@
-"""Queue settings: what a queue has to observe, made of its arguments and the policies in force. Never changed
-in place.
+"""Queue settings: the limits of a queue, from its arguments and the policies in force. Immutable.
 
-A vhost makes them when a queue is declared and whenever its policies change, and gives them to the queue's
-``configure``. Each feature says how argument and policy are merged (features.merging has the rules). The
-operator policy was merged into the user's before that (broker.policies).
+A vhost makes them when a queue is declared and when policies change, and passes them to the queue's
+``configure``. Each feature defines how argument and policy are merged (rules in features.merging); operator
+policy and policy were merged before (broker.policies).
 """
 from gomq_py.broker.features.length import DROP_HEAD
 from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """None: not limited, not set. Times are in milliseconds, ``max_bytes`` counts bodies.
+    """None: not set. Times are in milliseconds, ``max_bytes`` counts bodies.
 
-    ``delivery_limit`` is how often a message may come back. A ``consumer_timeout_ms`` of 0 is no limit,
-    whatever the broker's own is. ``deduplication`` and ``retry`` are described in their features.
+    ``delivery_limit``: how often a message may come back. ``consumer_timeout_ms`` 0: no limit, overriding the
+    broker's. ``deduplication`` and ``retry`` are described in their features.
     """
 
     __slots__ = tuple(row.setting for row in SETTINGS)
@@ -42,14 +41,12 @@ class QueueSettings:
 
     @property
     def is_plain(self):
-        """Whether every setting is as if nothing had been set."""
+        """Whether no setting differs from the default."""
         return self == PLAIN
 
     @property
     def needs_limits(self):
-        """Whether the queue itself has something to observe. Channels observe consumer timeouts, streams
-        ages.
-        """
+        """Whether the queue itself has limits to apply. Channels apply consumer timeouts, streams ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

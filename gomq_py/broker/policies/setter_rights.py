@@ -1,8 +1,8 @@
-"""Setter rights: a policy hands no messages on that its setter may not take, nor to where the setter may
-not put them by hand.
+"""Setter rights: a policy hands on only messages that its setter may read, and only to where the setter may
+write.
 
-Beside policies. Asked when a policy is set, and for each queue and exchange when it is put in force. RabbitMQ
-asks nothing. Administrators are not asked: they may give themselves any right.
+Beside policies. Checked when a policy is set, and per queue and exchange when it is put in force. RabbitMQ
+has no such check. Administrators are not checked: they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described
@@ -14,14 +14,14 @@ from gomq_py.observability.quiet_log import QuietLog
 QUIET = QuietLog(logger("broker"))
 # {key of policies that hands messages on: the kind of entity that its value names, or ""}
 HANDS_ON = {key: row.hands_on_to for key, row in POLICY_KEYS.items() if row.hands_on_to is not None}
-READ, WRITE = "read", "write"  # as auth.permissions calls them
+READ, WRITE = "read", "write"  # in auth.permissions
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 _NONE: frozenset[str] = frozenset()
 _KEPT = object()
 
 
 class SetterRights:
-    """Those of whoever set the policy ``name`` of a vhost, or of ``by``, who would set it."""
+    """The rights of the setter of a vhost's policy ``name``, or of ``by``, a future setter."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -33,7 +33,7 @@ class SetterRights:
 
     @property
     def by(self):
-        """Who set it, as Parameters.set has it."""
+        """The setter, as in Parameters.set."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
@@ -55,9 +55,7 @@ class SetterRights:
 
 
 def check(users, vhost, definition, by):
-    """Refuse a definition by which messages go to where ``by`` (see Parameters.set) may not put them. Raises
-    ParameterError.
-    """
+    """Raise ParameterError if a definition sends messages where ``by`` (see Parameters.set) may not write."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -67,7 +65,7 @@ def check(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """The User whose rights limit what ``by`` has set; None: nothing does."""
+    """The User whose rights limit values set by ``by``; None: no limit."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)
@@ -77,7 +75,7 @@ def limited(users, by):
 
 
 class _Nobody:
-    """A user who was deleted."""
+    """A deleted user."""
 
     tags = ()
 
@@ -88,7 +86,7 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """Whether the user may have every message of it: a topic permission lets it bind with some keys alone."""
+    """Whether the user may read every message of the entity: a topic permission allows some keys only."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

@@ -1,7 +1,7 @@
-"""Limits of a user: how many connections and channels it may have open, over all vhosts.
+"""Limits of a user: open connections and channels over all vhosts.
 
-They are kept in the users' log, and deleted with the user. HTTP sets them, AMQP asks before it opens
-something. Names, meanings and texts are RabbitMQ's.
+Kept in the users' log, and deleted with the user. HTTP sets them, AMQP checks them. Names, meanings and texts
+are RabbitMQ's.
 """
 from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
 from gomq_py.broker.values import is_integer
@@ -12,7 +12,7 @@ NAMES = (CONNECTIONS, CHANNELS)
 
 
 class UserLimitError(ValueError):
-    """The limit cannot be accepted; the text is for whoever asked."""
+    """The limit is not acceptable; the text is for the caller."""
 
 
 class UserLimits:
@@ -30,9 +30,8 @@ class UserLimits:
         return {user.name: dict(user.limits) for user in self._users if user.limits}
 
     def set(self, user, name, value):
-        """Set one limit. Open connections and channels stay open.
-
-        Raises KeyError for an unknown user, UserLimitError, OSError.
+        """Set one limit. Open connections and channels stay open. Raises KeyError for an unknown user,
+        UserLimitError, OSError.
         """
         limits = self.get(user)
         check(name, value)
@@ -45,8 +44,7 @@ class UserLimits:
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Take one limit away; returns whether there was one. Raises KeyError for an unknown user, OSError.
-        """
+        """Remove a limit. Returns whether there was one. Raises KeyError for an unknown user, OSError."""
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False
@@ -54,7 +52,7 @@ class UserLimits:
         return True
 
     def limit(self, user, name):
-        """The limit in force for a User, or None where there is none."""
+        """The limit in force for a User, or None."""
         value = user.limits.get(name, -1)
         return value if value >= 0 else None
 
@@ -66,7 +64,7 @@ class UserLimits:
 
 
 def check_limits(limits):
-    """Refuse a user's limits of which one is none. Raises UserLimitError."""
+    """Raise UserLimitError if one of a user's limits is invalid."""
     if not isinstance(limits, dict):
         raise UserLimitError("limits of a user should be an object")
     for name, value in limits.items():
@@ -74,7 +72,7 @@ def check_limits(limits):
 
 
 def check(name, value):
-    """Refuse what is no limit. Raises UserLimitError."""
+    """Raise UserLimitError for an invalid limit."""
     if name not in NAMES:
         raise UserLimitError(f"{name} is not a recognised limit of a user")
     if not is_integer(value):

@@ -1,7 +1,4 @@
-"""Limits of a vhost: how many queues and connections it may have.
-
-They are the parameter ``limits`` of the component ``vhost-limits``.
-"""
+"""Limits of a vhost: queues and connections. Kept as parameter ``limits`` of component ``vhost-limits``."""
 from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.values import is_integer
 

@@ -1,8 +1,7 @@
-"""Applies a vhost's policies to its queues and exchanges, when one of these is declared and when policies
-change.
+"""Applies a vhost's policies to queues and exchanges when these are declared and when policies change.
 
-A change of policies goes through all entities in slices of time, so that 100 000 queues, or patterns that
-take long, do not hold up the hub. An entity that is declared meanwhile gets the policies as they are then.
+A change of policies goes through all entities in slices, so that 100 000 queues or slow patterns do not hold
+up the hub. An entity declared meanwhile gets the current policies.
 """
 import time
 
@@ -24,9 +23,9 @@ NONE_REFUSED: frozenset[str] = frozenset()
 class VHostPolicies(Job):
     """``user`` and ``operator`` are PolicySets.
 
-    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: the keys
-    that mean nothing for entities of this kind. ``told(vhost, entity)`` hears of each whose policies have
-    been looked at, new ones among them.
+    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: keys without
+    meaning for this kind of entity. ``told(vhost, entity)`` is called for each entity whose policies were
+    computed, new ones included.
     """
 
     name = "applying policies"
@@ -42,13 +41,12 @@ class VHostPolicies(Job):
         self._left_out = left_out
         self._told = told
         self._round = None
-        # Of the processor's time, so that a change is in force at once for some queues however busy the
-        # machine is.
+        # CPU time, so that a change is in force at once for some queues, however busy the machine is.
         self._clock = SliceClock(clock=time.thread_time)
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
-        """Give a queue the policies in force and the settings it has to observe now; None for a plain one."""
+        """Give a queue its policies in force and its settings (None: plain)."""
         self._put_under(queue, queue_type_of(queue.arguments), self._configure_queue)
 
     def configure_exchange(self, exchange):
@@ -56,9 +54,7 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies in force. One that cannot be applied, which checks should refuse, is logged and
-        left out.
-        """
+        """Apply the policies in force, or log that they cannot be applied (checks should refuse such)."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -88,9 +84,7 @@ class VHostPolicies(Job):
             self._vhost.routes_changed(exchange)
 
     def _in_force(self, kind, name):
-        """The policies in force for an entity: the best of each kind. Entities with the same two share one
-        InForce.
-        """
+        """The policies in force for an entity. Entities with the same two share one InForce."""
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
@@ -103,7 +97,7 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """(the keys that do not count for an entity, those of them by the rights of the policy's setter)."""
+        """(keys not in force for an entity, those of them for lack of the setter's rights)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
@@ -121,14 +115,14 @@ class VHostPolicies(Job):
         return InForce(policy, operator.best(kind, name), self._without(kind, name, policy)[0])
 
     def changed(self):
-        """Apply changed policies to everything. This ends a round that is under way."""
+        """Apply changed policies to all entities. Replaces a round at work."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
             self._scheduler.start(self)
 
     def step(self):
-        """Go through some of what the round has left."""
+        """Do a slice of the round."""
         self._clock.begin()
         for _ in self._round:
             if self._clock.is_over():
@@ -136,12 +130,11 @@ class VHostPolicies(Job):
         return False
 
     def failed(self, error):
-        """The round goes on: what fails over one queue or exchange is told there."""
+        """Go on: faults of single entities are logged there."""
         return True
 
     def _go_through(self):
-        """A generator that configures every queue and exchange anew, unless it was deleted before its turn.
-        """
+        """A generator that configures every queue and exchange that still exists."""
         vhost = self._vhost
         for there, configure in (
             (vhost.queues, self.configure_queue), (vhost.exchanges, self.configure_exchange)
@@ -151,7 +144,7 @@ class VHostPolicies(Job):
                     try:
                         configure(entity)
                     except Exception:
-                        # whatever is the matter with one must not keep the policy from the others
+                        # a fault of one entity must not keep the policy from the others
                         LOG.exception(
                             "the policies in force could not be applied to %r in vhost %r", entity.name,
                             vhost.name,
@@ -160,9 +153,8 @@ class VHostPolicies(Job):
 
 
 class PolicyComponent(Component):
-    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``.
-
-    ``users``: those whose rights limit the policies that they set; None: nothing does.
+    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``: their rights
+    limit the policies they set; None: no limit.
     """
 
     def __init__(self, operator=False, users=None):
