@@ -1,16 +1,16 @@
-"""Cancelling: very many consumers of a queue that is gone are told so, in slices.
+"""Cancelling: tells the consumers of a deleted queue, in slices if they are very many.
 
-Beside queue. The queue has let go of them before: it delivers to none of them, whoever has been told.
+Beside queue, which has dropped them before and delivers to none of them.
 """
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 
-# Consumers that are told at once: some 5 us each.
+# Consumers that are told without a slice: some 5 us each.
 FEW = 64
 
 
 class Cancelling(Job):
-    """Tells ``consumers``, the last of the list first."""
+    """Tells ``consumers``, from the end of the list."""
 
     name = "cancelling consumers"
 
@@ -30,12 +30,12 @@ class Cancelling(Job):
         return bool(self._consumers)
 
     def failed(self, error):
-        """One could not be told; the others are."""
+        """Go on with the others."""
         return True
 
 
 def cancel_all(queue, consumers, reason):
-    """Cancel the consumers of a queue that has no ring any more, in their order. The list is used up."""
+    """Cancel the consumers of a queue without a ring, in their order. Empties the list."""
     consumers.reverse()
     cancelling = Cancelling(queue, consumers, reason)
     if len(consumers) > FEW:

@@ -1,8 +1,6 @@
-"""Due heap: which message is due next, of any number of them, at 16 octets each.
+"""Due heap: the next due message of any number of them, at 16 octets each, in typed arrays without objects.
 
-Typed arrays, no object per message.
-
-Owned by broker.transfer.delayed. Ties go to the message that was stored first.
+Owned by broker.transfer.delayed. Among equal times the message stored first comes first.
 """
 import heapq
 from array import array
@@ -103,6 +101,6 @@ class DueHeap:
 
 def moved(items, count, room):
     """The first ``count`` numbers in an array with room for more."""
-    larger = array("Q", (0,)) * room  # without a bytes object of the same size beside it
+    larger = array("Q", (0,)) * room  # avoids a bytes object of the same size
     memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
     return larger

@@ -1,15 +1,15 @@
-"""Due timer: says when something is due, and hands over what is, in order, however much waits: a heap of 16
-to 18 octets a message and one timer.
+"""Due timer: reports when messages are due and returns them in order, with a heap of 16 to 18 octets a
+message and one timer.
 
-Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only
-their locations. Never yields. What is due together is taken one by one, by a job of whoever waits for it.
+Below broker.transfer.delayed and broker.queues.retry, whose stores hold the messages; here are only
+locations. The owner's job takes due messages one by one. Never yields.
 """
 from gomq_py.broker.queues import due_heap as _due_heap
 
 
 class DueTimer:
-    """``on_due()`` is called when the first message is due; ``take`` then gives those that are, and ``arm``
-    waits for the next.
+    """Calls ``on_due()`` when the first message is due; ``take`` then returns the due ones, and ``arm``
+    starts the timer for the next.
     """
 
     __slots__ = (
@@ -22,7 +22,7 @@ class DueTimer:
         self._heap = _due_heap.DueHeap()
         self._timer = None
         self._timer_ms = 0
-        self._now_ms = 0  # as the one that was taken last found it
+        self._now_ms = 0  # the time at the last take()
         self._stopped = self._hastened = False
 
     @property
@@ -35,11 +35,11 @@ class DueTimer:
         return self._heap.first(count)
 
     def push(self, due_ms, location):
-        """One more waits; ``arm`` makes the timer know."""
+        """Add a message; ``arm`` must follow."""
         self._heap.push(due_ms, location)
 
     def take(self):
-        """The first that is due, which waits no more; None: none is."""
+        """Remove and return the first due message, or None."""
         if self.has_due():
             return self._heap.pop()
         self._now_ms = 0
@@ -56,7 +56,7 @@ class DueTimer:
         return True
 
     def arm(self):
-        """Wait for whatever is first now."""
+        """Start the timer for the first message."""
         if self._stopped or not self._heap.count:
             return
         due_ms = self._heap.first_due_ms()
@@ -68,13 +68,13 @@ class DueTimer:
         self._timer = self._timers.start_at(due_ms, self._first_is_due)
 
     def hasten(self):
-        """Nothing waits any more: everything is due, whenever it was."""
+        """Make all messages due now."""
         self._hastened = True
         self._stop_timer()
         self._first_is_due()
 
     def stop(self):
-        """Nothing will be handed over any more."""
+        """Stop for good; the stored messages stay."""
         self._stopped = True
         self._stop_timer()
         self._heap = _due_heap.DueHeap()

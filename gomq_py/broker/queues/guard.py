@@ -1,46 +1,42 @@
-"""Guard: what a queue asks before and after it changes, where it has limits to observe.
+"""Guard: the interface of a queue's limits (broker.queues.limits), apart because limits imports the queue.
 
-The interface; broker.queues.limits is the one that matters.
-
-A queue without limits has none and pays one comparison with None per call. It stands apart from limits
-because that one needs to see the queue.
+A queue without limits has no guard and pays one comparison with None per call.
 """
 
 
-# What admits() answers: the message is refused, may be stored, or is taken and thrown away.
+# Answers of admits(): refuse; store; accept and drop.
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
 
-# How a message comes back: its channel ended, basic.nack or basic.recover, basic.reject. Bits, so that a
-# setting can mean several.
+# How a message comes back: end of its channel; basic.nack or basic.recover; basic.reject. Bits, so that a
+# setting can combine them.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 
 class QueueGuard:
-    """Observes nothing."""
+    """Has no effect."""
 
     __slots__ = ()
 
     def admits(self, message):
-        """Before a message is stored: whether it may be (REFUSED, ADMITTED, DUPLICATE)."""
+        """Before a message is stored: REFUSED, ADMITTED or DUPLICATE."""
         return ADMITTED
 
     def appended(self):
         """A message was stored."""
 
     def asked(self):
-        """basic.get is about to look at the head, behind the consumers that were ready."""
+        """basic.get will look at the head; no consumer was ready."""
 
     def peek(self, message):
-        """Fill ``message`` with the next one that may still be delivered, as Queue.peek does."""
+        """Fill ``message`` with the next deliverable one, as Queue.peek does."""
         return False
 
     def settle(self):
-        """The turn of the queue is over."""
+        """The queue's turn is over."""
 
     def returned(self, location, how):
-        """An unacked message is to be requeued (LOST, RETURNED, FAILED); True: it was not, because it went
-        elsewhere, or waits.
+        """An unacked message comes back (LOST, RETURNED, FAILED). True: it left or waits; do not requeue it.
         """
         return False
 
@@ -48,10 +44,10 @@ class QueueGuard:
         """An unacked message is ready again."""
 
     def rejected(self, location):
-        """An unacked message is not wanted back."""
+        """An unacked message was rejected without requeue."""
 
     def used(self):
-        """Somebody showed interest in the queue: a get, a declare, a consumer that went."""
+        """The queue was used: a get, a declare, a departing consumer."""
 
     def close(self):
-        """The queue is gone or closed."""
+        """The queue was deleted or closed."""

@@ -1,10 +1,9 @@
-"""Limits: expiry, length, delivery count and idleness of one queue, for queues that have such settings; the
-others have none of this.
+"""Limits: expiry, length, delivery count and idleness, for a queue that has such settings.
 
-Beside queue, which asks it (guard). Everything happens at the head, as in RabbitMQ: the oldest ready message
-is looked at before a delivery and when the queue's turn is over, and one timer waits for its time to come.
-What leaves by a limit goes to the dead letters, if the queue has an exchange for them. Never yields; where a
-great many messages have to go they go in slices.
+Beside queue, which calls it (guard). As in RabbitMQ only the head is checked: the oldest ready message,
+before a delivery and at the end of the queue's turn, and one timer waits for its expiry. Messages beyond a
+limit become dead letters, if the queue has an exchange for them. Never yields; very many messages are removed
+in slices.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -20,25 +19,25 @@ from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Messages that expire or are dropped before others get their turn: about a millisecond.
+# Messages expired or dropped before others get their turn: about a millisecond.
 SLICE = 500
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
-# A timer that fires this early is fine: the head is looked at again and the timer set anew. One later than
-# this is set again.
+# A timer may fire this early: the head is checked again and the timer restarted. A timer later than this is
+# restarted.
 TIMER_SLACK_MS = 2
 
-# Until a queue is expired again that could not be deleted, because the definitions could not be written.
+# Delay before a failed deletion of an expired queue is tried again.
 TRY_AGAIN_MS = 10_000
 
 
 class QueueLimits(guard.QueueGuard):
-    """What ``queue`` has to observe.
+    """The limits of ``queue``.
 
-    ``dead_letters`` takes over unacked messages: ``send(queue, location, reason)``, and refused ones:
-    ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when nobody has used the queue for
-    its ``expires_ms``.
+    ``dead_letters`` takes unacked messages by ``send(queue, location, reason)`` and refused ones by
+    ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when the queue was unused for its
+    ``expires_ms``.
     """
 
     __slots__ = (
@@ -58,18 +57,16 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = self.settings = None
         self.timer_ms = self.used_ms = 0
         self.slicing = False
-        self.is_stuck = False  # there is too much, and the oldest may not go before its consumer takes it
+        self.is_stuck = False  # too long, but the oldest message must stay until its consumer takes it
         self.configure(PLAIN)
 
     def configure(self, settings):
-        """Observe these QueueSettings from now on; what is too much or too old already goes in the queue's
-        next turn.
-        """
+        """Apply these QueueSettings from now on; excess messages go in the queue's next turn."""
         if (
             self.idle_timer is not None
             and (self.settings is None or settings.expires_ms != self.settings.expires_ms)
         ):
-            # the time begins anew, as in RabbitMQ, and the timer waits for the old one
+            # the idle time starts anew, as in RabbitMQ; the running timer has the old one
             self.idle_timer.stop()
             self.idle_timer = None
         self.settings = settings
@@ -102,11 +99,10 @@ class QueueLimits(guard.QueueGuard):
     # what the queue asks
 
     def admits(self, message):
-        """Whether the message is new, and there is room for it where the overflow is to refuse what is too
-        much.
+        """Whether the message is new, and fits if the overflow is reject-publish.
 
-        What consumers would take at once is no part of that: a read brings many messages, and RabbitMQ
-        delivers each before it looks at the next.
+        Messages that ready consumers would take at once do not count: a read brings many messages, and
+        RabbitMQ delivers each before the next.
         """
         if self.seen is not None and self._is_duplicate(message):
             return guard.DUPLICATE
@@ -125,7 +121,7 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """Whether a message is stored though the oldest may not go: it is the one that goes if not."""
+        """Whether a message is stored although the oldest must stay; if not, it is dropped itself."""
         self._trim()
         if not self.is_stuck or not self._overflows(message):
             return True
@@ -134,7 +130,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def _overflows(self, message):
-        """Whether the queue would be longer or larger with the message than it may."""
+        """Whether the message would exceed the length or size limit."""
         queue = self.queue
         return (
             0 <= self.max_length < queue.ready_count + 1
@@ -142,18 +138,14 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the message's id, and drop the head where it is too much, unless a consumer may take it in
-        this turn.
-        """
+        """Remember the message's id; drop excess from the head unless a consumer may take it this turn."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
             self._trim()
 
     def asked(self):
-        """Nobody waited for the head: where it may not wait at all it is too old already, in the very
-        millisecond in which it came.
-        """
+        """Drop head messages with a TTL of 0: no consumer was ready in the millisecond of their arrival."""
         left = SLICE
         while (
             left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
@@ -163,14 +155,14 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Fill ``message`` with the next one that is not too old; older ones before it go."""
+        """Fill ``message`` with the next one that has not expired; drop expired ones before it."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
         while queue.head(message):
             due_ms = self._due_ms(message)
-            # The millisecond in which its time ends is for consumers that were waiting; what comes back in it
-            # is too old.
+            # In the millisecond of its expiry a message is only for consumers that were ready; a returned one
+            # has expired.
             is_fresh = (
                 due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
                 or not queue.may_go(message)
@@ -192,9 +184,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def settle(self):
-        """The queue's turn is over: what is too much goes, what is too old goes, and the timer waits for the
-        head.
-        """
+        """End a turn: drop excess and expired messages, and start the timer for the head."""
         queue = self.queue
         if queue.closed or self.slicing:
             return
@@ -202,7 +192,7 @@ class QueueLimits(guard.QueueGuard):
             self._trim()
         if self.peek(self.message):
             due_ms = self._due_ms(self.message)
-            if due_ms and due_ms >= queue.scheduler.now_ms:  # one that is older may not expire
+            if due_ms and due_ms >= queue.scheduler.now_ms:  # an older one must not expire
                 self._wait_for(due_ms)
         elif (
             not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN
@@ -212,9 +202,7 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with an expiry of its own is left
 
     def returned(self, location, how):
-        """Whether the message has come back too often, and so went to the dead letters instead, or waits
-        before it is ready again.
-        """
+        """Whether a returned message was dead-lettered (delivery limit), or waits for its back-off."""
         if self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
@@ -229,18 +217,16 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """What is too much with it goes at once, which as a rule is the message itself: it is older than what
-        came after it.
-        """
+        """Drop excess, usually the returned message itself, which is the oldest."""
         if self.is_bounded and self.drops:
             self._trim()
 
     def rejected(self, location):
-        """An unacked message is not wanted back."""
+        """Dead-letter or drop a rejected message."""
         self._let_go(location, REJECTED)
 
     def used(self):
-        """The time until the queue counts as idle begins anew."""
+        """Start the idle time anew."""
         if self.settings.expires_ms is None:
             return
         self.used_ms = self.timers.steady_ms()
@@ -248,29 +234,28 @@ class QueueLimits(guard.QueueGuard):
             self.idle_timer = self.timers.start(int(self.settings.expires_ms), self._perhaps_idle)
 
     def close(self):
-        """The queue is gone or closed: nothing fires any more."""
+        """Stop all timers."""
         for timer in (self.timer, self.idle_timer, self.retries):
             if timer is not None:
                 timer.stop()
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """How long the message that was just peeked has to wait still, as one of an earlier run whose
-        back-off is not over; 0: not at all.
+        """Milliseconds that the peeked message still has to wait, if an earlier run recorded an unfinished
+        back-off; otherwise 0.
         """
         store = self.queue.store
         if not store.shows_recovered():
             return 0
         due_s = store.peeked_due_s(self.timers.now_ms() // 1000)
         if due_s == 0 and self.retried != guard.LOST | guard.RETURNED | guard.FAILED:
-            return 0  # it did not wait for how it came back, or its delivery was lost with the broker
+            return 0  # that kind of return does not wait, or the delivery was lost with the broker
         left_ms = self.retries.left_ms(message.delivery_count, due_s)
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """Whether a message of the same id was stored lately; the id is kept for appended().
-
-        One that died here and comes back is no duplicate.
+        """Whether a message with this id was stored lately; keeps the id for appended(). A message that died
+        here and comes back is no duplicate.
         """
         self.seen_id = None
         try:
@@ -285,18 +270,16 @@ class QueueLimits(guard.QueueGuard):
     # leaving
 
     def _show_count(self, message):
-        """Say in the header x-delivery-count how often the message came back, as RabbitMQ does where that is
-        limited.
-        """
+        """Set the header x-delivery-count, as RabbitMQ does for queues with a delivery limit."""
         try:
             edit = PropertyEdit(message.get_properties())
-        except Malformed:  # whoever takes it will see
+        except Malformed:  # its consumer will find out
             return
         edit.headers = set_key(edit.headers, "x-delivery-count", int(message.delivery_count))
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """When the message is too old, if it may_go(), in Unix milliseconds; 0: never."""
+        """When the message expires, if it may_go(), in Unix milliseconds; 0: never."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms
@@ -305,13 +288,13 @@ class QueueLimits(guard.QueueGuard):
         return due_ms
 
     def _drop(self, message, reason):
-        """Take the message that was just peeked out of the queue."""
+        """Remove the peeked message from the queue."""
         location = message.location
         self.queue.shift_head()
         self._let_go(location, reason)
 
     def _let_go(self, location, reason):
-        """An unacked message leaves the queue."""
+        """Dead-letter or drop an unacked message."""
         if self.has_exchange:
             self.dead_letters.send(self.queue, location, reason)
         else:
@@ -339,14 +322,14 @@ class QueueLimits(guard.QueueGuard):
                 return
 
     def _go_on_later(self):
-        """There is more to go than others should wait for."""
+        """Continue in a later slice."""
         if not self.slicing:
             self.slicing = True
             self.queue.hold()
             self.queue.scheduler.start(LimitSlice(self))
 
     def go_on(self):
-        """The next slice of what has to go."""
+        """Do the next slice."""
         self.slicing = False
         if not self.queue.closed:
             self.queue.release()
@@ -360,18 +343,18 @@ class QueueLimits(guard.QueueGuard):
                 return
             self.timer.stop()
         self.timer_ms = due_ms
-        # one more, because a message is too old only after its time
+        # one more millisecond, because a message expires only after its time
         self.timer = self.timers.start_at(due_ms + 1, self._head_is_due)
 
     def _head_is_due(self):
         self.timer = None
         if not self.queue.closed:
-            self.queue.wake()  # its turn ends with a look at the head
+            self.queue.wake()  # its turn checks the head
 
     def _perhaps_idle(self):
         self.idle_timer = None
         if self.queue.ring is not None or self.settings.expires_ms is None:
-            return  # the last consumer starts it again
+            return  # the last consumer restarts it
         left_ms = self.used_ms + int(self.settings.expires_ms) - self.timers.steady_ms()
         if left_ms > 0:
             self.idle_timer = self.timers.start(left_ms, self._perhaps_idle)
@@ -391,7 +374,7 @@ def _or_minus_one(value):
 
 
 class LimitSlice(Job):
-    """One more slice of what has to leave a queue; what then is left gets the next one."""
+    """One slice of expiries and drops; the rest gets the next one."""
 
     name = "what expires or is too much"
 

@@ -1,7 +1,4 @@
-"""Peeking: a look at the ready messages of a queue that changes nothing.
-
-For doors, which do not see stores.
-"""
+"""Peeking: looks at a queue's ready messages without changing it. For doors, which do not see stores."""
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.errors import Malformed
 from gomq_py.storage.errors import StoreError
@@ -9,31 +6,27 @@ from gomq_py.storage.message import Message
 
 
 def browse(queue):
-    """A browser over the queue's ready messages (storage.stores.browser), or None where it has none to show:
-    closed, or not that kind of queue.
-    """
+    """A browser of the queue's ready messages (storage.stores.browser); None if it is closed or a stream."""
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
-    from gomq_py.storage.stores import browser  # whoever only takes messages has no need of it
+    from gomq_py.storage.stores import browser  # only for browsing
 
     return browser.browse(queue.store)
 
 
 def next_properties_length(queue, most):
-    """Octets of the properties of the message that ``queue.get()`` would take now, up to ``most`` if it came
-    by another protocol; 0 where it would take none.
+    """Octets of the properties of the message that ``queue.get()`` would take, at most ``most`` for a message
+    of another protocol; 0 if there is none.
     """
     message = Message()
     try:
         return len(message.get_properties(most)) if not queue.paused and queue.peek(message) else 0
     except (Malformed, StoreError):
-        return 0  # get() meets it, too
+        return 0  # get() reports it
 
 
 def count_refusal(queue):
-    """The message that ``queue`` delivers next was offered to a client that cannot take it. Where the queue
-    limits deliveries that is one, which has come back.
-    """
+    """Count a delivery of the next message, which a client could not take, if the queue limits deliveries."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

@@ -1,9 +1,9 @@
-"""Set aside: messages that cannot go where they should, so that the others can: a dead letter whose headers
-cannot be read.
+"""Set aside: messages that cannot be moved, such as a dead letter with unreadable headers, kept out of the
+way of the others.
 
-Beside queues and delayed exchanges, each of which has at most one of these. A message that is set aside stays
-where it is, unacknowledged; it is ready again, and tried again, when its queue is next opened, as a rule at a
-restart. Operators see how many there are and why.
+Beside queues and delayed exchanges, which have at most one of these each. A message that is set aside stays
+in place, unacknowledged; it is ready and tried again when its queue is next opened, usually at a restart.
+Operators see the number and the reasons.
 """
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
@@ -12,16 +12,14 @@ from gomq_py.storage import locations
 
 LOG = logger("queue")
 
-# Different reasons that are counted each by itself, and characters of each: publishers bring them about.
+# Most reasons that are counted separately, and their characters: publishers' messages cause them.
 REASONS = 20
 REASON_LENGTH = 200
 OTHER = "other reasons"
 
 
 class SetAside:
-    """Of one ``owner``, which the log names so: ``count`` messages, and ``reasons``: {reason: how many of
-    them}.
-    """
+    """Messages of one ``owner`` (its name in the log): ``count``, and ``reasons``: {reason: count}."""
 
     __slots__ = ("count", "reasons", "_owner", "_log")
 
@@ -47,7 +45,7 @@ class SetAside:
 
 
 def described(error):
-    """What to tell of an error that somebody's message has brought about."""
+    """Text of an error caused by a message."""
     if isinstance(error, (Refused, ValueError, OSError)) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -1,8 +1,6 @@
-"""Stream filter: decides for each message of a stream whether a consumer wants it.
+"""Stream filter: selects the messages of a stream that a consumer wants; the broker skips the others.
 
-Others are passed over in the broker.
-
-What the arguments mean: broker.features.stream_filter. Never yields.
+broker.features.stream_filter defines the arguments. Never yields.
 """
 from gomq_py import octets
 from gomq_py.broker.features.stream_filter import ALL, ANY, filter_of
@@ -29,7 +27,7 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """Whether the message is wanted. One that nobody can read is for its consumer to pass over."""
+        """Whether the message is wanted. An unreadable one is left to the consumer, which skips it."""
         if message.kind == BASIC:
             return self._matches(message, message.buffer, message.properties_at)
         try:
@@ -39,7 +37,7 @@ class StreamFilter:
         return self._matches(message, octets.pointer(properties), 0)
 
     def _matches(self, message, p, at):
-        """The same of one whose basic properties lie at ``p[at]``."""
+        """matches() for basic properties at ``p[at]``."""
         if self.any_part:
             return self._matches_value(p, at) if not self.conditions else (
                 bool(self.values) and self._matches_value(p, at) or self._matches_conditions(message))
@@ -83,6 +81,6 @@ def headers_of(message):
 
 
 def parse_filter(arguments):
-    """The StreamFilter that a consumer's arguments ask for, or None. Raises ValueError with the reason."""
+    """The StreamFilter for a consumer's arguments, or None. Raises ValueError with the reason."""
     wanted = filter_of(arguments)
     return None if wanted is None else StreamFilter(*wanted)

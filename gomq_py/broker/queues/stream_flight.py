@@ -1,9 +1,8 @@
-"""Stream flight: what one reader has been given and not settled, in the order of offsets; made only for
-readers that are followed.
+"""Stream flight: a reader's unsettled messages in order of offsets; only for readers that need it.
 
-Owned by stream_reader, for consumers whose position is stored or whose octets in flight are bounded. A ring
-of 16 octets a message: offset u64, size u64 with the highest bit set once settled. Settling in order, as most
-clients do, looks at the head only.
+Owned by stream_reader, for consumers with a stored position or a limit of octets in flight. A ring of 16
+octets a message: offset u64, size u64 with the highest bit set once settled. Settling in order, as most
+clients do, only looks at the head.
 """
 from array import array
 
@@ -23,7 +22,7 @@ class StreamFlight:
         self._items = array("Q", bytes(16 * FIRST_ROOM))
 
     def add(self, offset, size):
-        """A message was given; offsets come in rising order."""
+        """Add a delivered message; offsets must rise."""
         if self.count == self._room:
             self._grow()
         at = self._place(self.count)
@@ -34,10 +33,10 @@ class StreamFlight:
         return 0
 
     def settle(self, offset, is_done=True):
-        """A message in flight was settled. Returns whether the oldest is another now.
+        """Settle a message in flight. Returns whether the oldest unsettled one has changed.
 
-        One that was returned (not ``is_done``) stays the oldest until a later one is done: clients return
-        what they hold before they go.
+        A returned message (not ``is_done``) stays the oldest until a later one is done: clients return their
+        messages before they disconnect.
         """
         at = self._find(offset)
         if at < 0:
@@ -70,7 +69,7 @@ class StreamFlight:
         return 2 * index
 
     def _find(self, offset):
-        """The index of an offset, -1 when it is not there."""
+        """The index of an offset, -1 if it is not in flight."""
         if self.count == 0:
             return -1
         if self._items[self._place(0)] == offset:

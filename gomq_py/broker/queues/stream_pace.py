@@ -1,19 +1,18 @@
-"""Stream pace: how often a stream with several readers gives its turns, so that what is published in between
-goes out together.
+"""Stream pace: limits the turns of a stream with several readers, so that messages published close together
+are sent together.
 
-Beside stream_queue, which asks before a turn. A message for each of a hundred readers is a hundred system
-calls, whether the call carries one message or fifty: where messages come one by one, nearly all of the cost.
-The first message after a pause goes at once; the next ones within PACE_MS of that turn wait for the end of
-that time. Readers that are behind for want of credit do not wait, and neither does much that came at once.
-Never yields; a stream at rest has no timer running.
+Beside stream_queue, which asks before a turn. A message for a hundred readers costs a hundred system calls,
+whether a call carries one message or fifty. The first message after a pause goes at once; later ones within
+PACE_MS of that turn wait for its end. Readers that are behind for lack of credit do not wait, nor does a
+large batch. Never yields; an idle stream has no timer.
 """
 
-# Fewer readers than this are never made to wait: their calls are few.
+# Streams with fewer readers never wait: their calls are few.
 READERS = 4
-# 2 ms: with a hundred readers and 2000 messages a second a call carries four instead of one, and nobody sees
-# 2 ms.
+# 2 ms: with a hundred readers and 2000 messages a second a call carries four messages instead of one, and
+# nobody notices 2 ms.
 PACE_MS = 2
-# Messages that make a call worth its while.
+# A batch of this size does not wait.
 MESSAGES = 64
 
 
@@ -29,7 +28,7 @@ class StreamPace:
         self._is_urgent = False
 
     def is_waiting(self):
-        """Whether a turn comes by itself."""
+        """Whether a timer will give a turn."""
         return self._timer is not None
 
     def hurry(self):
@@ -37,10 +36,7 @@ class StreamPace:
         self._is_urgent = True
 
     def holds(self, now_ms, next_offset):
-        """Whether a turn at this time has to wait; if so it comes by itself.
-
-        If not, it is the one that counts for the next.
-        """
+        """Whether a turn now has to wait; if so a timer gives it later, if not it counts as the last."""
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:
             if self._timer is None:
@@ -53,7 +49,7 @@ class StreamPace:
         return False
 
     def stop(self):
-        """No turn comes by itself any more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None

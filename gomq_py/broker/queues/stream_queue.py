@@ -1,9 +1,8 @@
-"""Stream queue: a stream, as routes and doors see it: a queue whose messages stay, and whose consumers each
-read all of them.
+"""Stream queue: a stream for routes and doors: a queue whose messages stay and are read by every consumer.
 
-Beside queue, whose verbs it has; above storage.stores.stream_store. In a turn each consumer that has credit
-and is not at the end gets a share, round robin; consumers at the end are looked at when something was
-published, and cost nothing otherwise. Never yields, never waits for a socket or a disk.
+Beside queue, whose verbs it has; above storage.stores.stream_store. In a turn each consumer with credit that
+is not at the end gets a share, round robin; consumers at the end cost nothing until a message is published.
+Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
@@ -16,10 +15,8 @@ from gomq_py.storage.stores.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):
-    """Durable, shared, never deleted by itself.
-
-    ``stream`` is its store, which has messages for readers and none to take: peek(), head(), read() and get()
-    find none.
+    """Durable, shared, never deleted automatically. ``stream`` is its store, whose messages cannot be taken:
+    peek(), head(), read() and get() find none.
     """
 
     __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
@@ -37,18 +34,17 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """A StreamReader that begins at ``start`` (stream_offset); close_reader gives it back.
+        """A StreamReader that begins at ``start`` (stream_offset); close_reader ends it. Raises
+        OutOfResources.
 
-        Raises OutOfResources.
-
-        With a ``tag`` it begins where the consumer of this name went on last, if that is known, and its
-        position is stored from here on. ``wanted``: a StreamFilter; ``is_counted``: its octets in flight are.
+        With a ``tag`` it begins at the stored position of that consumer, if any, and its position is stored
+        from now on. ``wanted``: a StreamFilter; ``is_counted``: count its octets in flight.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
                 f"stream '{self.name}' in vhost '{self.vhost}' has {SLOTS} readers, and can have no more"
             )
-        self._store_positions()  # the consumer before it may have moved in this very batch
+        self._store_positions()  # an earlier consumer of this tag may have moved in this batch
         cursor = StreamCursor(self.stream, self.stream.next_offset)
         stored = None if tag is None else self.stream.offsets.get(tag)
         if stored is None:
@@ -68,7 +64,7 @@ class StreamQueue(queue.Queue):
         return reader
 
     def close_reader(self, reader):
-        """Its consumer is gone; what that held unacked stays with its channel."""
+        """End a reader whose consumer is gone; its unacked messages stay with the channel."""
         if reader.attached:
             reader.attached = False
             reader.cursor.close()
@@ -76,7 +72,7 @@ class StreamQueue(queue.Queue):
                 self._free(reader)
 
     def forget_offset(self, tag):
-        """A consumer begins anew next time. Returns whether it had a position."""
+        """Delete a consumer's stored position. Returns whether there was one."""
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
@@ -87,14 +83,12 @@ class StreamQueue(queue.Queue):
 
     @property
     def epoch(self):
-        """What tells this log from any other, a later one of the same name included: 32 hexadecimal digits.
-        """
+        """Identifies this log, as opposed to a later one of the same name: 32 hexadecimal digits."""
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
-        """The stream as plain data: offsets, consumers with their lag, stored positions.
-
-        Before ``synced_offset`` nothing changes any more.
+        """The stream as plain data: offsets, consumers with their lag, stored positions. Messages before
+        ``synced_offset`` do not change any more.
         """
         if self.closed:
             return {"epoch": self.epoch, "state": "closed"}
@@ -118,9 +112,7 @@ class StreamQueue(queue.Queue):
         }
 
     def cursor_at(self, offset):
-        """A StreamCursor that stands at the first message of this offset or a later one, for a look; whoever
-        asked closes it.
-        """
+        """A StreamCursor at the first message with this offset or a later one; the caller closes it."""
         return StreamCursor(self.stream, min(max(offset, self.stream.first_offset), self.stream.next_offset))
 
     def segments(self):
@@ -128,13 +120,11 @@ class StreamQueue(queue.Queue):
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """(descriptor, octets that may be read) of a segment's file, or None. Raises OSError."""
+        """(descriptor, readable octets) of a segment's file, or None. Raises OSError."""
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The offset of the first message that came at this time (Unix milliseconds) or later; the next one's
-        when there is none.
-        """
+        """The offset of the first message from this time on (Unix milliseconds), or of the next one."""
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -142,7 +132,7 @@ class StreamQueue(queue.Queue):
             cursor.close()
 
     def note_delivered(self):
-        """A reader took a message."""
+        """Count a delivery."""
         self.delivered += 1
         self._unacked += 1
 
@@ -152,11 +142,11 @@ class StreamQueue(queue.Queue):
             self.retention.configure(settings)
 
     def segment_opened(self, store):
-        """A reader may go on."""
+        """Deliver again, because a segment's files are open."""
         self.pace.hurry()
         self.wake()
 
-    # settling: nothing is removed, the consumer has credit again
+    # settling removes nothing; the consumer gets credit
 
     def settle(self, location):
         """basic.ack."""
@@ -165,11 +155,11 @@ class StreamQueue(queue.Queue):
             self.acked += 1
 
     def requeue(self, location):
-        """basic.nack, basic.reject and basic.recover only give credit back, as in RabbitMQ: what was read can
-        be read again by its offset.
+        """basic.nack, basic.reject and basic.recover only return credit, as in RabbitMQ: a message can be
+        read again by its offset.
 
-        From a consumer that has gone it comes because its channel closes: then the message was not dealt
-        with, and its stored position stays.
+        For a consumer that is gone the channel is closing: the message was not processed, and the stored
+        position stays.
         """
         if self.closed:
             return
@@ -177,7 +167,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """As requeue(), or as settle() where it is not wanted again."""
+        """requeue(), or settle() if not ``requeue``."""
         if requeue:
             self.requeue(location)
         else:
@@ -200,13 +190,10 @@ class StreamQueue(queue.Queue):
     # what a stream does otherwise
 
     def check_exclusive(self, exclusive):
-        """Readers exclude nobody, whatever they say."""
+        """Allow any consumer: readers exclude no others."""
 
     def purge(self):
-        """Drop all messages; returns how many.
-
-        Raises OutOfResources where a full disk lets the newest ones stay.
-        """
+        """Drop all messages. Returns how many. Raises OutOfResources if a full disk keeps the newest."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
@@ -216,10 +203,8 @@ class StreamQueue(queue.Queue):
                 f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """As a queue's.
-
-        The files go after one flush, which proves what the stream goes on with; another one covers that their
-        names are gone.
+        """As a queue's. The files are removed after one flush, which secures the rest of the stream; a second
+        one covers the removal of their names.
         """
         def flushed(error):
             if error is None:
@@ -230,18 +215,18 @@ class StreamQueue(queue.Queue):
         durability.when_on_disk(flushed, concerns=lambda: self.failed)
 
     def purge_some(self, limit):
-        """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
+        """Drop all messages whatever the limit: a stream loses whole segments only. Returns how many."""
         return 0 if self.closed else self.purge()
 
     @property
     def unacked_count(self):
-        """Messages delivered and not settled yet, by all consumers together."""
+        """Unsettled deliveries of all consumers."""
         return 0 if self.closed else self._unacked
 
     # turns
 
     def flush(self):
-        """End of a batch: what was published and where consumers go on outlives a kill from here on."""
+        """End a batch: publishes and positions outlive a kill from here on."""
         if self._moved and not self.closed:
             self._store_positions()
         queue.Queue.flush(self)
@@ -255,7 +240,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to the consumers that are ready and behind, then let go of what is too much or too old."""
+        """Deliver to ready consumers that are behind, then apply retention."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.holds(self.scheduler.now_ms, self.stream.next_offset)
@@ -267,7 +252,7 @@ class StreamQueue(queue.Queue):
         return octets
 
     def offer(self, consumer):
-        """A consumer that had no capacity has some again."""
+        """Offer capacity again."""
         if self.ring is None:
             return
         was_ready = consumer.ringed
@@ -280,14 +265,12 @@ class StreamQueue(queue.Queue):
             self.scheduler.touch(self)
 
     def is_outrun(self):
-        """Never: what a stream holds is kept for readers that come later, too, and does not wait for those of
-        now.
-        """
+        """Never: a stream keeps messages for later readers and does not wait for the present ones."""
         return False
 
     def waiting(self):
-        """Messages that a turn could deliver, to a reader that stands at the first. hold() keeps none back:
-        nothing comes back to a stream that others could overtake.
+        """Messages that a turn could deliver to a reader at the first message. hold() has no effect: no
+        message comes back that others could overtake.
         """
         return 0 if self.closed or self.paused else self.stream.ready_count
 
@@ -306,8 +289,8 @@ class StreamQueue(queue.Queue):
                 octets += taken
                 if self.ring is not None and consumer.queue is self:
                     self.ring.offer(consumer)
-                    # One that found nothing though it is behind is not asked again before something changes:
-                    # the hub would do nothing else.
+                    # A consumer that is behind but found no message is not asked again before a change: the
+                    # hub would loop.
                     if taken and consumer.ringed and consumer.is_behind():
                         more = True
             if rivals > 0:
@@ -322,5 +305,5 @@ class StreamQueue(queue.Queue):
         if self.retention is not None:
             self.retention.close()
         for reader in self.readers():
-            self.close_reader(reader)  # before the store, though its consumer may hear of it later
+            self.close_reader(reader)  # before the store, although its consumer is told later
         queue.Queue._let_go(self, reason)

@@ -1,12 +1,11 @@
-"""Stream reader: one consumer of a stream: where it stands, what it holds, and what it wants to see.
+"""Stream reader: one consumer's position in a stream, its unsettled messages and its filter.
 
-Between a door's consumer, which asks it for messages, and the stream, which knows it by its slot: the
-location that a channel's unacked ring keeps is slot and offset, so that an ack finds its reader without
-looking anything up. Never yields.
+Between a door's consumer, which asks it for messages, and the stream, which finds it by its slot: a location
+in a channel's unacked ring is slot and offset, so an ack needs no lookup. Never yields.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """
-# its .pxd types what is in flight
+# its .pxd types the flight
 from gomq_py.broker.queues import stream_flight as _stream_flight  # noqa: F401
 from gomq_py.storage.stores import stream_cursor as _stream_cursor  # noqa: F401  (its .pxd types the cursor)
 
@@ -14,19 +13,16 @@ OFFSET_BITS = 48
 OFFSET_MASK = (1 << 48) - 1
 SLOTS = 1 << 16
 
-# Messages a reader may look at in a turn and pass over: a filter that matches nothing must not hold up the
-# hub. About 1 ms.
+# Most messages skipped by a filter in a turn, so that it does not hold up the hub: about 1 ms.
 PASSED_OVER = 2000
-# What looking at one costs, in octets of a turn.
+# Cost of a skipped message, in octets of a turn.
 PASSED_OVER_OCTETS = 128
 
 
 class StreamReader:
-    """``outstanding``: deliveries not settled.
-
-    ``attached``: its consumer is still there. ``tag``: the name its position is stored under, or None;
-    ``moved``: that has to be stored anew. ``flight``: what it holds, where somebody has to know. ``wanted``:
-    a StreamFilter or None.
+    """``outstanding``: unsettled deliveries. ``attached``: it has a consumer. ``tag``: name of its stored
+    position, or None; ``moved``: the position must be stored. ``flight``: its unsettled messages, if needed.
+    ``wanted``: a StreamFilter or None.
 
     Made by StreamQueue.open_reader.
     """
@@ -44,10 +40,7 @@ class StreamReader:
         self.moved = False
 
     def next(self, message):
-        """Show the next message it wants to see, which ``take`` then takes.
-
-        False: there is none now, or it has passed over enough for a turn.
-        """
+        """Show the next wanted message, for ``take``. False: none, or enough were skipped this turn."""
         if self.wanted is None:
             return self.cursor.peek(message)
         while self.passed < PASSED_OVER and self.cursor.peek(message):
@@ -58,12 +51,12 @@ class StreamReader:
         return False
 
     def pass_over(self):
-        """Nobody can read the message shown: those behind it go on."""
+        """Skip the shown message, which is unreadable."""
         self.cursor.step()
         self.passed += 1
 
     def take(self, body_length):
-        """The message shown is delivered. Returns its location."""
+        """Deliver the shown message. Returns its location."""
         offset = self.cursor.offset
         self.cursor.step()
         self.outstanding += 1
@@ -72,9 +65,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """It does not hold a message any more; ``is_done``: because it has dealt with it.
-
-        Returns whether its position has to be stored, for the first time since it last was.
+        """Settle a message; ``is_done``: it was processed. Returns whether the position has to be stored and
+        was not marked so before.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -85,25 +77,21 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """A turn is over.
-
-        Returns what passing over messages and damage has cost in it, in octets of a turn.
-        """
+        """End a turn. Returns the cost of skipped messages and damage in octets of a turn."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
 
     def is_behind(self):
-        """Whether there are messages it has not looked at."""
+        """Whether there are messages that it has not looked at."""
         return self.cursor.offset < self.cursor.store.next_offset
 
     def position(self):
-        """The offset it would go on with: of the oldest message it holds unsettled, or else where it stands.
-        """
+        """The offset to continue with: of the oldest unsettled message, or else the cursor's."""
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
-        """Octets of bodies it holds unsettled, as far as that is counted."""
+        """Octets of bodies that are unsettled, if counted."""
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):

@@ -1,19 +1,18 @@
-"""Stream retention: which of a stream's oldest segments go, because there is too much or because they are too
-old.
+"""Stream retention: drops a stream's oldest segments by size or age.
 
-Beside stream_queue, which asks when a segment was begun, its settings changed, or the timer fired. Whole
-segments go, never the newest; so a stream keeps up to a segment less than its limits allow. The timer runs
-only while there is a segment that will be too old. Never yields.
+Beside stream_queue, which calls it when a segment began, settings changed, or the timer fired. Whole segments
+are dropped, never the newest, so a stream may keep up to a segment less than its limits allow. The timer runs
+only while a segment will be too old. Never yields.
 """
 # Segments dropped before others get their turn: each costs closing a file, and unlinking it later.
 SLICE = 32
 
-# A timer may fire this late; so no stream of many small segments wakes up for each.
+# Delay allowed for the timer, so that a stream of many small segments does not wake up for each.
 SLACK_MS = 1000
 
 
 class StreamRetention:
-    """``wake()`` asks for a turn, in which ``apply`` is called."""
+    """``wake()`` requests a turn, which calls ``apply``."""
 
     def __init__(self, store, timers, wake):
         self._store = store
@@ -34,7 +33,7 @@ class StreamRetention:
         self._wake()
 
     def apply(self):
-        """Drop what is too much or too old."""
+        """Drop excess and old segments."""
         store = self._store
         store.rolled = False
         octets = 0 if self._max_bytes is None else store.record_bytes()
@@ -49,7 +48,7 @@ class StreamRetention:
         self._wake()
 
     def close(self):
-        """The stream is gone or closed: nothing fires any more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -62,7 +61,7 @@ class StreamRetention:
         )
 
     def _wait_for(self, oldest):
-        """Look again when the oldest segment will be too old."""
+        """Start the timer for the oldest segment's age."""
         if self._max_age_ms is not None and oldest is not None and self._timer is None:
             due_ms = oldest[2] + self._max_age_ms + SLACK_MS
             self._timer = self._timers.start_at(due_ms, self._fired)
