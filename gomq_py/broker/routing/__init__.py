@@ -1,1 +1,1 @@
-"""The way of a message from an exchange to where it is put, and what is remembered of it."""
+"""Routing: from an exchange to destinations, and cached routes."""

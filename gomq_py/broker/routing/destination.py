@@ -1,28 +1,26 @@
-"""Destination: what a route leads to. Queues are one kind; sinks without a store (direct reply-to, QoS 0
-sessions, event exchanges) are others.
+"""Destination: the target of a route: a queue, or a sink without a store (direct reply-to, QoS 0 sessions,
+event exchanges).
 
-Above storage, below routes and doors. A destination takes one message at a time and does its further work,
-such as delivering, once per read: it puts itself on the scheduler's list (hub.scheduler) when it is first
-touched. Never yields.
+Above storage, below routes and doors. A destination takes one message at a time and does further work, such
+as deliveries, once per read: when first touched it puts itself on the scheduler's list (hub.scheduler). Never
+yields.
 """
 from gomq_py.hub import scheduler as _scheduler
 
-# The answer to a message that may wait, where a thread has to make files for it first.
+# The answer to a message that must wait, because a thread has to make files for it first.
 LATER = 2
 
 
 class Destination(_scheduler.TurnTaker):
     """Takes messages.
 
-    ``unable``: whether the last message that was refused was refused because the store could not take it (a
-    full disk, a fault), and may be taken later. ``failed``: the store had a fault, so that the messages it
-    took last may not be on disk.
+    ``unable``: the last refusal was the store's (a full disk, a fault), and the message may be accepted
+    later. ``failed``: the store had a fault, so that the last messages may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")
 
-    # Whether it is for what clients publish alone, and not for what the broker sends on: dead letters, and
-    # what an operator brings back to its exchange.
+    # Whether it refuses messages that the broker sends on, such as dead letters and operators' moves.
     takes_publishes_only = False
 
     def __init__(self, name, durable=False):
@@ -31,34 +29,32 @@ class Destination(_scheduler.TurnTaker):
         self.unable = self.failed = False
 
     def publish(self, message):
-        """Take one message, copying what it needs. 1: taken, 0: refused (a confirming publisher is told so),
-        LATER: nothing was done, and it is to be published again when ``message.lacking(callback)`` has called
-        back. Never raises for the message's sake.
+        """Take one message, copying what is needed. 1: taken; 0: refused, and a confirming publisher is told;
+        LATER: nothing was done, publish again after ``message.lacking(callback)`` has called back. Never
+        raises because of the message.
         """
         return 0
 
     def next_store(self):
-        """The durable store (storage.stores.store.Store) that the next message comes to; None: nobody knows,
-        or what comes is not kept over a restart.
-        """
+        """The durable store (storage.stores.store.Store) of the next message; None: unknown or transient."""
         return None
 
     def stores(self):
-        """The durable stores that its messages may have come to, a list."""
+        """The durable stores that may have its messages, as a list."""
         store = self.next_store()
         return [] if store is None else [store]
 
     def is_one_of(self, keys):
-        """Whether it keeps messages in one of the stores with these keys."""
+        """Whether one of its stores has one of these keys."""
         return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
-        """Whether what it has taken does, as far as that is to outlive the process."""
+        """Whether all durable messages it has taken outlive a kill."""
         return True
 
     def is_outrun(self):
-        """Whether more comes than those who take it can follow, although they do what they can."""
+        """Whether publishers are faster than its consumers, although these do what they can."""
         return False
 
     def not_stored(self, error):
-        """Refuse a message that answered LATER, because the files it waited for could not be made."""
+        """Refuse a message that was answered LATER, because its files could not be made."""

@@ -1,19 +1,18 @@
-"""Route: where one (exchange, routing key) leads, remembered until the exchange or the publisher's permission
-changes.
+"""Route: the destinations of one (exchange, routing key), valid until the exchange or the publisher's
+permission changes.
 
-Made by the broker for a publisher, kept by its fast lane (remembered). It answers without looking at bindings
-again, so it is only made for exchanges that look at nothing but the routing key, or at one header besides,
-or at whether the message is to wait.
+Made by the broker for a publisher, cached by its fast lane (remembered). It is used without looking at
+bindings, so it exists only for exchanges that route by the key alone, or by one header besides, or by whether
+a message is delayed.
 """
 
 
 class Route:
     """Resolved ``queues`` (Destinations, each once) and the revisions they were resolved at.
 
-    ``permission`` is any ExchangeState whose revision is bumped when the publisher's rights change, or None
-    where nobody asks for rights. ``watched``: name of a header, as a short string: the route is that of
-    messages with the list that they have there, or with none; empty where headers do not matter. ``delayed``:
-    the Route of messages that an exchange delays, or None where none does.
+    ``permission``: an ExchangeState whose revision changes with the publisher's rights, or None. ``watched``:
+    a header's name as a short string: the route holds for messages with the same list there (or none); empty
+    if headers do not matter. ``delayed``: the Route of delayed messages, or None.
     """
 
     __slots__ = (
@@ -40,7 +39,7 @@ class Route:
         return self.permission is None or self.permission_revision == self.permission.revision
 
     def count(self):
-        """All queues have had a message: the exchange counts it. Returns how many queues there are."""
+        """Count a message that all queues have had. Returns the number of queues."""
         count = len(self.queues)
         self.exchange.publish_in += 1
         if count:

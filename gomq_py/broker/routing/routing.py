@@ -1,9 +1,9 @@
 """Routing: from an exchange to every queue that a message reaches, over bindings between exchanges and
-alternates, and what cached routes depend on.
+alternates; and the invalidation of cached routes.
 
-The part of a vhost that is asked per message; it decides nothing about declaring. A route that was found
-stays right until the revision of its exchange changes: whoever changes what an exchange leads to tells all
-that lead to it. A tee is part of the route, and so costs nothing where there is none.
+The per-message part of a vhost; it does not declare. A found route stays right until its exchange's revision
+changes: a change of an exchange increments the revision of all exchanges that lead to it. A tee is part of
+the route, so it costs nothing where there is none.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.delayed import X_DELAY
@@ -14,47 +14,45 @@ from gomq_py.content.properties import Properties
 
 
 class Routing:
-    """Base of VHost. ``exchanges`` and ``queues`` are by name; ``bindings_to(destination)`` returns the
-    bindings that lead to it.
-    """
+    """Base of VHost. ``exchanges``, ``queues``: by name; ``bindings_to(destination)``: bindings to it."""
 
     def __init__(self, bindings_to):
         self.exchanges = {}
         self.queues = {}
         self._bindings_to = bindings_to
-        self.needs_properties = False  # some exchange looks at properties besides headers
+        self.needs_properties = False  # some exchange hashes properties
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
         self._onward_of = {}  # exchange: {exchange that hands on to it: None}
-        self._tees = {}  # queue or exchange: name of the stream that gets what it gets
-        self._teed = {}  # name of such a stream: {queue or exchange: None}
+        self._tees = {}  # queue or exchange: name of its tee stream
+        self._teed = {}  # name of a tee stream: {queue or exchange: None}
 
     def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
-        """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings,
-        alternates and what an exchange hands on, which may form cycles. Tees come last.
+        """Every queue and sink that a message to ``exchange`` reaches, each once, over exchange bindings,
+        alternates and onward exchanges, which may form cycles. Tees come last.
 
-        ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
-        ``apart`` is a queue whose messages somebody moves. It is left out, as if nothing led to it, and no
-        tee gets anything: a tee might be the only one to take a message that its queue refuses. Destinations
-        that are ``left_out`` are left out, too, and so are their tees.
+        ``more_keys``: those of CC and BCC; the alternate exchange is used if no key matches. ``apart``: a
+        queue whose messages are being moved; it is left out, and so are all tees: a tee might be the only
+        destination to take a message that its queue refuses. ``left_out``: destinations to leave out, with
+        their tees.
         """
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
 
     def route_message(self, exchange, message, headers, more_keys):
-        """As route(), of a stored message with these headers."""
+        """Like route(), for a stored message with these headers."""
         if self.needs_properties:
             headers = with_properties(headers, Properties.decode(message.get_properties()))
         routing_key = message.get_routing_key().decode("utf-8", "surrogateescape")
         return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
-        """As route() without knowing the headers: None where an exchange on the way looks at them."""
+        """Like route() without headers: None if an exchange on the way needs them."""
         found = self.route_watching(exchange, routing_key, more_keys=more_keys)
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """(destinations, name of a header): where all messages with this key go that have the same list in
-        the header of this name as ``headers`` has, or none there as well. The name is None where no exchange
-        on the way looks at headers; None instead of both where one looks at others.
+        """(destinations, header name): the route of all messages with this key and the same list in that
+        header (or none) as in ``headers``. The name is None if no exchange on the way needs headers; the
+        result is None if one needs others.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -68,8 +66,8 @@ class Routing:
         return tuple(found), watched
 
     def route_by_delay(self, exchange, routing_key):
-        """(destinations of messages with this key that are not to wait, of those that are); None where an
-        exchange on the way looks at other headers than those that say so.
+        """(destinations of messages with this key that are not delayed, of those that are); None if an
+        exchange on the way needs other headers.
         """
         if exchange.deduplication is not None:
             return None
@@ -117,12 +115,12 @@ class Routing:
     # tees
 
     def _add_tees(self, found, passed):
-        """Add the streams that get what these destinations, and the exchanges passed on the way, get.
+        """Add the tee streams of these destinations and of the exchanges passed.
 
-        Only where something was found: a tee must not hide from a publisher that no queue takes its messages.
+        Only if there is a destination: a tee must not hide from a publisher that no queue takes its messages.
         """
         names = [self._tees.get(destination) for destination in found]
-        # What an exchange delays is routed when its time has come.
+        # A delayed message is routed when it is due.
         names += [self._tees.get(exchange) for exchange in passed
                   if exchange.delayed_store is None or exchange.delayed_store not in found]
         for name in names:
@@ -131,9 +129,7 @@ class Routing:
                 found[stream] = None
 
     def set_tee(self, entity, name):
-        """What the queue or exchange gets goes to the stream of this name as well, while there is one; None:
-        to no other.
-        """
+        """Set the name of the stream that also gets an entity's messages, if it exists; None: no tee."""
         if name == self._tees.get(entity):
             return
         self.forget_tee(entity)
@@ -155,21 +151,21 @@ class Routing:
                 del self._teed[name]
 
     def tee_of(self, entity):
-        """The stream that gets what the queue or exchange gets, or None."""
+        """The existing tee stream of a queue or exchange, or None."""
         stream = self.queues.get(self._tees.get(entity))
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """A queue of this name came or went: what goes to it as to a tee is routed differently now."""
+        """Invalidate routes after a queue with a tee's name was created or deleted."""
         if name in self._teed:
-            # Not routes_changed() of each that has it: there may be 100 000 queues.
+            # Not routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
                 exchange.state.revision += 1
 
     # alternates
 
     def set_alternate(self, exchange, from_policy):
-        """The exchange's alternate is what its argument says, or else its policy."""
+        """Set the exchange's alternate from its argument, or else its policy."""
         alternate = alternate_of(exchange.arguments, from_policy)
         if alternate == exchange.alternate:
             return
@@ -189,8 +185,8 @@ class Routing:
     # onward
 
     def set_onward(self, exchange, onward):
-        """``exchange`` hands all that it gets to the exchange ``onward``, besides what it routes by its
-        bindings or, where neither of the two has a destination, to its alternate. None: to nobody.
+        """Have ``exchange`` hand all its messages to the exchange ``onward``, in addition to its bindings or,
+        if neither has a destination, its alternate. None: to no exchange.
         """
         if exchange.onward is onward:
             return
@@ -201,7 +197,7 @@ class Routing:
         self.routes_changed(exchange)
 
     def forget_onward(self, exchange):
-        """The exchange is gone: it hands on nothing, and nothing is handed to it."""
+        """Remove a deleted exchange from the onward links."""
         self._part_from_onward(exchange)
         for source in list(self._onward_of.get(exchange, ())):
             self.set_onward(source, None)
@@ -215,9 +211,7 @@ class Routing:
             exchange.onward = None
 
     def routes_changed(self, exchange):
-        """What this exchange routes may have changed: throw away cached routes of it and of every exchange
-        that leads to it.
-        """
+        """Invalidate cached routes of this exchange and of every exchange that leads to it."""
         seen = {exchange}
         ahead = [exchange]
         while ahead:
@@ -232,15 +226,14 @@ class Routing:
                     ahead.append(source)
 
     def alternate_changed(self, name):
-        """An exchange of this name came or went: those that use it as their alternate route differently now.
-        """
+        """Invalidate routes after an exchange of this name, used as an alternate, was created or deleted."""
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
 
 
 def takes_onward(exchange, keys):
-    """Whether a message with these keys is taken behind the exchange that this one hands on to. What is kept
-    as a retained message, which the headers say, is not: no subscriber has it.
+    """Whether the onward exchange has a destination for a message with these keys. A retained message (by its
+    headers) does not count: no subscriber gets it.
     """
     onward, taken = exchange.onward, {}
     for key in keys if onward is not None else ():
@@ -249,17 +242,15 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns those whose stores cannot take it now."""
+    """Publish the message to each destination. Returns those whose stores are unable to take it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]
 
 
 def with_properties(headers, properties):
-    """The headers, and with them the properties that an exchange may hash by, under names that no client uses
-    (a NUL in front).
-
-    ``properties``: decoded Properties.
+    """The headers plus decoded ``properties`` that an exchange may hash, under names that no client uses (a
+    NUL in front).
     """
     found = {f"\0{name}": getattr(properties, name) for name in PROPERTIES}
     return {**(headers or {}), **{name: value for name, value in found.items() if value is not None}}

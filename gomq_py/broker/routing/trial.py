@@ -1,8 +1,7 @@
-"""Trial: where a message with these keys and headers would go, and by which binding at each step.
+"""Trial: the way a message with these keys and headers would take, with the binding of each step.
 
-Beside routing, which decides; here it is told step by step for somebody who asks, and nothing is published
-or counted. A binding is tried alone in an exchange of the same type, so that the reason is the rule's own
-answer.
+Beside routing, which routes; this explains each step to an operator, and publishes and counts nothing. A
+binding is tried alone in an exchange of the same type, so that the reason is the rule's own answer.
 """
 from typing import Any, NamedTuple
 
@@ -17,15 +16,15 @@ from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.routing.routing import takes_onward
 from gomq_py.hub.turns import paced
 
-# Steps that are told: whoever asks reads them.
+# Most steps shown to the operator.
 STEPS_MAX = 2000
-# Bindings of one destination that are told; as many lead there, one is enough.
+# Most bindings shown per destination; one is enough to lead there.
 BINDINGS_MAX = 5
 
 
 class Step(NamedTuple):
-    """From ``source`` to ``destination`` (a queue, a sink or an exchange), by ``binding`` (None: without
-    one), and ``why`` in words.
+    """From ``source`` to ``destination`` (a queue, a sink or an exchange), by ``binding`` (or None), with the
+    reason ``why``.
     """
 
     source: Any
@@ -35,9 +34,8 @@ class Step(NamedTuple):
 
 
 class Trial:
-    """``steps`` in the order of the walk, ``destinations`` as a publish would find them, ``is_whole``: False
-    where there were more steps than are told; ``due_ms``: {delayed exchange: milliseconds, the message waits
-    there and is routed then}.
+    """``steps`` in order, ``destinations`` as a publish would find them; ``is_whole``: no step was cut off;
+    ``due_ms``: {delayed exchange: Unix milliseconds until which the message waits there}.
     """
 
     def __init__(self):
@@ -48,7 +46,7 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """A Trial of a message to ``exchange`` by the first key and those of CC and BCC behind it. May switch."""
+    """A Trial of a message to ``exchange`` by its key and those of CC and BCC. May switch."""
     found = Trial()
     seen = {exchange: None}
     ahead = [exchange]
@@ -123,8 +121,8 @@ def _rule(exchange, binding, headers):
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):
-        return lambda key: True  # every binding of a destination that was found
-    # One for all keys: CC has as many as a thousand.
+        return lambda key: True  # every binding of a found destination counts
+    # One exchange for all keys: CC has up to a thousand.
     alone = type(exchange)(exchange.name, exchange.vhost, arguments=exchange.arguments)
     alone.bind(binding)
 
@@ -137,7 +135,7 @@ def _rule(exchange, binding, headers):
 
 
 def _why(exchange, binding, key):
-    """In words why a binding leads a message on."""
+    """The reason why a binding leads a message on, as text."""
     if isinstance(exchange, DirectExchange):
         return f"the binding's key is the message's, '{key}'"
     if isinstance(exchange, TopicExchange):
