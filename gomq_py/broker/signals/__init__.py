@@ -1,1 +1,1 @@
-"""What the broker tells of itself: events, traces, its log as messages, alarms, sums of what is gone."""
+"""Signals of the broker: events, traces, its log as messages, alarms, totals of deleted things."""

@@ -1,8 +1,8 @@
-"""Alarms: the broker is short of memory or disk. While one is on, doors hold clients that publish and serve
-all others.
+"""Alarms: the broker is short of memory or disk. During an alarm doors hold publishers and serve all other
+clients.
 
-The resource watch or a test raises an alarm, and lifts it itself; doors act on it. Publishers go on when the
-last alarm is lifted. Never yields.
+The resource watch (or a test) raises and lifts alarms; doors act on them. Publishers resume when the last
+alarm is lifted. Never yields.
 """
 from gomq_py.observability.log import logger
 
@@ -12,26 +12,22 @@ LOW_ON = "low on "
 
 
 class Alarms:
-    """The alarms of one broker, each under the name of who raised it."""
+    """The alarms of one broker, by the name of their source."""
 
     def __init__(self):
         self._raised = {}
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(reason)`` when publishers are to be held, and ``listener(None)`` when they may go
-        on.
-
-        If an alarm is on it is called at once.
+        """Call ``listener(reason)`` when publishers are to be held (at once during an alarm), and
+        ``listener(None)`` when they may resume.
         """
         self._listeners.append(listener)
         if self.reason is not None:
             listener(self.reason)
 
     def set(self, source, resource, detail=""):
-        """Raise the alarm of ``source`` about ``resource`` (MEMORY, DISK or another word). ``detail`` is for
-        the log.
-        """
+        """Raise the alarm of ``source`` about ``resource`` (MEMORY, DISK or other); log ``detail``."""
         if self._raised.get(source) == resource:
             return
         was = self.reason
@@ -43,7 +39,7 @@ class Alarms:
             self._tell()
 
     def clear(self, source, detail=""):
-        """Lift the alarm of ``source``, if it has raised one."""
+        """Lift the alarm of ``source``, if it is on."""
         resource = self._raised.pop(source, None)
         if resource is None:
             return
@@ -57,12 +53,12 @@ class Alarms:
 
     @property
     def resources(self):
-        """What the broker is short of, each once, in the order in which it was found."""
+        """The resources with alarms, each once, in order of their alarms."""
         return list(dict.fromkeys(self._raised.values()))
 
     @property
     def reason(self):
-        """Why publishers are held, in the words of RabbitMQ's connection.blocked; None when they are not."""
+        """RabbitMQ's connection.blocked text during an alarm; otherwise None."""
         return LOW_ON + " & ".join(self.resources) if self._raised else None
 
     def _tell(self):

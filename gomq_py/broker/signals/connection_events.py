@@ -1,13 +1,12 @@
-"""Connection events: what the event exchange tells about logins and connections of any door, with RabbitMQ's
-header names.
+"""Connection events: headers of events about logins and connections of any door, with RabbitMQ's names.
 
-Beside the doors, which emit them through the broker's Events; each function makes the headers of one kind,
-and is called only when they are wanted. ``protocol`` is what a door is called in them.
+Doors emit them through the broker's Events, which calls these functions only for events that have listeners.
+``protocol`` is the door's name.
 """
 
 
 def connection_created(connection, protocol):
-    """Of ``connection.created``: when the client has opened its vhost."""
+    """Headers of ``connection.created``, emitted when the client has opened its vhost."""
     limits = connection.limits
     return {
         "name": connection.name, "pid": connection.name,
@@ -21,7 +20,7 @@ def connection_created(connection, protocol):
 
 
 def connection_closed(connection):
-    """Of ``connection.closed``."""
+    """Headers of ``connection.closed``."""
     return {
         "name": connection.name, "pid": connection.name, "client_properties": connection.client_properties,
         "vhost": connection.vhost.name, "user": connection.user.name,
@@ -29,8 +28,8 @@ def connection_closed(connection):
 
 
 def logged_in(name, username, socket, peer, protocol, error=""):
-    """Of ``user.authentication.success`` and ``user.authentication.failure``; ``name`` is the connection's,
-    ``peer`` its client's (host, port).
+    """Headers of ``user.authentication.success`` and ``user.authentication.failure``; ``name`` is the
+    connection's, ``peer`` its client's (host, port).
     """
     headers = {
         "name": username, "connection_name": name, "connection_type": "network", "protocol": protocol,
@@ -42,7 +41,7 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Both ends; the client's as a proxy announced it, where there is one."""
+    """Both ends; the client's as announced by a proxy, if any."""
     try:
         address = socket.getsockname()
     except OSError:  # it is gone

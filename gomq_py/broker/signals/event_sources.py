@@ -86,10 +86,8 @@ _USER_RECORDS = {
 
 
 class ParameterEvents:
-    """Called with each change of a parameter.
-
-    ``value`` is None when it was removed; ``vhost`` is the vhost's name, or None for a parameter of the whole
-    broker.
+    """Called with each change of a parameter. ``value`` is None if it was removed; ``vhost`` is the vhost's
+    name, or None for the whole broker.
     """
 
     def __init__(self, events):

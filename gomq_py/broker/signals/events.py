@@ -1,10 +1,10 @@
-"""Event exchange: what happens in the broker, published to ``amq.rabbitmq.event`` in the default vhost. Off
-unless the operator asks for it.
+"""Event exchange: publishes the broker's events to ``amq.rabbitmq.event`` in the default vhost, if the
+operator wants that.
 
-Beside log_exchange. RabbitMQ's name, routing keys (``queue.created``...) and header names; the body is empty,
-the headers tell what happened. Whoever brings something about calls ``emit`` with a function that makes the
-headers: it is only called when somebody is bound, so that events nobody wants cost a comparison. Messages go
-out after the next poll, so that a change of state publishes nothing in its middle.
+Beside log_exchange. RabbitMQ's exchange, routing keys (``queue.created``...) and header names; the body is
+empty. Sources call ``emit`` with a function that makes the headers; it is called only if the exchange has
+bindings, so unwanted events cost a comparison. Messages go out after the next poll, so no change of state
+publishes before it is complete.
 """
 import socket
 from collections import deque
@@ -22,22 +22,21 @@ LOG = logger("broker")
 QUIET = QuietLog(LOG)
 NAME = "amq.rabbitmq.event"
 
-# RabbitMQ's name for what nobody asked for: expiry, auto-delete, the end of a connection.
+# RabbitMQ's name for actions without a user: expiry, auto-delete, the end of a connection.
 INTERNAL_USER = "rmq-internal"
 
-# Events that go out before others get their turn: some 5 ms.
+# Events published before others get their turn: some 5 ms.
 SLICE = 200
-# Events that wait at most; beyond, the oldest are left out and the log says how many.
+# Most waiting events; beyond it the oldest are dropped, and the log tells how many.
 WAITING_EVENTS = 100_000
 
 PERSISTENT = 2
 
 
 class Events(Job):
-    """The events of one broker. ``actor`` is the name of the user on whose behalf something is done; doors
-    set it while they do.
+    """The events of one broker. ``actor``: the user on whose behalf the broker acts; doors set it.
 
-    Nothing is published before ``start``: what boot makes is not new.
+    No event is published before ``start``: entities loaded at boot are not new.
     """
 
     name = "events"
@@ -52,8 +51,8 @@ class Events(Job):
         self._listeners = []
 
     def subscribe(self, listener, keys=None):
-        """Call ``listener(key, subjects)`` with each event at once, or only with those of these ``keys``,
-        whether or not there is an exchange. It must not switch.
+        """Call ``listener(key, subjects)`` with each event at once, or with those of ``keys``, even without
+        the exchange. It must not switch.
         """
         self._listeners.append((listener, keys))
 
@@ -62,7 +61,7 @@ class Events(Job):
         self._listeners = [one for one in self._listeners if one[0] != listener]
 
     def start(self, vhosts):
-        """From here on, what happens is published to the exchange in ``vhosts["/"]``, while that is there."""
+        """Publish events from now on to the exchange in ``vhosts["/"]``, if it exists."""
         self._vhosts = vhosts
 
     def stop(self):
@@ -71,9 +70,8 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Call ``do(*arguments)``; events emitted meanwhile name this user as the one who acted.
-
-        Where ``do`` may switch, events of others that happen meanwhile name this user, too.
+        """Call ``do(*arguments)``; events emitted meanwhile name this user as the actor, even other users'
+        events if ``do`` switches.
         """
         before, self.actor = self.actor, actor
         try:
@@ -83,15 +81,15 @@ class Events(Job):
 
     @property
     def wanted(self):
-        """Whether somebody listens, or is bound to the exchange."""
+        """Whether there is a listener or a binding of the exchange."""
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """Something happened: ``headers_of(*subjects)`` returns the event's headers, a dict of field values.
+        """Report an event. ``headers_of(*subjects)`` returns its headers, a dict of field values; called at
+        once, or never if the exchange has no binding.
 
-        It is called at once, or not at all when nobody is bound. Listeners are given the subjects themselves.
-        Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not
-        know them.
+        Listeners get the subjects themselves. Passwords in arguments, client properties and the like are
+        hidden, because those who may bind here need not know them.
         """
         for listener, keys in self._listeners:
             if keys is not None and key not in keys:
@@ -104,11 +102,11 @@ class Events(Job):
             return
         try:
             headers = shown(headers_of(*subjects))
-        except Exception as error:  # what happened has happened
+        except Exception as error:  # the action itself has succeeded
             QUIET.error(key, "event %s cannot be told", key, exc_info=error)
             return
         headers["user_who_performed_action"] = self.actor
-        # no time of a batch: what happens while nobody publishes would be told as of the last one
+        # not the batch's time, which is that of the last publish
         headers["timestamp_in_ms"] = unix_ms()
         headers["node"] = node_name()
         if len(self._waiting) >= WAITING_EVENTS:
@@ -126,7 +124,7 @@ class Events(Job):
         return None if vhost is None else vhost.exchanges.get(NAME)
 
     def step(self):
-        """The next slice of events; False: no more of them."""
+        """Publish a slice of events. Returns whether there are more."""
         exchange = self._exchange()
         if self._left_out:
             LOG.warning(
@@ -139,12 +137,12 @@ class Events(Job):
                 if exchange is not None:
                     self._publish(exchange, key, headers)
             except Exception as error:
-                # a number in somebody's parameter that no field holds, or a fault of ours
+                # a number in a parameter that no field holds, or a bug
                 QUIET.error(key, "event %s cannot be told: %s: %s", key, type(error).__name__, error)
         return bool(self._waiting)
 
     def failed(self, error):
-        """Go on with the next events: what failed was no single event."""
+        """Go on: no single event failed."""
         return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
@@ -165,11 +163,11 @@ class Events(Job):
 
 
 def node_name():
-    """The node's name, in the form that RabbitMQ's clients know."""
+    """The node's name in RabbitMQ's form."""
     return f"gomq@{socket.gethostname()}"
 
 
-# headers of the broker's own events, one function per kind; a door has its own beside it
+# headers of the broker's own events; doors have their own
 
 def exchange_created(exchange):
     return {

@@ -1,8 +1,8 @@
-"""Log exchange: publishes what the broker logs to ``amq.rabbitmq.log`` in the default vhost, if switched on.
+"""Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
-RabbitMQ's name and routing keys (debug, info, warning, error, critical); the body is "area: message". Lines
-go out after the next poll, so that logging inside a change of state publishes nothing in the middle of it,
-and what publishing itself logs makes no more lines.
+RabbitMQ's exchange and routing keys (debug, info, warning, error, critical); the body is "area: message".
+Lines go out after the next poll, so logging within a change of state publishes nothing in its middle, and
+lines logged by publishing itself are not published.
 """
 import logging
 import threading
@@ -15,7 +15,7 @@ from gomq_py.storage.message import Message
 
 NAME = "amq.rabbitmq.log"
 
-# Lines that wait at most: a flood of them is in the log itself, and must not fill the memory.
+# Most waiting lines: the log itself has all of a flood, which must not fill the memory.
 WAITING_LINES = 1000
 
 _PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
@@ -36,15 +36,14 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Keep the line for after the next poll. Lines of other threads are left out: the scheduler is not
-        theirs to wake.
+        """Keep the line until after the next poll; not from other threads, which must not wake the scheduler.
         """
         if self._publishing or threading.get_native_id() != self._thread:
             return
         try:
             line = f"{record.name.removeprefix(ROOT + '.')}: {escape(record.getMessage())}"
         except Exception:
-            self.handleError(record)  # as other handlers do: whoever writes a line must not fail over it
+            self.handleError(record)  # as other handlers do: logging must not raise
             return
         self._lines.append((record.levelname.lower(), line))
         self._scheduler.start(self._job)
@@ -60,7 +59,7 @@ class LogExchange(logging.Handler):
         return bool(self._lines)
 
     def publish_some(self):
-        """Publish some of the lines that wait. Whether others do still."""
+        """Publish some waiting lines. Returns whether there are more."""
         exchange = self._vhost.exchanges.get(NAME)
         self._publishing = True
         clock = SliceClock()
@@ -94,5 +93,5 @@ class LogLines(Job):
         return self._exchange.publish_some()
 
     def failed(self, error):
-        """A line could not be published; it is in the log itself. Go on with the next ones."""
+        """Go on: the failed line is in the log itself."""
         return self._exchange.has_lines()

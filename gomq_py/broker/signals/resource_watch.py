@@ -1,9 +1,8 @@
-"""Resource watch: looks at memory and disk now and then, and raises and lifts the broker's alarms about them.
+"""Resource watch: checks memory and disk regularly, and raises and lifts the broker's alarms.
 
-Between observability.resources, which reads, and alarms. One greenlet with one timer: it looks the more often
-the sooner the resource could be used up, as RabbitMQ's disk monitor does, and every few seconds where that is
-far. The file system is asked in a thread, because it may not answer; memory is watched meanwhile all the
-same.
+Between observability.resources, which measures, and alarms. One greenlet: it checks more often the sooner a
+resource could be used up, as RabbitMQ's disk monitor does, at least every few seconds. A thread asks the file
+system, which may not answer; memory is checked meanwhile.
 """
 
 import gevent
@@ -16,23 +15,21 @@ from gomq_py.observability.garbage import collect_everything
 from gomq_py.observability.log import logger
 
 LOG = logger("alarm")
-# Between two looks. The least is a hundredth of one core's time at most; the most is how long an idle broker
-# may go without having looked.
+# Bounds of the interval. The least costs at most a hundredth of one core; the most is how old an idle
+# broker's measurements may be.
 INTERVAL_MIN_S, INTERVAL_MAX_S = 0.25, 5.0
-# Octets per second at which the disk or the memory could fill at worst: what one core takes from the fastest
-# network it is likely to have.
+# Worst octets per second at which disk or memory may fill: what one core takes from the fastest likely
+# network.
 FILL_RATE = 512 * 1024 * 1024
-# Beyond this a disk that does not answer is said to.
+# After this time a disk that does not answer is logged.
 DISK_PATIENCE_S = 10.0
-# LavinMQ's floors: room for three segments must be there whatever the operator says, for every queue that
+# LavinMQ's floors: room for three segments is required whatever the settings say, because every queue that
 # writes may need another.
 MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
 
 
 class ResourceWatch:
-    """Watches for one broker. ``settings`` is read at every look, so that a change of it takes effect with
-    the next.
-    """
+    """Watches one broker. Reads ``settings`` at every check, so changes apply to the next one."""
 
     def __init__(self, alarms, settings, path, probe=resources):
         """``path``: the data folder; ``probe`` has the functions of observability.resources."""
@@ -59,13 +56,13 @@ class ResourceWatch:
         self._greenlet.name = "resource watch"
 
     def stop(self):
-        """Look no more; alarms stay as they are."""
+        """Stop checking; alarms stay."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
             self._greenlet = None
 
     def look_now(self):
-        """Look at once instead of after the interval, because a limit has changed."""
+        """Check at once, because a limit has changed."""
         self._wake.set()
 
     @property
@@ -74,9 +71,8 @@ class ResourceWatch:
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next look: the time in which the nearer limit could be reached, within bounds.
-
-        Short while an alarm is on, to lift it soon.
+        """Seconds until the next check: the time in which the nearer limit could be reached, within bounds;
+        short during an alarm, to lift it soon.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -115,8 +111,8 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Hold publishers where the data folder is gone, or another stands in its place: files without a name
-        take messages still, but keep none.
+        """Raise the disk alarm if the data folder is gone or replaced: unlinked files still take messages,
+        but lose them.
         """
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
@@ -128,14 +124,12 @@ class ResourceWatch:
             )
 
     def _ask(self):
-        """What a thread asks the file system: (identity of the data folder, free octets, octets in all).
-        Raises OSError.
-        """
+        """The thread's call: (identity of the data folder, free octets, total octets). Raises OSError."""
         identity = self._probe.identity(self._path)
         return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
 
     def _run(self):
-        """Look, wait, and so on until killed. May switch."""
+        """Check and wait until killed. May switch."""
         while True:
             self._wake.wait(self.interval_s())
             self._wake.clear()
@@ -145,11 +139,11 @@ class ResourceWatch:
                 LOG.exception("the watch over memory and disk failed; it goes on")
 
     def _look(self):
-        """One look at both. May switch."""
+        """Check memory and disk. May switch."""
         was_on = self._alarms.is_on(MEMORY)
         if self.look_at_memory():
-            # What garbage and the allocator hold on to would keep the alarm on for ever. Collecting holds up
-            # everybody, so it is done once.
+            # Garbage and the allocator's reserves would keep the alarm on forever. A collection holds up
+            # everything, so it runs once per alarm.
             if not was_on:
                 collect_everything()
             in_thread(self._probe.give_memory_back)

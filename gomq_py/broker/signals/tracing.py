@@ -1,10 +1,8 @@
-"""Firehose: publishes a copy of every message that clients publish or get in a traced vhost to
-``amq.rabbitmq.trace``.
+"""Firehose: copies every message that clients publish or get in a traced vhost to ``amq.rabbitmq.trace``.
 
-Called by broker.verbs and by what delivers to a client, when ``vhost.tracing`` is on; RabbitMQ's exchange,
-keys (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the
-broker's own moves (dead letters, delayed messages). A copy that cannot be made is left out, and said: what is
-traced goes on. Never yields.
+Called by broker.verbs and by deliveries if ``vhost.tracing`` is on; RabbitMQ's exchange, keys
+(``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's
+own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never yields.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.header_edit import told_in_headers
@@ -19,7 +17,7 @@ QUIET = QuietLog(logger("queue"))
 
 
 class Client:
-    """Whose message it is: ``connection`` and ``user`` are names, ``channel`` its number."""
+    """The client of a message: names of its ``connection`` and ``user``, number of its ``channel``."""
 
     __slots__ = ("connection", "channel", "user")
 
@@ -30,16 +28,12 @@ class Client:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """A client has published a message; ``more_keys`` are those of CC and BCC, ``destinations`` what it was
-    routed to.
-    """
+    """Trace a client's publish; ``more_keys``: those of CC and BCC, ``destinations``: of its route."""
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """A message of a queue goes to a client, by a delivery or by basic.get. ``added``: headers it gets
-    besides its own.
-    """
+    """Trace a delivery or basic.get of a queue's message. ``added``: headers that are not in the message."""
     _trace(_delivered, vhost, client, message, queue_name, added)
 
 
@@ -74,7 +68,7 @@ def _delivered(vhost, client, message, queue_name, added):
 def _headers(vhost, client, message, keys):
     try:
         properties = Properties.decode(message.get_properties()).as_dict()
-    except Malformed:  # which the doors do not let in
+    except Malformed:  # no door accepts such properties
         properties = {}
     return {
         "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties,
