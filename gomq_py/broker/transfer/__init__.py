@@ -1,1 +1,1 @@
-"""Transfers: dead letters, delayed messages, and the moves and copies that an operator asks for."""
+"""Transfers: dead letters, delayed messages, and operators' moves and copies."""

@@ -1,12 +1,12 @@
-"""Dead letters: messages that expired, were rejected, did not fit or came back too often go to their queue's
-exchange.
+"""Dead letters: sends expired, rejected and excess messages, and those beyond the delivery limit, to their
+queue's dead letter exchange.
 
-The limits of queues send them here, and vhosts route them. A message stays unacked in its queue until its
-copies are on the disk, wherever they are to be durable: a crash leaves it in two places rather than in none.
-The engine of all transfers sends them in order, one after the other, so that a chain of queues that overflow
-makes a list longer and never the stack deeper. When a destination cannot store one (a full disk, a fault), it
-waits in its own queue, and so do those behind it. One that cannot be dead-lettered at all is set aside
-(broker.queues.set_aside), and those behind it go on.
+Queues' limits send them here, and vhosts route them. A message stays unacked in its queue until its copies
+are on disk, where they are to be durable: a crash leaves it in two places rather than in none. The transfer
+engine sends them in order, one after the other, so a chain of overflowing queues lengthens a list and never
+the stack. If a destination cannot store a dead letter (a full disk, a fault), it waits in its own queue, and
+so do those behind it. One that can never be dead-lettered is set aside (broker.queues.set_aside), and those
+behind it go on.
 """
 from array import array
 from collections import Counter, deque
@@ -34,10 +34,10 @@ SETTING_ASIDE = "dead-lettering"
 
 
 class DeadLetters:
-    """The dead letters of one broker, whose vhosts are the dictionary ``vhosts``.
+    """The dead letters of one broker, whose vhosts are in the dictionary ``vhosts``.
 
-    ``counts``: {(type of the queue, reason): how many went out}. The settings that a queue had when a message
-    died say where the message goes, even if policies change or the queue is deleted meanwhile.
+    ``counts``: {(type of the queue, reason): sent dead letters}. The queue's settings at the death of a
+    message decide where it goes, even if policies change or the queue is deleted meanwhile.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -45,7 +45,7 @@ class DeadLetters:
     def __init__(self, vhosts, durability, scheduler, timers):
         self.counts = Counter()
         self._scheduler = scheduler
-        # queues that are deleted, and what to call when the last dead letter of each has gone
+        # deleted queues: function to call when the last dead letter is gone
         self._leaving = {}
         self._closed = False
         exchanges = DeadLetterExchanges(vhosts, scheduler, self.counts)
@@ -58,7 +58,7 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Send an unacked message of ``queue`` on. It leaves the queue when its copies are safe."""
+        """Send an unacked message of ``queue`` on; it leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
@@ -76,9 +76,7 @@ class DeadLetters:
         self._leaving[queue] = gone
 
     def close(self):
-        """Send nothing more, because the broker stops. What was not sent stays in its queue, if that is
-        durable.
-        """
+        """Stop with the broker. Unsent dead letters stay in their queues, if these are durable."""
         self._closed = True
         self._going.close()
         self._trying.close()
@@ -93,12 +91,12 @@ class DeadLetters:
             self._going.start()
 
     def send_again(self, items):
-        """Send these unacked messages before all others, because their copies may not outlive a crash."""
+        """Send these unacked messages first, because their copies may not outlive a crash."""
         self._fresh.put_back(items)
         self._going.start()
 
     def read(self, queue, location, message):
-        """Show an unacked message, also one of a deleted queue."""
+        """Read an unacked message, also of a deleted queue."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
@@ -121,10 +119,9 @@ class DeadLetters:
 
 
 class DeadMessage:
-    """One dead message of ``queue``, and the settings of the queue when it died.
-
-    It lies at ``location`` in the queue's store, or is a ``copy`` of one that was not stored. ``pending``:
-    the destinations that it has yet to reach; None if it has reached none.
+    """One dead message of ``queue``, and the queue's settings at its death. It lies at ``location`` in the
+    queue's store, or is a ``copy`` of one that was not stored. ``pending``: destinations that it has yet to
+    reach; None: all.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -147,7 +144,7 @@ def dead_message(queue, settings, reason, location, copy, pending):
 
 
 class DeadLetterSource(Source):
-    """What both sources of dead letters have in common: those not tried yet, and those that wait for room."""
+    """Base of both sources of dead letters: untried ones, and those that wait for room."""
 
     __slots__ = ("_all",)
 
@@ -191,7 +188,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Dead letters not tried yet, in the order in which they died, behind those to be copied once more."""
+    """Untried dead letters in order of death, behind those to be copied once more."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
@@ -203,7 +200,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._again = 0  # so many from there on were put back
 
     def add(self, dead):
-        """Append one."""
+        """Append a dead letter."""
         self._dead.append(dead)
 
     def clear(self):
@@ -212,7 +209,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._first = self._again = 0
 
     def put_back(self, items):
-        """Put some that were taken to the front, behind others that were put back."""
+        """Return taken ones to the front, behind others that were put back."""
         for dead in items:
             dead.pending = None
         at = self._first + self._again
@@ -255,7 +252,7 @@ class WaitingDeadLetters(DeadLetterSource):
         DeadLetterSource.__init__(self, dead_letters)
         self.transfer = None
         self._lanes = {}  # (queue, its settings, reason): Lane
-        self._round = deque()  # those of them to be tried in this round
+        self._round = deque()  # keys of the lanes to be tried in this round
 
     def hold(self, dead, pending):
         """Let a message wait for which there was no room."""
@@ -268,7 +265,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self.transfer.try_again_later()
 
     def holds(self, dead):
-        """Let a message wait if others of its queue and reason do. Returns whether they do."""
+        """Add a dead letter if others of its queue and reason wait. Returns whether they do."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -283,7 +280,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round.clear()
 
     def try_again(self):
-        if not self._round:  # or a round is under way, at whose end this is asked for again
+        if not self._round:  # else a round is at work, and the next one is asked for at its end
             self._round.extend(self._lanes)
 
     def take(self, message):
@@ -312,7 +309,7 @@ class WaitingDeadLetters(DeadLetterSource):
 
 
 class Lane:
-    """Dead letters of one queue and reason that wait for room, in order."""
+    """Waiting dead letters of one queue and reason, in order."""
 
     __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
@@ -322,10 +319,10 @@ class Lane:
         self._reason = dead.reason
         self.locations = array("Q", (dead.location,))  # there may be as many as messages
         self._first = 0
-        self._pending = pending  # destinations that the first of them has yet to reach
+        self._pending = pending  # destinations that the first one has yet to reach
 
     def take(self):
-        """Remove the first and return it; None if there is none left."""
+        """Remove and return the first, or None."""
         if self._first == len(self.locations):
             return None
         pending, self._pending = self._pending, None
@@ -335,13 +332,13 @@ class Lane:
         )
 
     def put_back(self, pending):
-        """Put the one that was taken last back to the front."""
+        """Return the last taken one to the front."""
         self._first -= 1
         self._pending = pending
 
 
 class DeadLetterExchanges(Target):
-    """Copies messages to where the dead letters of their queues go."""
+    """Copies messages to the dead letter exchanges of their queues."""
 
     __slots__ = ("_vhosts", "_scheduler", "_counts", "_routes", "_route", "_copy", "_room")
 
@@ -350,7 +347,7 @@ class DeadLetterExchanges(Target):
         self._scheduler = scheduler
         self._counts = counts
         self._routes = {}  # of this slice: (queue, reason): DeadLetterRoute
-        self._route = None  # the one that was used last
+        self._route = None  # the last one used
         self._copy = Message()
         self._room = _engine.CopyRoom()
 
@@ -370,10 +367,7 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Copy the message to its destinations, of which there may be none.
-
-        Returns those whose stores cannot take it now, or None.
-        """
+        """Copy the message to its destinations, if any. Returns those whose stores are full now, or None."""
         route = self._route
         if (
             route is None or route.queue is not dead.queue or route.settings is not dead.settings
@@ -427,11 +421,11 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Where the dead letters of one queue and reason go. Kept for a slice, in which nothing that routes
-    depend on changes.
+    """The route for dead letters of one queue and reason. Kept for a slice, within which routes do not
+    change.
 
-    ``first_deaths`` is Death's. ``addresses``: {(routing, properties): Address}; dead letters that are alike
-    in both share one. ``address`` is the one that was used last. If ``exchange`` is None they go nowhere.
+    ``first_deaths`` is Death's. ``addresses``: {(routing, properties): Address}, shared by equal dead
+    letters; ``address`` is the last one used. With ``exchange`` None the dead letters are dropped.
     """
 
     __slots__ = (
@@ -453,10 +447,10 @@ class DeadLetterRoute:
         self.addresses = {}
         self.address = None
         self._vhost = vhost
-        self._by_keys = {}  # keys: destinations, where the headers do not matter
+        self._by_keys = {}  # keys: destinations, if headers do not matter
 
     def by_keys(self, death):
-        """The destinations of a message's routing keys; None if the exchange looks at more than keys."""
+        """The destinations for a message's routing keys; None if the exchange needs more than keys."""
         keys = tuple(death.keys)
         if keys not in self._by_keys:
             self._by_keys[keys] = self._vhost.route_by_key(self.exchange, keys[0], keys[1:])
@@ -464,14 +458,14 @@ class DeadLetterRoute:
         return None if found is None else self._without_cycles(found, death, None)
 
     def by_headers(self, death):
-        """The destinations of one message, by its keys and headers."""
+        """The destinations for one message's keys and headers."""
         headers = with_properties(death.headers, Properties.decode(death.properties))
         found = self._vhost.route(self.exchange, death.keys[0], headers, death.keys[1:])
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """The destinations without those that the message would reach in a cycle or that take no dead
-        letters, and without their tees.
+        """The destinations except those that the message would reach in a cycle or that refuse dead letters,
+        and except their tees.
         """
         left_out = [
             destination for destination in found
@@ -483,11 +477,11 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Look up destinations of an earlier slice again: queues may have been deleted or opened anew."""
+        """Look up destinations of an earlier slice again: queues may have been deleted or reopened."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
-        """Add what was sent in this slice to the counts."""
+        """Add this slice's messages to the counts."""
         if self.count:
             counts[queue_type_of(self.queue.arguments), self.reason] += self.count
             self.exchange.state.publish_in += self.count

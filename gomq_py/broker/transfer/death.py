@@ -1,7 +1,5 @@
-"""Death: the headers that dead-lettering writes on a message, as RabbitMQ does, and the keys that it is
-routed by.
-
-The headers are x-death, x-first-death-* and x-last-death-*. Values only; dead_letters routes by them.
+"""Death: the headers that dead-lettering writes, as RabbitMQ does (x-death, x-first-death-*, x-last-death-*),
+and the new routing keys. Values only; dead_letters routes by them.
 """
 from collections import Counter
 from datetime import datetime, timezone
@@ -17,22 +15,20 @@ from gomq_py.content.fields import Int64, decode_table, get_key, remove_key, set
 REJECTED = "rejected"
 _EXTRA_KEYS = EXTRA_KEYS.encode()
 
-# The largest count that a field of x-death holds. A message that died more often is not counted further.
+# The largest count in x-death; later deaths are not counted.
 COUNT_MAX = (1 << 63) - 1
 
 
 class Death:
-    """What becomes of a message that died in ``queue``: its new ``properties`` and the ``keys`` it is routed
-    by.
-
-    x-death has a table for each queue and reason, the latest first, with a count.
+    """New ``properties`` and routing ``keys`` of a message that died in ``queue``. x-death has a table with a
+    count for each queue and reason, the latest first.
     """
 
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``first_deaths`` is a cache for one slice: messages that die for the first time alike get the same
-        headers.
+        """``first_deaths``: a cache for one slice, because messages that die alike for the first time get the
+        same headers.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -40,7 +36,7 @@ class Death:
             queue, reason, message.get_exchange(), message.get_routing_key(), edit.expiration, now_ms // 1000,
             routing_key
         )
-        # These octets are part of a key, or of a value, which does no harm: it only takes longer.
+        # A match within another key or a value does no harm: it only takes longer.
         if first_deaths is None or b"-death" in edit.headers or _EXTRA_KEYS in edit.headers:
             edit.headers, self._deaths, self.keys = headers_after(edit.headers, *death)
         else:
@@ -60,9 +56,7 @@ class Death:
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """Whether the message died in the queue before and no consumer rejected it: it would go round for
-        ever.
-        """
+        """Whether the message died in the queue before without a consumer's reject: it would cycle."""
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -74,9 +68,9 @@ class Death:
 
 
 class Address:
-    """What messages that died alike, with this ``routing`` and ``properties``, share: ``death``, ``key`` in
-    octets, ``destinations`` (None: found for each), and the ``head`` of each as it goes on: exchange, key and
-    properties, as they lie in a message.
+    """Shared by messages that died with this ``routing`` and ``properties``: ``death``, ``key`` in octets,
+    ``destinations`` (None: found per message), and ``head``: exchange, key and properties as stored in the
+    copy.
     """
 
     __slots__ = (
@@ -98,8 +92,8 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """Whether a message that died has this routing and these properties, which lie one behind the other
-        in it. Content of other kinds is not told so: what it has instead may look alike.
+        """Whether a dead message has this routing and these properties, one behind the other in its buffer.
+        False for other kinds of content, whose octets may look alike.
         """
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before
@@ -110,7 +104,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Have ``copy`` be the message as it goes on, in a CopyRoom. False: there is no room for it."""
+        """Make ``copy`` the dead-lettered message, in a CopyRoom. False if there is no room."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -120,9 +114,8 @@ class Address:
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """(headers with the death, x-death entries, keys to route by) of a message with these raw headers.
-
-    The headers are sorted by name, as in RabbitMQ.
+    """(headers with the death, x-death entries, routing keys) for a message with these raw headers. Headers
+    are sorted by name, as in RabbitMQ.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
@@ -139,9 +132,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """The x-death entries with this death in front. If it is not the first its fields are sorted, as in
-    RabbitMQ.
-    """
+    """The x-death entries with this death in front. A repeated death's fields are sorted, as in RabbitMQ."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
@@ -159,17 +150,15 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """The first entry for each queue and reason. Without a count it gets the number of its entries, as in
-    RabbitMQ.
-
-    Entries that are no tables are left out.
+    """The first entry for each queue and reason; without a count it gets the number of its entries, as in
+    RabbitMQ. Entries that are not tables are dropped.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):
         if isinstance(death, dict):
             key = death.get("queue"), death.get("reason")
             if not (isinstance(key[0], str) and isinstance(key[1], str)):
-                key = at, None  # no broker has written it
+                key = at, None  # written by no broker
             first.setdefault(key, death)
             numbers[key] += 1
     for key, number in numbers.items():
@@ -183,7 +172,7 @@ def _sorted(death):
 
 
 def concatenated(headers, more):
-    """A raw table with the entries of another one behind its own."""
+    """A raw table with the entries of another one appended."""
     return (len(headers) + len(more) - 8).to_bytes(4, "big") + headers[4:] + more[4:]
 
 

@@ -1,12 +1,12 @@
-"""Delay queue: messages that wait for their time, in order of it, on disk like any queue's.
+"""Delay queue: messages that wait for their time, in its order, on disk like any queue's.
 
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
-once and stays unacked until it has gone on and its copies are on disk; which one is next the due timer knows,
-made anew from the store at boot. Never yields.
+once and stays unacked until its copies are on disk; the due timer, rebuilt from the store at boot, has the
+order. Never yields.
 
-What the headers say is read as they lie there, and a message that goes on is copied once, into a buffer of
-the slice: no Python object per message but its location. Properties that are not plain enough for that go by
-``due_ms_of`` and ``release``, which give the same answers.
+Headers are read in place, and a due message is copied once, into a buffer of the slice: no Python object per
+message but its location. Properties that are not plain go through ``due_ms_of`` and ``release``, with the
+same results.
 """
 from gomq_py import octets
 from gomq_py.broker.exchanges import delay_scan
@@ -25,22 +25,22 @@ from gomq_py.storage.message import Message
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
-# Until a message is tried again that only queues which somebody has to open again have yet to take.
+# Delay before a message is tried again whose remaining queues are closed by a fault.
 CLOSED_MS = 10_000
-# Between two lines in the log about a full disk.
+# Least interval between two log lines about a full disk.
 COMPLAIN_MS = 10_000
-# Messages of which the time is read between two looks at the clock: less than 1 ms.
+# Messages whose due time is read between two looks at the clock: less than 1 ms.
 REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_destination.Destination):
-    """``due_ms_of(message)`` tells when a message is due. ``release(message, pending)`` routes one that is
-    due.
+    """``due_ms_of(message)`` returns when a message is due. ``release(message, pending)`` routes a due
+    message and returns the destinations whose stores could not take it: its ``pending`` at the next attempt,
+    None at the first.
 
-    It returns the destinations whose stores could not take it. They are its ``pending`` when it is tried
-    again; None the first time. ``routes`` are RememberedRoutes of what goes on, by exchange and routing key,
-    or None where ``release`` routes each. ``on_failed()``, or None, is called when a fault has closed it.
-    What is in the store waits once ``rebuild_some`` has been called often enough.
+    ``routes``: RememberedRoutes by exchange and routing key, or None if ``release`` routes each.
+    ``on_failed()``, or None, is called when a fault has closed it. ``rebuild_some``, called until it returns
+    False, loads stored messages.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class DelayQueue(_destination.Destination):
         _destination.Destination.__init__(self, name, durable)
         self.store = store
         self.closed = False
-        self.aside = None  # a SetAside, once there is a message in it
+        self.aside = None  # a SetAside, made for its first message
         self._complained_ms = 0
         self.due_ms_of = self.release = self.routes = None
         self.scheduler = scheduler
@@ -73,17 +73,15 @@ class DelayQueue(_destination.Destination):
         return self.due.count
 
     def first(self, count):
-        """[(due_ms, location)] of the first ``count`` that wait, in order; ``show`` says what they are."""
+        """[(due_ms, location)] of the first ``count`` messages, in order; ``show`` reads them."""
         return [] if self.closed else self.due.first(count)
 
     def show(self, location, message):
-        """Read a message that waits. False: it is gone meanwhile, or damaged."""
+        """Read a waiting message. False: it is gone or damaged."""
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
-        """Keep a message until it is due. 1: kept, 0: it cannot be stored, LATER: it waits for files, where
-        it may.
-        """
+        """Keep a message until it is due. 1: kept; 0: it cannot be stored; LATER: it waits for files."""
         if self.closed:
             self.unable = True
             return 0
@@ -95,7 +93,7 @@ class DelayQueue(_destination.Destination):
             except Exception as error:
                 QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
                 return 0
-        expires_at_ms = message.expires_at_ms  # when it is due stands in its place
+        expires_at_ms = message.expires_at_ms  # replaced by the due time in the store
         message.expires_at_ms = due_ms
         try:
             self.store.append(message)
@@ -120,7 +118,7 @@ class DelayQueue(_destination.Destination):
         self._transfer.start()
 
     def _scanned_due_ms(self, message):
-        """When the message is due, as far as its headers are plain; 0 or less: due_ms_of() has to say."""
+        """When the message is due, if its headers are plain; 0 or less: ask due_ms_of()."""
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2
@@ -144,7 +142,7 @@ class DelayQueue(_destination.Destination):
         self.complain("refuses messages: %s", error)
 
     def flush(self):
-        """End of a batch: what was kept outlives a kill from here on."""
+        """End a batch: kept messages outlive a kill from here on."""
         if not self.closed:
             try:
                 self.store.flush()
@@ -152,26 +150,26 @@ class DelayQueue(_destination.Destination):
                 self.fail(error)
 
     def turn(self):
-        """End of a batch: the timer waits for whatever is first now."""
+        """End a batch: start the timer for the first message."""
         if not self._transfer.running:
             self.due.arm()
         return 0
 
     def hold_back(self):
-        """Release no more messages. What was released is still dropped from the files."""
+        """Release no more messages; those released are still dropped from the store."""
         self.due.stop()
         self._transfer.close()
 
     def close(self):
-        """No more messages in or out; the files stay."""
+        """Take and release no more messages; the files stay."""
         self.hold_back()
         if not self.closed:
             self.closed = True
             self.store.close()
 
     def retire(self):
-        """No more messages in or out; the store stays open for whoever removes its files. What has gone on
-        until now stays gone if a kill undoes the deletion.
+        """Take and release no more messages; the store stays open for the removal of its files. Released
+        messages stay so even if a kill undoes the deletion.
         """
         self.flush()
         self.hold_back()
@@ -184,7 +182,7 @@ class DelayQueue(_destination.Destination):
         self.store.delete_files()
 
     def rebuild_some(self):
-        """Let some wait again of what is in the store since before. Whether there is more."""
+        """Load some stored messages. Returns whether there are more."""
         for _ in range(REBUILT_AT_ONCE):
             if not self.store.ready_count or not self._take_newest():
                 self.due.arm()
@@ -192,7 +190,7 @@ class DelayQueue(_destination.Destination):
         return True
 
     def _take_newest(self):
-        """Take the store's only ready message, which waits from here on. False: it was damaged."""
+        """Take the store's only ready message, which now waits. False: it was damaged."""
         message = self._message
         if not self.store.peek(message):
             return False
@@ -201,26 +199,26 @@ class DelayQueue(_destination.Destination):
         return True
 
     def wait_again(self, location):
-        """Let a message wait for room where it goes. It keeps its place in the order."""
+        """Have a due message wait for room at its destinations. It keeps its place."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
         if self.store.read(location, self._message):
             self.due.push(self._message.expires_at_ms, location)
 
     def complain(self, text, detail):
-        """Log now and then that the disk is full, and what follows."""
+        """Log a full disk and its effect, rate-limited."""
         now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms
             LOG.error(f"%s {text}", self.name, detail)
 
     def set_aside(self, location, error):
-        """Keep a message that cannot be released or dropped as it is, until the next boot."""
+        """Set aside a message that cannot be released or dropped, until the next boot."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
 
     def fail(self, error):
-        """The store cannot go on."""
+        """Close after a failure of the store."""
         self.failed = True
         if self.closed:
             return
@@ -231,21 +229,18 @@ class DelayQueue(_destination.Destination):
             self.on_failed()
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
+        """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """A stored message failed its checksum and was set aside; the others go on."""
+        """Log messages whose checksum failed and that were quarantined; the others go on."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end
         )
 
 
 class DueMessages(_engine.Source):
-    """The messages of a DelayQueue whose time has come.
-
-    ``pending``: {location: destinations that have yet to take it, of those that others have taken}.
-    """
+    """The due messages of a DelayQueue. ``pending``: {location: destinations that still lack the message}."""
 
     __slots__ = ("pending", "_queue")
 
@@ -267,7 +262,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """They are due again."""
+        """Make them due again."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
@@ -277,7 +272,7 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """Where only queues that are closed have yet to take it, the others do not wait for it."""
+        """If only closed queues lack the message, the others do not wait for it."""
         self.pending[item] = pending
         if are_closed(pending):
             self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
@@ -292,7 +287,7 @@ class DueMessages(_engine.Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """The others go on in their time."""
+        """Go on with the others in their time."""
         return False
 
     def paused(self, unsafe):
@@ -303,7 +298,7 @@ class DueMessages(_engine.Source):
 
 
 def are_closed(destinations):
-    """Whether they take nothing until somebody opens them again."""
+    """Whether all of them are closed by a fault."""
     return all(getattr(destination, "closed", False) for destination in destinations)
 
 
@@ -338,7 +333,7 @@ class ReleasedMessages(_engine.Target):
         self._room.let_go()
 
     def _route(self, routes, message):
-        """Where the message goes; None: it has to be looked at."""
+        """The route of the message; None: use release()."""
         route = routes.last
         if route is not None:
             if not route.is_current():
@@ -349,10 +344,10 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Have ``_copy`` be the message as it goes on; False: delayed.gone_on() has to make it."""
+        """Make ``_copy`` the released message; False: delayed.gone_on() has to make it."""
         p, scan, copy = message.buffer, self._scan, self._copy
         properties, end = message.properties_at, message.properties_at + message.properties_length
-        # Further keys, and a time that counts from now.
+        # Not plain: further keys, or an expiration that counts from now.
         if (
             message.kind != forms.BASIC or scan.scan(p, properties, end) != 0 or scan.headers_at < 0
             or scan.special or scan.expiration_at >= 0
@@ -375,6 +370,6 @@ class ReleasedMessages(_engine.Target):
         octets.copy(target, to, p, rest, end - rest)
         to += end - rest
         self._room.complete(copy, message, message.routing_length, to)
-        # Its age begins now, and not before it was due, though a slice has one time.
+        # Its age begins now, but not before it was due, although a slice has one time.
         copy.timestamp_ms = max(self._queue.scheduler.now_ms, message.expires_at_ms)
         return True

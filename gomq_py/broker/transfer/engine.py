@@ -1,24 +1,23 @@
 """Transfer: moves messages from a source to a target. A message is copied, and dropped only once the copy is
 safe.
 
-Dead letters, delayed messages and moves all use it. A Source gives messages in order, one at a time. A Target
-writes their new address and publishes them. The Transfer between the two is a job that does the rest, in
-slices:
+Used by dead letters, delayed messages and moves. A Source gives messages in order. A Target readdresses and
+publishes them. The Transfer is a job that does the rest, in slices:
 
     take -> show -> send -> (the copies are safe) -> drop
 
-- *Order*: messages are sent in the order in which the source gives them. When one has to wait, the source
-  says whether those behind it wait too.
-- *No room*: a target names the destinations that could not take a message. The message stays in its source,
-  and is tried again after TRY_AGAIN_MS.
-- *Safe* is what ``when_safe`` says, Durability.when_safe for a target on this node: ``when_safe(callback)``
-  calls ``callback(error or None)`` once all that was sent until now is safe, or cannot be. A target elsewhere
-  answers when the other side has confirmed. Where copies cannot be made safe nothing is sent until that can
-  be done again: what is copied meanwhile would be there twice.
-- *Poison*: a message that cannot be sent for a reason of its own is set aside, with the reason, and those
+- *Order*: messages are sent in the source's order. If one has to wait, the source decides whether those
+  behind it wait, too.
+- *No room*: a target returns the destinations that could not take a message. The message stays in its
+  source and is tried again after TRY_AGAIN_MS.
+- *Safe*: ``when_safe(callback)`` calls ``callback(error or None)`` once all copies sent until now are safe,
+  or cannot be. It is Durability.when_safe for a target on this node; a remote target answers when the
+  other side has confirmed. After an error nothing is sent until copies can be made safe again: copies made
+  meanwhile would be duplicates.
+- *Poison*: a message that cannot be sent for a reason of its own is set aside with the reason, and those
   behind it go on. One that was sent and cannot be dropped is set aside, too.
-- *A fault of the source's store* is the source's to settle. What is no single message's fault is told to the
-  source, whose job it is (hub.job).
+- *Faults of the source's store* are the source's to settle; faults of no single message are reported to
+  the source, which decides whether the job goes on (hub.job).
 
 A crash at any point leaves a message in two places rather than in none. Never yields.
 """
@@ -33,44 +32,39 @@ from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Messages before others get their turn: of plain ones about a millisecond. Fewer where they take longer than
-# SLICE_S: headers of 128 KiB take 8 ms each, and a headers exchange compares each message with all its
-# bindings.
+# Messages before others get their turn: about a millisecond if they are plain. Fewer after SLICE_S: headers
+# of 128 KiB take 8 ms each, and a headers exchange compares each message with all its bindings.
 SLICE = 1000
 SLICE_S = 0.005
-CLOCK = SliceClock  # by its name here, so that tests can put another one in its place
+CLOCK = SliceClock  # a name of its own, for tests to replace
 
-# Until what there was no room for is tried again.
+# Delay before messages without room are tried again.
 TRY_AGAIN_MS = 1000
 
-# What Source.no_room answers: the message waits and others go on; all wait until it goes on; the source
-# itself sees to it.
+# Answers of Source.no_room: the message waits and others go on; all wait; the source itself retries.
 OTHERS_GO_ON, ALL_WAIT, LEFT_TO_SOURCE = 0, 1, 2
 
-# Of the buffer that a slice makes its copies in: what the first of them takes, so that one a second costs no
-# more, from where it doubles; and the most. Objects cost little beside the copies of larger messages.
+# Octets of the copies' buffer: at first, doubled from there so that one message a second stays cheap, and at
+# most. For larger messages, Python objects cost little beside the copy.
 FIRST_OCTETS = 4096
 MOST_OCTETS = 64 * 1024
 NOTHING: Any = b""
 
-# A target's answer where nothing is left of the message in its source that would have to be dropped.
+# A target's answer if there is no original to drop.
 NOTHING_TO_DROP = ()
 
 
 class Source:
-    """Where messages come from. An *item* stands for one of them; what it is only its source knows."""
+    """Gives messages. An *item* stands for one message; its type is up to the source."""
 
     __slots__ = ()
 
     def take(self, message):
-        """The item of the message that is next; None: there is none for now. Raises StoreError."""
+        """The item of the next message, or None. Raises StoreError."""
         raise NotImplementedError
 
     def show(self, item, message):
-        """Fill ``message`` with the item's message. Raises StoreError.
-
-        False: it is not to be sent, and the source has done what there was to do.
-        """
+        """Fill ``message`` with the item's. False: settled by the source, do not send. Raises StoreError."""
         raise NotImplementedError
 
     def drop(self, item):
@@ -82,54 +76,48 @@ class Source:
         raise NotImplementedError
 
     def no_room(self, item, pending):
-        """The destinations ``pending`` could not take the message. Returns what waits.
-
-        After OTHERS_GO_ON and ALL_WAIT ``try_again`` is called in a while, after LEFT_TO_SOURCE it is not.
+        """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON or ALL_WAIT
+        (``try_again`` is called later), or LEFT_TO_SOURCE (it is not).
         """
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Set a message aside: it cannot be sent, or was sent and cannot be dropped."""
+        """Set aside a message that cannot be sent, or was sent and cannot be dropped."""
         raise NotImplementedError
 
     def fail(self, item, error):
-        """A StoreError: the store cannot go on. ``item`` is None where none had been taken."""
+        """Handle a StoreError: the store cannot go on. ``item`` is None if none was taken."""
         raise NotImplementedError
 
     def broken(self, error):
-        """Something else than a single message failed, and was logged. Returns whether the transfer goes on.
-        """
+        """Handle a fault of no single message, which was logged. Returns whether the transfer goes on."""
         raise NotImplementedError
 
     def try_again(self):
-        """What waited for room may be taken again."""
+        """Allow waiting messages to be taken again."""
 
     def paused(self, unsafe):
-        """The transfer has taken all messages there are now; ``unsafe`` of those it sent are not safe yet."""
+        """All present messages were taken; ``unsafe`` of those sent are not safe yet."""
 
 
 class Target:
-    """Where messages go."""
+    """Takes messages."""
 
     __slots__ = ()
 
     def send(self, item, message):
-        """Publish a message under its new address.
-
-        Returns None if it was sent, NOTHING_TO_DROP, or the destinations that could not take it. Any error
-        other than StoreError is a fault of this message.
+        """Publish a readdressed message. Returns None if it was sent, NOTHING_TO_DROP, or the destinations
+        that could not take it. Any error other than StoreError is a fault of this message.
         """
         raise NotImplementedError
 
     def slice_over(self):
-        """The slice is over; other jobs go on."""
+        """End a slice."""
 
 
 class CopyRoom:
-    """The buffer in which a target writes the messages of a slice as they go on, one after the other: what
-    goes on has new properties, and lies in one buffer. No Python object per message.
-
-    ``p`` is where one is written, of up to as many octets as ``has()`` said; ``owner`` keeps it.
+    """The buffer for the copies of a slice, one after the other, each with its new properties. No Python
+    object per message. ``p``: where to write, up to the octets granted by ``has()``; ``owner`` keeps it.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -138,12 +126,12 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Whether there is room for so many octets; what was written last may be gone then."""
+        """Make room for ``count`` octets; the previous copy may be overwritten. False if that is too much."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
-        """Routing and properties have been written, of ``length`` octets in all: put the body of ``message``
-        behind them, and have ``copy`` be that, as durable and urgent as ``message`` is.
+        """Complete a copy whose routing and properties (``length`` octets together) were written: append the
+        body of ``message``, and set up ``copy`` with the persistence and urgency of ``message``.
         """
         octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
         copy.owner = self.owner
@@ -157,7 +145,7 @@ class CopyRoom:
         copy.priority = message.priority
 
     def let_go(self):
-        """The slice is over: keep nothing."""
+        """End a slice: free the buffer."""
         self.owner = NOTHING
         self._count = 0
         self.p = octets.pointer(self.owner)
@@ -172,11 +160,10 @@ class CopyRoom:
 
 
 class Transfer(Job):
-    """From ``source`` to ``target``. ``start`` when there is something to take; ``name`` is the job's.
+    """The job from ``source`` to ``target``, called ``name``. Call ``start`` when there are messages.
 
-    ``most``, ``most_octets``: how many messages, and of their bodies, may be sent and not yet safe: so many
-    are sent before they are made safe together, if there are as many. 0: any number, and each slice is made
-    safe by itself.
+    ``most``, ``most_octets``: limits of messages, and of their bodies' octets, sent and not yet safe; up to
+    the limit they are made safe together. 0: no limit, and each slice is made safe by itself.
     """
 
     __slots__ = (
@@ -195,24 +182,24 @@ class Transfer(Job):
         self._when_safe = when_safe
         self._most = most
         self._most_octets = most_octets
-        self._sent = []  # items that nobody has been asked to make safe yet
+        self._sent = []  # items sent since the last when_safe()
         self._sent_octets = self._unsafe = self._unsafe_octets = 0
         self._timer = None
         self._is_resting = self._is_full = self._closed = False
-        self._is_unsafe = False  # copies could not be made safe, and it is not known that they can be again
+        self._is_unsafe = False  # copies could not be made safe, and no later attempt has succeeded
 
     def start(self):
-        """There is something to take."""
+        """Run, because there are messages."""
         if not self.running and not self._is_resting and not self._closed:
             self._scheduler.start(self)
 
     def try_again_later(self):
-        """Something waits for room."""
+        """Try waiting messages again after TRY_AGAIN_MS."""
         if self._timer is None and not self._closed:
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send nothing any more; what was sent is settled."""
+        """Send no more; messages sent are still settled."""
         self._closed = True
         self._make_safe()
         if self._timer is not None:
@@ -220,7 +207,7 @@ class Transfer(Job):
             self._timer = None
 
     def step(self):
-        """The scheduler's next slice."""
+        """Do a slice."""
         message = Message()
         clock = CLOCK(SLICE_S)
         more = not (self._closed or self._is_resting)
@@ -241,7 +228,7 @@ class Transfer(Job):
         return False
 
     def failed(self, error):
-        """What failed was no single message."""
+        """Handle a fault of no single message."""
         self._make_safe()
         self._target.slice_over()
         if self._source.broken(error):
@@ -250,7 +237,7 @@ class Transfer(Job):
         return False
 
     def _next(self, message):
-        """Deal with the next message. False: there is none for now, or nothing goes on."""
+        """Handle the next message. False: there is none, or the transfer waits."""
         item = None
         octets = 0
         try:
@@ -265,7 +252,7 @@ class Transfer(Job):
         except StoreError as error:
             self._source.fail(item, error)
             return True
-        except Exception as error:  # whatever is the matter with this one, the others must not suffer for it
+        except Exception as error:  # a fault of one message must not affect the others
             if item is None:
                 raise
             self._source.set_aside(item, error, False)
@@ -277,7 +264,7 @@ class Transfer(Job):
         return not pending or self._wait(self._source.no_room(item, pending))
 
     def _wait(self, how):
-        """There is no room for the message that is next. Whether the ones behind it go on."""
+        """Wait for room. Returns whether messages behind go on."""
         if how != LEFT_TO_SOURCE:
             self.try_again_later()
         self._is_resting = how == ALL_WAIT
@@ -296,15 +283,15 @@ class Transfer(Job):
         self.start()
 
     def _has_too_much(self):
-        """Whether what is on its way must be safe before more is sent."""
+        """Whether messages must become safe before more are sent."""
         return (
             (0 < self._most <= self._unsafe + len(self._sent))
             or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
         )
 
     def _make_safe(self):
-        """What was sent is dropped when it is safe: at once where nothing waits for the disk, and it must not
-        be in memory alone then while its originals are dropped.
+        """Have sent messages dropped once they are safe. Without a disk to wait for that is at once; the
+        flush before it keeps copies from being only in memory while the originals are dropped.
         """
         if self._sent:
             self._scheduler.flush()
@@ -315,7 +302,7 @@ class Transfer(Job):
             self._when_safe(lambda error: self._settle(sent, octets, error))
 
     def _settle(self, sent, octets, error):
-        """These are safe, or cannot be."""
+        """Settle these messages: they are safe, or cannot be."""
         self._unsafe -= len(sent)
         self._unsafe_octets -= octets
         try:
@@ -324,7 +311,7 @@ class Transfer(Job):
                 self._source.keep(sent, error)
             else:
                 self._drop(sent)
-        except Exception as fault:  # the source must hear of it all the same
+        except Exception as fault:  # the source must be told all the same
             LOG.exception("%s: what was sent cannot be settled", self.name)
             self._source.broken(fault)
         if self.running:
@@ -336,13 +323,13 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until what is done is safe again. A transfer without timers is its source's to end."""
+        """Send nothing until copies can be made safe again. Without timers the source ends the transfer."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)
 
     def _asked(self, error):
-        """Whether anything can be made safe now."""
+        """Resume if copies can be made safe now."""
         if error is None:
             self._is_unsafe = False
             self._go_on()

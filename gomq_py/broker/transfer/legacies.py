@@ -1,9 +1,9 @@
-"""Legacies: what a deleted queue holds goes to others, where its kind names them.
+"""Legacies: redistribution of a deleted queue's messages to other destinations (heirs).
 
-Between the queue factory, which removes the queue's files when that is done, and the heirs: a queue that is
-deleted says by ``legacy()`` who may have which of its messages. A Transfer in slices, with an order of its
-own for each queue. What no heir takes is dropped with the queue; a kill in between drops the rest, because
-the deletion is in the log already.
+Between the queue factory, which removes the queue's files afterwards, and the heirs: the deleted queue's
+``legacy()`` returns a function that names the heir of each message. A Transfer in slices per queue. Messages
+without an heir are dropped with the queue; a kill in between drops the rest, because the deletion is in the
+log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
 from gomq_py.observability.log import logger
@@ -15,16 +15,16 @@ QUIET = QuietLog(LOG)
 
 
 class Legacies:
-    """Those under way in one broker."""
+    """The redistributions at work in one broker."""
 
     def __init__(self, scheduler, timers, when_safe):
         self._others = scheduler, timers, when_safe
         self._when_safe = when_safe
-        self._transfers = {}  # Legacy: (its Transfer, what is to be called)
+        self._transfers = {}  # Legacy: (its Transfer, gone())
 
     def give(self, queue, heir_of, gone):
-        """Give the ready messages of a queue that was retired to ``heir_of(message)``, a Destination or None;
-        then call ``gone()``, once the copies are on disk.
+        """Give the ready messages of a retired queue to ``heir_of(message)``, a Destination or None; then
+        call ``gone()``, once the copies are on disk.
         """
         legacy = Legacy(queue, self._over)
         transfer = legacy.transfer = Transfer(
@@ -33,7 +33,7 @@ class Legacies:
         transfer.start()
 
     def close(self):
-        """The broker stops: what is under way arrives, as far as files are open for it."""
+        """The broker stops: complete redistributions, as far as files are open for them."""
         for legacy, (transfer, _) in list(self._transfers.items()):
             while not legacy.is_over and transfer.step():
                 pass
@@ -46,7 +46,7 @@ class Legacies:
 
     def _end(self, legacy):
         _, gone = self._transfers.pop(legacy, (None, None))
-        legacy.transfer = None  # it holds the legacy
+        legacy.transfer = None  # breaks a reference cycle
         if gone is not None:
             try:
                 gone()
@@ -55,7 +55,7 @@ class Legacies:
 
 
 class Legacy(Source):
-    """The messages of one queue that was deleted. ``is_over``: there are no more."""
+    """The messages of one deleted queue. ``is_over``: there are no more."""
 
     __slots__ = ("queue", "transfer", "is_over", "_ended")
 
@@ -103,7 +103,7 @@ class Legacy(Source):
 
 
 class Heirs(Target):
-    """Those of one queue."""
+    """The heirs of one queue's messages."""
 
     __slots__ = ("_queue", "_heir_of")
 

@@ -1,12 +1,10 @@
-"""Moves: an operator moves or copies messages from a queue to somewhere else, or dead letters back to their
-origin.
+"""Moves: an operator moves or copies messages from a queue elsewhere, or dead letters back to their origin.
 
-Above queues and vhosts, below doors. The queue goes on meanwhile: the engine of all transfers walks its ready
-messages with a browser; those that are wanted are published again, and where they are to move, picked out of
-the queue. A picked message is dropped only once its copy is on disk, so that a crash leaves it in two places
-rather than in none. Nothing that comes to the queue after the start is looked at, so that a loop ends. A
-message that cannot be copied stays, and is counted with the reason; whatever fails, whoever asked for the
-move is answered.
+Above queues and vhosts, below doors. The queue stays in use: the transfer engine walks its ready messages
+with a browser; selected messages are published again and, for a move, taken out of the queue's order
+(picked). A picked message is dropped only once its copy is on disk, so a crash leaves it in two places rather
+than in none. Messages that come after the start are ignored, so a move to the same queue ends. A message that
+cannot be copied stays, and is counted by its reason; the caller is always answered.
 """
 from fnmatch import fnmatchcase
 
@@ -23,10 +21,10 @@ from gomq_py.storage.stores import browser
 
 LOG = logger("queue")
 
-# What may be picked and not yet dropped: after so many messages or octets the disk is waited for.
+# Limits of picked messages and octets not yet dropped: the move waits for the disk then.
 UNSYNCED_MESSAGES = 2000
 UNSYNCED_OCTETS = 8 * 1024 * 1024
-# Different reasons to stay that are counted each by itself: messages bring them about.
+# Most reasons that are counted separately: messages cause them.
 REASONS = 100
 OTHER_REASONS = "other reasons"
 
@@ -34,8 +32,8 @@ SETTING_ASIDE = "moving"
 
 
 class Filter:
-    """Selects messages by patterns of exchange and routing key (``*``, ``?``) and by equal headers. None and
-    {}: all.
+    """Selects messages by patterns (``*``, ``?``) of exchange and routing key and by equal headers; None and
+    {} select all.
     """
 
     def __init__(self, exchange=None, routing_key=None, headers=None):
@@ -56,16 +54,14 @@ class Filter:
             return True
         try:
             raw = raw_headers(message.get_properties())
-        except Malformed:  # of which nobody knows the headers
+        except Malformed:  # its headers are unknown
             return False
         return raw is not None and all(get_key(raw, key) == value for key, value in self.headers.items())
 
 
 class Result:
-    """What a move did: messages looked at, those meant, those done, and why the others stayed: {reason:
-    count}.
-
-    ``targets``: {where to: count}. ``fault``: what ended it before its time, in words, or None.
+    """The result of a move: messages ``examined``, ``matched``, ``done``, and ``stayed``: {reason: count}.
+    ``targets``: {name: count}. ``fault``: what ended it early, as text, or None.
     """
 
     def __init__(self):
@@ -75,30 +71,29 @@ class Result:
         self.targets = {}
 
     def stays(self, reason):
-        """One more message stays, for this reason."""
+        """Count a message that stays."""
         if reason not in self.stayed and len(self.stayed) >= REASONS:
             reason = OTHER_REASONS
         self.stayed[reason] = self.stayed.get(reason, 0) + 1
 
     def goes(self, target):
-        """One more message goes there."""
+        """Count a message that goes to ``target``."""
         self.done += 1
         self.targets[target] = self.targets.get(target, 0) + 1
 
 
 class Move(Source):
-    """One move or copy, from ``queue`` to where ``route(message)`` says; ``start`` begins it, ``done(result,
+    """One move or copy from ``queue`` to where ``route(message)`` leads; ``start`` begins it, ``done(result,
     error)`` is called at its end.
 
-    ``route`` returns (name of the target, destinations, the Message to publish there) or (None, reason,
-    None): the message stays.
+    ``route`` returns (name of the target, destinations, Message to publish) or (None, reason, None): the
+    message stays.
     """
 
     def __init__(
         self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
     ):
-        """``count``: at most so many messages; ``keep``: copy, leave the originals; ``dry_run``: only count.
-        """
+        """``count``: most messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
         self.result = Result()
         self._queue = queue
         self._done = done
@@ -107,7 +102,7 @@ class Move(Source):
         self._keep = keep
         self._browser = None
         self._ended = False
-        self._error = None  # what the disk says
+        self._error = None  # the disk's error
         self._transfer = Transfer(
             "moving messages", self, self._target, scheduler, None, durability.when_safe, UNSYNCED_MESSAGES,
             UNSYNCED_OCTETS)
@@ -118,12 +113,11 @@ class Move(Source):
         self._transfer.start()
 
     def cancel(self):
-        """Stop after this slice; what has moved has moved."""
+        """Stop after this slice; messages moved until then stay moved."""
         self._ended = True
 
     def close(self):
-        """As cancel, when the broker stops: what was copied until now leaves the queue with the next flush.
-        """
+        """Cancel when the broker stops: copied messages leave the queue with the next flush."""
         self._ended = True
         self._transfer.close()
 
@@ -142,7 +136,7 @@ class Move(Source):
         return True
 
     def no_room(self, item, pending):
-        """Leave the message in its place. The result says so, and the operator asks again."""
+        """Leave the message in its place and report it, for the operator to repeat."""
         self._stays(item, "refused by the target")
         return LEFT_TO_SOURCE
 
@@ -169,9 +163,7 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message that cannot be copied in its place; one that was copied and cannot be dropped,
-        unacked.
-        """
+        """Leave a message that cannot be copied in place, and a copied one that cannot be dropped unacked."""
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
         else:
@@ -182,7 +174,7 @@ class Move(Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """End the move, because the messages cannot be walked further. What has moved has moved."""
+        """End the move, because the browser failed. Messages moved until then stay moved."""
         self._ended = True
         self.result.fault = described(error)
         return False
@@ -205,13 +197,11 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Publishes copies to where ``route`` leads, and takes the originals out of the queue's order. ``left``:
-    how many more may go, None: all.
-    """
+    """Publishes copies by ``route``, and picks the originals. ``left``: how many more may go, None: all."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
-        self.has_picked = False  # whether the message that is dealt with has been taken out of the queue
+        self.has_picked = False  # whether the current message was picked
         self._queue = queue
         self._route = route
         self._result = result
@@ -233,7 +223,7 @@ class Copies(Target):
             if not self.has_picked:
                 self._result.stays("taken by a consumer")
                 return NOTHING_TO_DROP
-        # One of several that refuses does not keep the others from it, as with any publish.
+        # As with any publish, a refusal by one of several destinations does not stop the others.
         if not any([destination.publish(copy) for destination in destinations]):
             return destinations
         self._result.goes(target)
@@ -241,7 +231,7 @@ class Copies(Target):
 
 
 def to_queue(target):
-    """A ``route`` that leads every message to one queue, as it is."""
+    """A ``route`` that leads every message unchanged to one queue."""
 
     def route(message):
         return (
@@ -254,11 +244,11 @@ def to_queue(target):
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
     """A ``route`` that leads dead letters back: into the queue they died in first, or (``to="exchange"``) to
-    the exchange they had come over, by the keys they had then.
+    their original exchange with their original keys.
 
-    ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: whether the operator may. ``clean``
-    takes the headers about the death away. ``source`` is never a target, nor is a queue that is the state of
-    somebody's clients.
+    ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: the operator's rights. ``clean``
+    removes the headers about deaths. ``source`` is never a target, nor is a queue with state of clients (MQTT
+    sessions).
     """
 
     def route(message):
@@ -286,7 +276,7 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         queue = vhost.queues.get(origin.queue)
         if queue is None or queue is source:
             return None, f"no queue '{origin.queue}'", None
-        if queue.is_state:  # whoever publishes a message writes where it has died
+        if queue.is_state:  # the publisher controls the header that names the queue
             return None, f"queue '{queue.name}' takes only what its client has subscribed to", None
         if not may_write(queue.name):
             return None, f"no permission to write to queue '{queue.name}'", None
@@ -296,7 +286,7 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 
 def raw_headers(properties):
-    """The raw table of the headers in properties in wire form, or None."""
+    """The raw headers table in properties (wire form), or None."""
     scan = PropertyScan()
     if not scan.scan_octets(properties) or scan.headers_at < 0:
         return None
@@ -304,7 +294,7 @@ def raw_headers(properties):
 
 
 def _copy(message, exchange, routing_key, properties=None):
-    """A message of its own, as old as the one it is made of, whose content it has if it has no properties."""
+    """A copy of a message with the same age; without new ``properties`` also its kind and flags."""
     fields = message.describe()
     copy = Message()
     copy.assign(

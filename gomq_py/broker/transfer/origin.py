@@ -1,5 +1,4 @@
-"""Origin: where a dead letter came from, read from the headers that broker.transfer.death wrote. Values only.
-"""
+"""Origin: where a dead letter came from, from the headers of broker.transfer.death. Values only."""
 from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content.fields import get_key, remove_key
@@ -11,9 +10,8 @@ DEATH_HEADERS = (
 
 
 class Origin:
-    """The queue that a message died in first, and the exchange and routing keys it was published with.
-
-    The first of the keys is the message's own, the others are of CC.
+    """The queue that a message died in first, and the exchange and routing keys of its publish: its own key,
+    then those of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")
@@ -25,7 +23,7 @@ class Origin:
 
     @staticmethod
     def cleaned(properties):
-        """Properties in wire form without the headers about deaths; all others stay, octet by octet."""
+        """Properties in wire form without the headers about deaths; all other octets stay."""
         edit = PropertyEdit(properties)
         headers = edit.headers
         for name in DEATH_HEADERS:
@@ -35,10 +33,8 @@ class Origin:
 
 
 def origin_of(headers):
-    """The Origin in a raw table of headers, or None.
-
-    x-death lists the latest death first. So the first death is the last entry, or the one that
-    x-first-death-* names.
+    """The Origin in a raw headers table, or None. x-death lists the latest death first, so the first death is
+    the last entry, or the one that x-first-death-* names.
     """
     if headers is None:
         return None
