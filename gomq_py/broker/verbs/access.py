@@ -1,6 +1,6 @@
-"""Access: what a user may do in a vhost. Between verbs and auth: the user's permissions decide.
+"""Access: a user's rights in a vhost. Between verbs and auth, whose permissions decide.
 
-Publishing on a cached route asks nothing here: the route carries the revision of the user's rights instead.
+Publishing on a cached route checks nothing here: the route carries the revision of the user's rights.
 """
 from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE
 from gomq_py.broker.names import described
@@ -8,16 +8,15 @@ from gomq_py.errors import NoPermission
 
 QUEUE, EXCHANGE = "queue", "exchange"
 TOPIC = "topic"
-# RabbitMQ's words.
+# RabbitMQ's text.
 REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names are as the model keeps them, without carriage
-    returns and line feeds. ``client_id``: what ``{client_id}`` in topic permissions stands for, where clients
-    have one.
+    """``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names have no carriage returns and line feeds, as
+    in the model. ``client_id`` replaces ``{client_id}`` in topic permissions, for protocols with client ids.
 
-    The methods that ask for a right raise NoPermission, in RabbitMQ's words.
+    Methods that check a right raise NoPermission, with RabbitMQ's text.
     """
 
     __slots__ = ("user", "vhost_name", "_client_id")
@@ -28,23 +27,22 @@ class Access:
         self._client_id = client_id
 
     def configure(self, kind, name):
-        """May create, change and delete it."""
+        """Check the right to create, change and delete the entity."""
         self._require(CONFIGURE, kind, name)
 
     def write(self, kind, name):
-        """May put messages into it."""
+        """Check the right to put messages into the entity."""
         self._require(WRITE, kind, name)
 
     def read(self, kind, name):
-        """May take messages out of it."""
+        """Check the right to take messages out of the entity."""
         self._require(READ, kind, name)
 
     def hand_on(self, kind, name, existing, arguments, keys):
-        """May declare something that hands messages on to the exchanges that the arguments name under
-        ``keys``: read it, and write to them.
+        """Check the rights to declare an entity that hands on messages to the exchanges in these arguments
+        (``keys``): read on itself, write on the exchanges.
 
-        Asks nothing if the name is among the ``existing``: such a declare only compares, and whoever made the
-        entity had the rights.
+        Checks nothing for an ``existing`` name: such a declare only compares, and the creator had the rights.
         """
         if name in existing:
             return
@@ -54,35 +52,33 @@ class Access:
                 self.write(EXCHANGE, arguments[key])
 
     def write_topic(self, exchange, routing_keys):
-        """May publish to that exchange with these routing keys, where it is a topic exchange."""
+        """Check the right to publish to this exchange with these routing keys, if it is a topic exchange."""
         self._require_topic(WRITE, exchange, routing_keys)
 
     def read_topic(self, exchange, routing_key):
-        """May bind to that exchange (None where there is none) with this routing key, where it is a topic
-        exchange.
-        """
+        """Check the right to bind to this exchange (or None) with this key, if it is a topic exchange."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
     def reads_any_topic(self, exchange):
-        """Whether read_topic() would pass for that exchange whatever the routing key is."""
+        """Whether read_topic() passes for this exchange with any routing key."""
         return (
             exchange is None or exchange.type != TOPIC
             or self.user.topic_permission(self.vhost_name, exchange.name) is None)
 
     def may_write(self, name):
-        """Whether write() would pass."""
+        """Whether write() passes for a queue or exchange."""
         return self._allows(WRITE, name)
 
     def may_read(self, name):
-        """Whether read() would pass."""
+        """Whether read() passes for a queue or exchange."""
         return self._allows(READ, name)
 
     def may_publish(self, exchange, *routing_keys):
         """Whether write() and write_topic() would pass."""
         if not self._allows(WRITE, exchange.name):
             return False
-        # asked for each route that is not remembered: 1 us less of 7 than a question per key
+        # called for each new route: 1 us less of 7 than a call per key
         if exchange.type == TOPIC:
             for routing_key in routing_keys:
                 if not self._allows_topic(WRITE, exchange, routing_key):
@@ -91,7 +87,7 @@ class Access:
 
     @property
     def state(self):
-        """The state whose revision is bumped when the user's rights change."""
+        """The ExchangeState whose revision changes with the user's rights."""
         return self.user.state
 
     def _allows(self, verb, name):
@@ -118,7 +114,7 @@ class Access:
 
 
 class AllAccess(Access):
-    """For a door that asks for no rights: whoever came in may do everything."""
+    """For a door without permission checks: allows everything."""
 
     __slots__ = ()
 
@@ -133,10 +129,10 @@ class AllAccess(Access):
 
 
 def may_enter(user, vhost_name):
-    """Whether a user may do anything at all in a vhost: has a permission there, however little it grants."""
+    """Whether a user may enter a vhost: has a permission there, however little it grants."""
     return user.permission(vhost_name) is not None
 
 
 def refusal(what, user):
-    """The text for a user who may not do what was asked with ``what``."""
+    """The text of a refusal: ``what`` the user may not access."""
     return REFUSED.format(what, user.name)

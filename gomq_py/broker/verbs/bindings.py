@@ -1,7 +1,7 @@
-"""Verbs of bindings: bind and unbind, of queues and of exchanges, each with the rights that it needs.
+"""Verbs of bindings: bind and unbind queues and exchanges, each with the rights it needs.
 
-Above the vhost, which knows the rules about bindings. ``kind`` says what the destination is: access.QUEUE or
-access.EXCHANGE. Both return whether the answer has to wait for the disk.
+Above the vhost, which has the rules of bindings. ``kind``: the destination's, access.QUEUE or
+access.EXCHANGE. Both return whether the answer must wait for the disk.
 """
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
@@ -9,10 +9,8 @@ from gomq_py.errors import Refused
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
-    """Bind. Needs write on the destination and read on the source, and on the routing key where that is
-    limited.
-
-    Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """Bind. Needs write on the destination, read on the source, and read on the routing key if topic
+    permissions limit it. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
@@ -24,9 +22,7 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
-    """Unbind. Needs the rights of bind, even for a binding that is not there. Raises AccessRefused,
-    ResourceLocked.
-    """
+    """Unbind. Needs the rights of bind, even for a missing binding. Raises AccessRefused, ResourceLocked."""
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == QUEUE:
@@ -37,16 +33,14 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """The caller may have what comes by such a binding to a queue of its own: may make the queue, and bind
-    it. Raises NoPermission, NotFound.
-    """
+    """Check that the caller may make this queue of its own and bind it so. Raises NoPermission, NotFound."""
     caller.access.configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 
 
 def may_own_all(caller, queue, source):
-    """Whether check_own() would pass whatever the routing key is. Not for a user with a topic permission
-    there, which is asked for each key.
+    """Whether check_own() passes for every routing key. False for a user with a topic permission there, which
+    is checked per key.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False
@@ -70,10 +64,10 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """Whether a binding between them is kept over a restart, or was until one of them went."""
+    """Whether a binding between them is durable, or was before an end was deleted."""
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
-        return True  # one that went with its last binding, say, may not be gone on the disk yet
+        return True  # an auto-deleted exchange, say, may not be deleted on disk yet
     if kind == EXCHANGE:
         return exchange.durable
     queue = vhost.queues.get(cleaned(destination))

@@ -1,14 +1,11 @@
-"""Caller: who asks for a verb. Doors make one for a channel or a request, and give it to each verb.
-
-Never decides anything itself.
-"""
+"""Caller: user, vhost and connection of a verb's call. Doors make one per channel or request."""
 
 
 class Caller:
-    """A user in ``vhost``; ``access`` says what it may do there.
+    """A user in ``vhost``; ``access`` has its rights there.
 
-    ``owner`` stands for the connection that exclusive queues belong to, or is None. ``connection_name`` and
-    ``channel_number`` are how traces tell of it.
+    ``owner`` stands for the connection that owns exclusive queues, or is None. ``connection_name`` and
+    ``channel_number`` are for traces.
     """
 
     __slots__ = ("access", "vhost", "owner", "connection_name", "channel_number")

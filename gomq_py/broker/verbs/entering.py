@@ -1,7 +1,6 @@
-"""Entering: who a client is and which vhost it comes into, whichever door it comes through.
+"""Entering: authenticates a client and admits it to a vhost, for every door.
 
-Doors read what a client sends and say what is refused in their words; who may come in is decided here. The
-texts are RabbitMQ's.
+Doors parse logins and translate refusals; the decision is made here. The texts are RabbitMQ's.
 """
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.policies.user_limits import CONNECTIONS
@@ -11,10 +10,10 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
 def check_credentials(logins, clients, username, password, host, patience):
-    """The User who comes from this address, counted among the logins. Raises LoginRefused. May switch.
+    """The User logging in from this address, counted among the logins. Raises LoginRefused. May switch.
 
-    ``password`` is octets, or None where a verified certificate names the user. The door asks ``clients``
-    again afterwards whether anybody comes in at all.
+    ``password``: octets, or None if a verified certificate names the user. Afterwards the door must ask
+    ``clients`` whether connections are still admitted.
     """
     try:
         if clients.refusing_logins:
@@ -24,8 +23,8 @@ def check_credentials(logins, clients, username, password, host, patience):
         else:
             user = logins.login_at_once(username, password, host)
             if user is None:
-                # Others' failures under this name or address may keep it waiting for a minute, which is not
-                # the client's fault: a right password comes through, if late.
+                # Failures of others with this name or address may delay the login for a minute, which is not
+                # the client's fault: a correct password succeeds, if late.
                 with patience.paused():
                     user = logins.login(username, password, host)
     except LoginRefused:
@@ -37,8 +36,7 @@ def check_credentials(logins, clients, username, password, host, patience):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """As ``check_credentials``, for whom nobody has to wait (``Logins.login_at_once``); None: ask that one.
-    """
+    """``check_credentials`` if it needs no wait (``Logins.login_at_once``); otherwise None."""
     if clients.refusing_logins or password is None:
         return None
     user = logins.login_at_once(username, password, host)
@@ -48,7 +46,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Why a User that was let in before may not enter the vhost of this name any more; None: it may."""
+    """Why an admitted User may not enter the vhost of this name any more; None: it may."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:
@@ -58,9 +56,7 @@ def lost_entry(users, user, name):
 
 def enter(broker, clients, user, name, door, most=0):
     """The VHost of this name, for one more connection of the user through this door, which may have ``most``
-    of them; 0 is any number.
-
-    Raises NotFound, AccessRefused, and OutOfResources where a limit of connections is reached.
+    connections; 0: no limit. Raises NotFound, AccessRefused, OutOfResources at a connection limit.
     """
     if most and clients.count_of_door(door) >= most:
         raise OutOfResources(f"connection refused: node connection limit ({most}) is reached")

@@ -1,6 +1,6 @@
-"""Verbs of exchanges: declare, find (a passive declare) and delete, each with the rights that it needs.
+"""Verbs of exchanges: declare, find (a passive declare) and delete, each with the rights it needs.
 
-Above the vhost, which knows the rules about exchanges. What they raise is for the door to tell.
+Above the vhost, which has the rules of exchanges. Doors translate the errors.
 """
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from gomq_py.broker.verbs.access import EXCHANGE
 
 
 class Declared(NamedTuple):
-    """What a declare returns. ``durable``: the answer leaves when the exchange is on the disk."""
+    """Result of declare(). ``durable``: the answer waits until the exchange is on disk."""
 
     exchange: Any
     created: bool
@@ -20,10 +20,8 @@ class Declared(NamedTuple):
 
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-    """Declare. Needs configure; a new exchange with an alternate also read on itself and write on the
-    alternate.
-
-    Returns Declared. Raises UnknownType, AccessRefused, PreconditionFailed.
+    """Declare. Needs configure; a new exchange with an alternate also needs read on itself and write on the
+    alternate. Returns Declared. Raises UnknownType, AccessRefused, PreconditionFailed.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)
@@ -38,16 +36,14 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
 
 
 def to_look_at(caller, name):
-    """The exchange, for a caller who looks at what it holds. Needs read. Raises AccessRefused, NotFound."""
+    """The exchange, for a look at its contents. Needs read. Raises AccessRefused, NotFound."""
     caller.access.read(EXCHANGE, cleaned(name))
     return find(caller, name)
 
 
 def try_route(vhost, exchange, routing_key, envelope, now_ms):
-    """A routing.trial.Trial of a message with this Envelope, which is not published. Needs no right: it tells
-    what lists of bindings do.
-
-    Raises PreconditionFailed. May switch.
+    """A routing.trial.Trial of a message with this Envelope, which is not published. Needs no right, because
+    lists of bindings tell the same. Raises PreconditionFailed. May switch.
     """
     headers = envelope.headers()
     if vhost.needs_properties:
@@ -62,12 +58,11 @@ def find(caller, name):
 
 
 def delete(caller, name, if_unused=False):
-    """Delete. Needs configure, even for an exchange that is missing.
-
-    Returns whether the answer has to wait for the disk. Raises AccessRefused, PreconditionFailed.
+    """Delete. Needs configure, even for a missing exchange. Returns whether the answer must wait for the
+    disk. Raises AccessRefused, PreconditionFailed.
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)
     caller.access.configure(EXCHANGE, name)
     exchange = caller.vhost.delete_exchange(name, if_unused)
-    return exchange is None or exchange.durable  # one that is missing may have gone a moment ago
+    return exchange is None or exchange.durable  # a missing one may have been deleted a moment ago

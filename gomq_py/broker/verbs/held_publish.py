@@ -1,8 +1,7 @@
-"""Held publish: a message for which a thread makes the files of a new segment first.
+"""Held publish: a message that waits while a thread makes the files of a new segment.
 
-Between publishing, which meets a queue that answers LATER, and the queue's store, which has the files made.
-So the disk holds up the publisher that needs it, and not the hub. A door lets nothing of the same client
-overtake it.
+Between publishing, when a queue answers LATER, and the queue's store, which has the files made. So the disk
+holds up one publisher and not the hub. Doors keep the client's later messages behind it.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.destination import LATER
@@ -15,8 +14,8 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """The client of ``stream`` is not read until the message is stored, and its octets count among those of
-    unfinished bodies. For the rest as HeldPublish.
+    """Hold the reading of ``stream`` until the message is stored, and count its octets among unfinished
+    bodies. Other arguments as in HeldPublish.
     """
     message = publication.message
     hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
@@ -32,15 +31,15 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class HeldPublish:
-    """The message of a Publication, which owns its octets, has still to be given to the destinations from
-    number ``at`` on, which answered LATER. Until then this is one of ``vhost.held``.
+    """Gives a Publication's message, which owns its octets, to its destinations from number ``at`` on, which
+    answered LATER. In ``vhost.held`` until then.
 
-    ``taken``: whether the destinations before these took it. ``done(taken, somebody_took)`` is called when
-    all have had it: whether all of them took it, and whether one of these did. It goes on to its end even if
-    its client has gone. If nobody has had it because all queues were deleted, it goes elsewhere, as if it
-    came then. ``before(destinations, None, taken)`` is called whenever they are tried, and
-    ``before(destinations, those left, taken)`` when the first of those left has answered LATER again, or,
-    with none left, not all have taken it: in the batch of the refusal, so that no kill comes in between.
+    ``taken``: whether all earlier destinations took it. At the end ``done(taken, somebody_took)`` is called:
+    whether all took it, and whether one of these did; also if the client has gone. If no destination has had
+    it because all queues were deleted, it is routed anew. ``before(destinations, None, taken)`` is called
+    before each attempt, and ``before(destinations, left, taken)`` when the first of ``left`` has answered
+    LATER again or, with none left, not all took it: in the batch of the refusal, so that no kill comes in
+    between.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -62,17 +61,16 @@ class HeldPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """The files are there, or could not be made: then the queue refuses it, and the others have it still.
-
-        Never raises.
+        """Continue once the files are made, or (``error``) could not be: then the queue refuses the message,
+        and the others still get it. Never raises.
         """
         now_ms = unix_ms()
-        # or one that is to be delivered at once or never would have waited for too long
+        # otherwise a message with a TTL of 0 would expire while it waits
         self._message.restamp(now_ms)
         self._scheduler.begin(now_ms)
         try:
             is_over = self._publish(error)
-        except Exception:  # its client is told, and is not held for ever
+        except Exception:  # the client is told, and not held forever
             LOG.exception("a fault of the broker: not all queues have a message that waited for files")
             self._taken, is_over = False, True
         finally:
@@ -82,7 +80,7 @@ class HeldPublish:
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
-        """Whether all have had it. ``error``: why the first cannot."""
+        """Publish. Returns whether all have had it. ``error``: why the first one cannot take it."""
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:
             destinations.pop(0).not_stored(error)
@@ -108,12 +106,12 @@ class HeldPublish:
         return True
 
     def _still_there(self):
-        """The destinations without queues that were deleted meanwhile, also where others have their names."""
+        """The destinations without deleted queues, even if other queues have their names now."""
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each
             if now is each:
                 found.append(each)
             elif now is not None and now.store.key == each.store.key:
-                self._taken = False  # opened again: whoever publishes may try again
+                self._taken = False  # reopened: the publisher may try again
         return found

@@ -1,7 +1,6 @@
-"""Verbs of an operator's moves: to move, copy or bring back messages of a queue, and which rights these need.
+"""Verbs of moves: which rights an operator needs to move, copy or replay a queue's messages.
 
-They say which queue may be moved from and where to (a ``route`` for broker.transfer.moves.Move, which does
-it).
+They return a ``route`` for broker.transfer.moves.Move, which does the work.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.transfer.moves import to_origin, to_queue
@@ -10,10 +9,9 @@ from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
-    """To move or, with ``keep``, to copy: read on the queue ``name``, write on the queue ``target``, maybe of
-    another vhost. A queue that holds what a client has subscribed to takes nothing else.
-
-    Returns (queue, route). Raises AccessRefused, NotFound, ResourceLocked.
+    """Move or, with ``keep``, copy: read on the queue ``name``, write on the queue ``target``, perhaps of
+    another vhost. A queue of a client's subscriptions (MQTT session) is no target. Returns (queue, route).
+    Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _source(caller, name)
     if not keep:
@@ -27,11 +25,9 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """To replay dead letters: read, and for each write on where it goes, at exchanges with its routing keys.
-
-    ``to`` and ``clean`` are those of to_origin(). Returns (queue, route).
-
-    Raises AccessRefused, NotFound, ResourceLocked.
+    """Replay dead letters: read on the queue, and for each message write where it goes, including its routing
+    keys. ``to`` and ``clean`` as in to_origin(). Returns (queue, route). Raises AccessRefused, NotFound,
+    ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
     queue.check_taking()
@@ -44,9 +40,7 @@ def to_where_they_died(caller, name, to="queue", clean=False):
 
 
 def _while_allowed(caller, queue, route, may_put=lambda: True):
-    """The ``route`` while the caller may take from the queue, and put where it leads: a move of many messages
-    lasts, and a right that is withdrawn counts at once.
-    """
+    """``route`` that checks the caller's rights for every message: a withdrawn right ends a long move."""
 
     def asking(message):
         if not caller.access.may_read(queue.name):

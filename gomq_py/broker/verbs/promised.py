@@ -1,20 +1,19 @@
-"""Promised: answers to publishers that may not leave before what they answer is on disk, in their order.
+"""Promised: answers to publishers, sent in order once their messages are on disk.
 
-Between a door's lanes, which make the answers, and the flushes. A lane notes in Unsynced, per message, which
-queues must be on disk; at the end of the read they go to Promised. An answer that waits for no disk still
-waits behind the earlier ones. Once per read, never per message; never stores and never switches.
+Between a door's lanes, which make the answers, and the flushes. Per message a lane records in Unsynced which
+queues must be on disk; at the end of the read they are passed to Promised. An answer without such queues
+still waits behind earlier ones. Once per read, never per message; never stores and never switches.
 """
 from collections import deque
 from functools import partial
 
-# A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the
-# others.
+# The flush succeeded, but a queue of the message had failed in an earlier one.
 NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 class Unsynced:
-    """``last``: the queues noted last, or None: a lane compares it in place, because most publishes go where
-    the one before went.
+    """``last``: the tuple added last, or None: a lane compares it in place, because most publishes go to the
+    queues of the previous one.
     """
 
     __slots__ = ("last", "before")
@@ -23,7 +22,7 @@ class Unsynced:
         self.last = self.before = None
 
     def add(self, queues):
-        """A publish to these queues, a tuple, is answered when it is on disk."""
+        """Add a tuple of queues that must be on disk before the answer."""
         if self.last is not None:
             if self.before is None:
                 self.before = {}  # as an ordered set
@@ -31,7 +30,7 @@ class Unsynced:
         self.last = queues
 
     def take(self):
-        """The tuples of queues added since the last call; empty: nothing has to be waited for."""
+        """The tuples added since the last call; empty: the answer need not wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -39,10 +38,10 @@ class Unsynced:
 
 
 class Answer:
-    """An answer to publishes that were made together; each door has its own.
+    """An answer to publishes made together; each door has its own class.
 
-    One of ``kept`` and ``lost`` is called, once, when all earlier answers have been given. ``flush``: the
-    storage.flush.gathering.Coming that it waits for, if that had not begun when it was asked for.
+    Either ``kept`` or ``lost`` is called, once, after all earlier answers. ``flush``: the
+    storage.flush.gathering.Coming that it waits for, if that had not begun when it was requested.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -54,21 +53,21 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """The octets for the client: what it published is as safe as it has to be."""
+        """The octets for the client: its messages are as safe as required."""
         raise NotImplementedError
 
     def lost(self):
-        """The octets for the client: nobody knows whether what it published survives."""
+        """The octets for the client: its messages may be lost."""
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Whether it can be neither kept nor lost yet, though the flush is over: ``callback(error)`` is
-        called when that may have changed. ``error``: that of the flush, or None.
+        """Whether the answer must wait although the flush is over (with ``error`` or None);
+        ``callback(error)`` is then called when that may have changed.
         """
         return False
 
     def is_lost(self):
-        """Whether a store of one of its queues has failed."""
+        """Whether the store of one of its queues has failed."""
         for queues in self.queues:
             for queue in queues:
                 if queue.failed:
@@ -80,8 +79,8 @@ class Promised:
     """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
     is that of storage.flush.durability.
 
-    Each answer is a callback and, on its own, a packet: what is published while an earlier flush runs, read
-    by read, had better be added to the last answer (``last_for``).
+    Each answer costs a callback and perhaps a packet, so publishes of several reads during one flush should
+    be added to the last answer (``last_for``).
     """
 
     __slots__ = ("_write", "_when_safe", "_waiting")
@@ -96,12 +95,12 @@ class Promised:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last answer that waits; a door may still add to it what has to wait for nothing else."""
+        """The last waiting answer; a door may add to it what has nothing else to wait for."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):
-        """The last answer, to which publishes to the same tuples of queues may be added, because the flush
-        that it waits for has not begun; None: there is no such answer.
+        """The last answer, if publishes to the same tuples of queues may be added because its flush has not
+        begun; otherwise None.
         """
         waiting = self._waiting
         if not waiting or not unsynced:
@@ -113,8 +112,7 @@ class Promised:
         return last
 
     def done(self, answer, unsynced):
-        """Give the answer when the tuples of queues in ``unsynced`` are on disk; none: right behind the
-        earlier answers.
+        """Send the answer when all tuples of queues in ``unsynced`` are on disk, and behind earlier answers.
         """
         if unsynced:
             answer.queues = unsynced
@@ -129,11 +127,11 @@ class Promised:
             self._write(answer.kept())
 
     def mute(self):
-        """Nobody waits for the answers any more; whoever gives them still hears what became of them."""
+        """Send no more answers; they still get kept() or lost()."""
         self._write = _to_nobody
 
     def close(self):
-        """Nobody waits for the answers any more: forget them, and those that come."""
+        """Drop all answers, present and later."""
         self._waiting = None
         self._write = _to_nobody
 
@@ -152,7 +150,7 @@ class Promised:
             if first.error is None:
                 octets.append(first.kept())
                 continue
-            if octets:  # what is lost may end the client, who is told before of what is not
+            if octets:  # sent first, because lost() may end the client
                 self._write(b"".join(octets))
             octets = [first.lost()]
         if not waiting and self._waiting is waiting:

@@ -1,11 +1,11 @@
-"""Publishing: what a publish means: what is checked, where the message goes, who takes it, what is counted.
+"""Publishing: checks, routes, stores and counts a publish.
 
-    prepare            content of a client -> Publication: checked and routed; what is wrong is raised here
+    prepare            content of a client -> Publication: checked and routed, or an error
     store              Publication -> its destinations; then the door answers its client
-    store_and_wait     the same, for who has nothing else to do meanwhile
+    store_and_wait     the same for callers that can wait
 
-Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store by themselves
-what needs no look; a property test holds both ways to the same answers.
+Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store plain messages
+themselves; a property test holds the answers of both ways equal.
 """
 from operator import attrgetter
 
@@ -30,10 +30,10 @@ _takes_publishes_only = attrgetter("takes_publishes_only")
 
 
 class Publication:
-    """A checked message and where it goes.
+    """A checked message and its destinations.
 
-    Once it is stored, ``taken`` says whether all destinations took it and ``somebody_took`` whether one did;
-    it was unroutable, or a duplicate, where it has no ``destinations``.
+    Once stored, ``taken``: all destinations took it; ``somebody_took``: one did. Without ``destinations`` it
+    was unroutable or a duplicate.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Publication:
         self.more_keys = more_keys
         self.mandatory = mandatory
         self._lead_to(destinations)
-        self.seen = None  # (id, its own ttl) where the exchange deduplicates
+        self.seen = None  # (id, its own ttl) if the exchange deduplicates
         self.taken = self.somebody_took = False
 
     def _lead_to(self, destinations):
@@ -55,8 +55,9 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """The transaction it waited for is committed: its time begins now, queues deleted meanwhile get
-        nothing. What is retained goes to whoever has subscribed meanwhile, too, and has not been shown it.
+        """Prepare for the commit of its transaction: its age begins now, and queues deleted meanwhile get
+        nothing. A retained message is routed anew, for sessions that have subscribed meanwhile and were not
+        shown it.
         """
         self.message.restamp(now_ms)
         there = [
@@ -69,8 +70,7 @@ class Publication:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """Nobody has it, and its destinations may not be right any more: it goes where it would go if it came
-        now. Returns its destinations.
+        """Route anew a message that no destination has, as they may have changed. Returns the destinations.
         """
         headers = Properties.decode(self.message.get_properties()).headers
         destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
@@ -81,11 +81,11 @@ class Publication:
 # checking and routing
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
-    """A Route: where all such messages go while it is current; None where each has to be looked at.
+    """A Route of all such messages while it is current; None: each must take the slow lane.
 
-    ``headers`` with the list of a header that a Route of this key has said it depends on. Whose messages can
-    hold no lists need not ask for that. ``tells_delayed``: the lane tells messages that are to wait from
-    others, and takes Routes that go apart there.
+    ``headers``: with the list in the header that the key's Route watches; not needed for clients whose
+    headers have no lists. ``tells_delayed``: the lane recognises delayed messages, and accepts Routes that
+    treat them apart.
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -110,21 +110,22 @@ def _route_by_delay(access, vhost, exchange, routing_key):
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """A Publication, for who has write on the exchange, and on each routing key where those are limited.
+    """A Publication for a caller with write on the exchange, and on each routing key if topic permissions
+    limit them.
 
-    ``read(tables)`` gives the message's Envelope (broker.envelope), and is called when these rights are
-    there. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed,
-    and what ``read`` raises.
+    ``read(tables)`` returns the message's Envelope (broker.envelope); called once these rights are checked.
+    The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and
+    what ``read`` raises.
 
-    The default exchange takes a key that is the address of a topic to the vhost's exchange of topics, unless
-    a queue has that name: so reply_to can be such an address.
+    In the default exchange a key that is a topic's address goes to the vhost's exchange of topics, unless a
+    queue has that name, so reply_to can be such an address.
     """
     found, routing_key = _addressed(caller, exchange, routing_key)
     return checked(caller, found, routing_key, read, body, now_ms, mandatory)
 
 
 def check_address(caller, exchange, routing_key):
-    """Raise what prepare() would of a message's address: for one of which little more has come than that."""
+    """Check a message's address as prepare() does, before the rest of it has arrived."""
     found, routing_key = _addressed(caller, exchange, routing_key)
     caller.access.write_topic(found, (routing_key,))
 
@@ -133,7 +134,8 @@ def _addressed(caller, exchange, routing_key):
     vhost, name = caller.vhost, cleaned(exchange)
     if not name and routing_key.startswith(TOPIC_ADDRESS) and routing_key not in vhost.queues:
         key, topics = routing_key.removeprefix(TOPIC_ADDRESS), vhost.exchanges.get(vhost.topic_exchange)
-        # Who answers a request has not chosen the address: where it may not write there, nobody gets it.
+        # The publisher of a reply did not choose the address: without the right to write there, no
+        # destination gets it.
         if topics is not None and caller.access.may_publish(topics, key):
             name, routing_key = topics.name, key
     caller.access.write("exchange", name)
@@ -152,13 +154,13 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     lives_ms = envelope.lives_ms()
     more_keys = envelope.more_keys()
     persistent = envelope.is_persistent()
-    caller.access.write_topic(exchange, more_keys)  # which RabbitMQ asks for nothing
+    caller.access.write_topic(exchange, more_keys)  # not checked in RabbitMQ
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())
     destinations = vhost.route(exchange, routing_key, headers, more_keys)
-    if headers and len(destinations) > 1:  # what is retained is, by a header
-        # It has a place in time beside the routes: others must not hold it up.
+    if headers and len(destinations) > 1:  # a header may make it a retained message
+        # Retained messages come first: their order in time must not depend on other destinations.
         destinations = sorted(destinations, key=_takes_publishes_only, reverse=True)
     message = Message()
     message.assign(
@@ -180,14 +182,12 @@ def _octets(name):
 # storing
 
 def store(caller, publication, now_ms, wait=None):
-    """Hand the message to its destinations. Returns whether all took it.
+    """Publish to the destinations. Returns whether all took it.
 
-    Where a destination needs files for it first, ``wait(publication, at, taken)`` is called with its number,
-    which makes a HeldPublish that calls ``stored`` in the end, and None returned. Without ``wait`` nothing
-    waits.
+    If a destination needs files first, ``wait(publication, at, taken)`` is called with its number, which
+    makes a HeldPublish that calls ``stored`` later; None is returned. Without ``wait`` no message waits.
     """
-    # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not
-    # stored.
+    # A deduplicating exchange records the id first: a repeat must not be confirmed before this one is stored.
     is_noted = _is_noted(publication)
     publication.message.may_wait = wait is not None and not is_noted
     if is_noted and _is_duplicate(publication, now_ms):
@@ -212,25 +212,21 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """The Publication of a message that a fast lane has given to some of its destinations, until one answered
-    LATER.
-    """
+    """The Publication of a message that a fast lane gave to some destinations, until one answered LATER."""
     exchange = vhost.exchange(message.get_exchange().decode("utf-8", "surrogateescape"))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """All destinations have had the message: ``taken``, whether they took it; ``somebody_took``, whether one
-    did.
-    """
+    """Record that all destinations have had the message; ``taken``: all took it, ``somebody_took``: one."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
     exchange.state.publish_out += count
     if _is_noted(publication) and exchange.deduplication is not None:
         if not taken:
-            exchange.deduplication.forget(publication.seen[0])  # what a queue refused may be tried again
+            exchange.deduplication.forget(publication.seen[0])  # its publisher may repeat it
         elif publication.durable and count:
             exchange.deduplication.until_safe(publication.seen[0], tuple(publication.destinations))
     if not count:
@@ -240,7 +236,7 @@ def stored(publication, taken, somebody_took):
 
 
 def store_and_wait(caller, publication, scheduler):
-    """Store it for who has no channel: the vhost counts it. Returns the Publication. May switch."""
+    """Store a message without a channel, counted by the vhost. Returns the Publication. May switch."""
     waited, now_ms = Event(), unix_ms()
 
     def end(taken, somebody_took):
@@ -250,7 +246,7 @@ def store_and_wait(caller, publication, scheduler):
     def wait(publication, at, taken):
         HeldPublish(caller.vhost, scheduler, publication, at, taken, end)
 
-    # A batch of its own: a message that lives no longer than this moment is delivered in it, or never.
+    # In its own batch: a message with a TTL of 0 is delivered in it, or never.
     publication.message.restamp(now_ms)
     scheduler.begin(now_ms)
     try:
@@ -264,12 +260,12 @@ def store_and_wait(caller, publication, scheduler):
 
 
 def traced(caller):
-    """How traces tell of the caller."""
+    """The caller's identity in traces."""
     return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
 def _is_noted(publication):
-    """Whether its exchange deduplicates, and it has an id."""
+    """Whether its exchange deduplicates and it has an id."""
     return publication.seen is not None and publication.seen[0] is not None
 
 
@@ -280,7 +276,7 @@ def _is_duplicate(publication, now_ms):
 
 
 def _follow_the_first(publication):
-    """A duplicate goes nowhere, and is safe when the first of its id is."""
+    """Drop a duplicate; it is safe when the first message with its id is."""
     publication.destinations = ()
     queues = publication.exchange.deduplication.queues_of(publication.seen[0])
     publication.durable = queues is not None

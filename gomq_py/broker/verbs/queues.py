@@ -1,6 +1,6 @@
 """Verbs of queues: declare, find, delete, take from, look at, purge, pause, restart, with their rights.
 
-Above the vhost, which knows the rules about queues. What they raise is for the door to tell.
+Above the vhost, which has the rules of queues. Doors translate the errors.
 """
 from typing import Any, NamedTuple
 
@@ -12,12 +12,12 @@ from gomq_py.broker.verbs.access import QUEUE
 from gomq_py.errors import NotFound
 from gomq_py.hub.turns import give_way
 
-# Messages that are purged before others get their turn: some 5 ms.
+# Messages purged before others get their turn: some 5 ms.
 PURGE_SLICE = 5000
 
 
 class Declared(NamedTuple):
-    """What a declare returns. ``durable``: the answer leaves when the queue is on the disk."""
+    """Result of declare(). ``durable``: the answer waits until the queue is on disk."""
 
     queue: Any
     created: bool
@@ -25,25 +25,21 @@ class Declared(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """What a delete returns: how many messages were ready. ``durable``: the answer leaves when it is on the
-    disk.
-    """
+    """Result of delete(): count of ready messages; ``durable``: the answer waits for the disk."""
 
     message_count: int
     durable: bool
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Declare. Needs configure; a new queue with a dead letter exchange also read on itself and write on that
-    exchange.
-
-    A queue without a name is given one. Returns Declared. Raises AccessRefused, NotFound, PreconditionFailed,
-    ResourceLocked.
+    """Declare. Needs configure; a new queue with a dead letter exchange also needs read on itself and write
+    on that exchange. A queue without a name gets one. Returns Declared. Raises AccessRefused, NotFound,
+    PreconditionFailed, ResourceLocked.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     generated = not name
     if generated:
-        name = server_named()  # not by the vhost: permissions are asked for by name
+        name = server_named()  # here, because permissions are checked by name
     else:
         check_not_reserved("queue", name)
     caller.access.configure(QUEUE, name)
@@ -54,10 +50,7 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
 
 
 def find(caller, name):
-    """Find a queue, as a passive declare does: needs no right, and counts as a use of the queue.
-
-    Raises NotFound, ResourceLocked.
-    """
+    """Find a queue (a passive declare); needs no right, counts as a use. Raises NotFound, ResourceLocked."""
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:
         queue.limits.used()
@@ -65,9 +58,8 @@ def find(caller, name):
 
 
 def delete(caller, name, if_unused=False, if_empty=False):
-    """Delete a queue and cancel its consumers. Needs configure, even for a queue that is missing.
-
-    Returns Deleted. Raises AccessRefused, PreconditionFailed, ResourceLocked.
+    """Delete a queue and cancel its consumers. Needs configure, even for a missing queue. Returns Deleted.
+    Raises AccessRefused, PreconditionFailed, ResourceLocked.
     """
     vhost, name = caller.vhost, cleaned(name)
     caller.access.configure("queue", name)
@@ -75,21 +67,18 @@ def delete(caller, name, if_unused=False, if_empty=False):
     if queue is not None:
         queue.serve()
     count = vhost.delete_queue(name, if_unused, if_empty, caller.owner)
-    return Deleted(count, queue is None or queue.durable)  # one that is missing may have gone a moment ago
+    return Deleted(count, queue is None or queue.durable)  # a missing one may have been deleted a moment ago
 
 
 def to_take_from(caller, name):
-    """The queue, for a caller who consumes or gets its messages. Needs read.
-
-    Raises AccessRefused, NotFound, ResourceLocked.
-    """
+    """The queue, for taking messages. Needs read. Raises AccessRefused, NotFound, ResourceLocked."""
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
 
 
 def check_still_takes(caller, name):
-    """Whether a caller who consumes from the queue may still: needs read. Raises AccessRefused."""
+    """Check that a consumer's caller still has read. Raises AccessRefused."""
     caller.access.read(QUEUE, name)
 
 
@@ -99,10 +88,8 @@ def _to_drop_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """The queue, for a caller who only looks at its messages; also a closed one, or another connection's.
-    Needs read.
-
-    Raises AccessRefused, NotFound.
+    """The queue, for a caller that only looks at messages; also a closed or exclusive one. Needs read. Raises
+    AccessRefused, NotFound.
     """
     caller.access.read("queue", cleaned(name))
     return _named(caller, name)
@@ -117,10 +104,8 @@ def readable(caller):
 
 
 def purge(caller, name):
-    """Drop the ready messages. Needs read.
-
-    Returns (queue, how many); the answer leaves ``queue.after_purge``. Raises AccessRefused, NotFound,
-    ResourceLocked.
+    """Drop the ready messages. Needs read. Returns (queue, count); the answer waits for
+    ``queue.after_purge``. Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _to_drop_from(caller, name)
     queue.serve()
@@ -146,17 +131,15 @@ def purge_some(caller, name, count):
 
 
 def until_opened(queue):
-    """Return once the queue has opened the files of its next message (``is_opening`` is False). May switch.
-    """
+    """Wait until the queue has opened the files of its next message (``is_opening`` is False). May switch."""
     opened = Event()
     queue.when_opened(opened.set)
     opened.wait()
 
 
 def pause(caller, name, paused=True):
-    """Deliver nothing until it is resumed (``paused`` False). Needs configure.
-
-    Raises AccessRefused, NotFound, OutOfResources, ResourceLocked.
+    """Stop deliveries, or resume them (``paused`` False). Needs configure. Raises AccessRefused, NotFound,
+    OutOfResources, ResourceLocked.
     """
     caller.access.configure("queue", cleaned(name))
     queue = _named(caller, name)
@@ -165,9 +148,8 @@ def pause(caller, name, paused=True):
 
 
 def restart(caller, name):
-    """Open a queue again that a fault of its store has closed. Needs configure.
-
-    Raises AccessRefused, NotFound, PreconditionFailed. May switch.
+    """Reopen a queue that a fault of its store has closed. Needs configure. Raises AccessRefused, NotFound,
+    PreconditionFailed. May switch.
     """
     caller.access.configure("queue", cleaned(name))
     caller.vhost.restart_queue(_named(caller, name))

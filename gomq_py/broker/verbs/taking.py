@@ -9,17 +9,17 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 
-# Octets of bodies taken for one answer, in which they stand once more as JSON; who goes beyond is the last.
+# Octets of bodies after which an answer takes no more messages; the answer repeats them as JSON.
 TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Read. Up to ``count`` messages as (describe(), exchange, routing key, properties, body, ready ones
-    left).
+    """Take up to ``count`` messages, as (describe(), exchange, routing key, properties, body, ready messages
+    left). Needs read.
 
-    They are put back (``requeue``), rejected (``reject``) or else acknowledged, but only after the last was
-    taken, so that no message is seen twice; until then they are unacknowledged, as with any consumer. Fewer
-    where their bodies come to TAKEN_OCTETS_MAX. Raises AccessRefused, NotFound, ResourceLocked. May switch.
+    They are requeued (``requeue``), rejected (``reject``) or acknowledged, after the last was taken, so that
+    none is seen twice; until then they are unacknowledged, as with a consumer. Stops early at
+    TAKEN_OCTETS_MAX. Raises AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue, vhost = queues.to_take_from(caller, name), caller.vhost
     taken, locations = [], []
@@ -31,7 +31,7 @@ def take(caller, name, count, requeue, reject):
             facts = message.describe()
             locations.append(facts["location"])
             if vhost.tracing:
-                message.own()  # the store shows something else when the copy is published
+                message.own()  # its store's buffer is reused when the copy is published
                 tracing.delivered(vhost, traced(caller), message, queue.name)
             body = message.get_body()
             octets += len(body)
@@ -47,14 +47,14 @@ def take(caller, name, count, requeue, reject):
                 give_way()
                 clock.begin()
     finally:
-        for location in locations:  # the request ended before its time: nobody has seen them
+        for location in locations:  # the request was aborted: the messages were not shown
             queue.requeue(location)
         queue.wake()
     return taken
 
 
 def _get(queue, message):
-    """As Queue.get, once files that the message lies in are open. May switch."""
+    """As Queue.get, after opening the message's files. May switch."""
     while not queue.get(message, False):
         if not queue.is_opening():
             return False

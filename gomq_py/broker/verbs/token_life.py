@@ -1,13 +1,12 @@
-"""The life of a login by token: the connection ends when the token does, unless the client renews it.
+"""Token life: ends a connection when its login token expires, unless the client renews it.
 
-Beside the connection of a door, which makes one of these for a user that came in by token. One timer per such
-connection and none for the others.
+A door's connection makes one for a user with a token. One timer per such connection, none for others.
 """
 from gomq_py.auth.errors import LoginRefused
 
-# The reason to close a connection for.
+# The reason of the close.
 EXPIRED = "token expired"
-# gevent's timers count in floating seconds; a token that lives for years is looked at again after this long.
+# Longest timer (gevent counts in floating seconds); a token that lives for years is checked again after it.
 LONGEST_SLEEP_S = 86400
 
 
@@ -23,16 +22,15 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret, hold, renewed, refused):
-        """The client sends a newer token, octets: ``renewed()`` or ``refused(error)`` is called when it has
-        been verified, which may take a fetch of the issuer's keys.
+        """Verify a newer token (octets) from the client and call ``renewed()`` or ``refused(error)``; that
+        may fetch the issuer's keys.
 
-        ``hold`` is released then: nothing behind the token is read before, because what the client asks then,
-        it asks with the new token's rights.
+        Then releases ``hold``, because later requests of the client must be read with the new token's rights.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 
     def stop(self):
-        """The connection has ended: nothing is called any more."""
+        """Stop the timer and a renewal."""
         for greenlet in (self._timer, self._renewal):
             if greenlet is not None:
                 greenlet.kill(block=False)
