@@ -1,3 +1,1 @@
-"""The topology of a vhost: what exists, who refers to whom, what of it is kept, and how it goes out to a file
-and comes in from one.
-"""
+"""The topology of a vhost: entities, references between them, their persistence, and export and import."""

@@ -1,6 +1,5 @@
-"""Binding: one rule of an exchange, from it to a queue or another exchange.
-
-A value; the exchange matches it, the vhost keeps both ends in step.
+"""Binding: one rule of an exchange, which leads to a queue or another exchange. A value; the exchange matches
+it, the vhost keeps both ends in step.
 """
 from base64 import urlsafe_b64encode
 from functools import lru_cache
@@ -11,8 +10,8 @@ from gomq_py.digests import md5
 
 
 class Binding:
-    """``source`` is an Exchange, ``destination`` a queue or an Exchange; ``identity`` is what makes two
-    bindings of one source the same.
+    """``source`` is an Exchange, ``destination`` a queue or an Exchange; bindings of one source with equal
+    ``identity`` are the same.
     """
 
     __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
@@ -26,7 +25,7 @@ class Binding:
 
     @property
     def durable(self):
-        """Whether it outlives a restart: only if both ends do."""
+        """Whether it outlives a restart: both ends must."""
         return self.source.durable and self.destination.durable
 
     @property
@@ -36,9 +35,7 @@ class Binding:
 
     @property
     def properties_key(self):
-        """The name of this binding between its two ends in URLs: the key, percent-encoded, and a digest of
-        the arguments if there are any.
-        """
+        """The name of this binding in URLs: the percent-encoded key, and a digest of any arguments."""
         if not self.arguments:
             return escaped(self.routing_key) or "~"
         digest = md5(
@@ -61,13 +58,13 @@ def escaped(routing_key):
 
 
 def identity_of(destination, routing_key, arguments):
-    """A hashable that is equal for equal bindings of one source."""
+    """A hashable value that is equal for equal bindings of one source."""
     return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
 
 
 @lru_cache(64)
 def _same(value):
-    """The one that came first of equal values: very many bindings have the arguments that others have."""
+    """The first of equal values: very many bindings share equal arguments."""
     return value
 
 

@@ -1,8 +1,8 @@
-"""Definitions: everything an operator has set up, as RabbitMQ's JSON; out to a file, and in from one of ours,
-RabbitMQ's or LavinMQ's.
+"""Definitions: everything that operators have set up, as RabbitMQ's JSON: export, and import of our,
+RabbitMQ's or LavinMQ's files.
 
-Above broker and its vhosts, used by doors and at boot. Importing adds: what is there already stays as it is,
-and is reported where the file says otherwise. What this broker does not have is reported too, never silently
+Above broker and its vhosts, used by doors and at boot. An import only adds: existing entities stay unchanged,
+and differences are reported. Definitions that this broker does not support are reported, too, never silently
 dropped.
 """
 import json
@@ -25,11 +25,11 @@ from gomq_py.observability.secrets import shown
 
 LOG = logger("broker")
 
-# What stands for octets that are no UTF-8 in RabbitMQ's JSON, and in ours.
+# RabbitMQ's prefix in JSON for octets that are not UTF-8.
 _OCTETS = "Not UTF-8, base64 is: "
-# A cluster's identity stays its own.
+# Not imported: each cluster keeps its own identity.
 _IDENTITY = "internal_cluster_id"
-# Where entries go that name no vhost.
+# The vhost of entries that name none.
 _DEFAULT_VHOST = "/"
 _NOT_TAKEN = object()
 # RabbitMQ leaves them out, too.
@@ -41,7 +41,7 @@ _HASHES_BY_SIZE = {
 }
 
 
-# out
+# export
 
 def exported(broker):
     """The definitions of the whole broker, as a dict ready for JSON."""
@@ -49,7 +49,7 @@ def exported(broker):
 
 
 def exported_vhost(vhost):
-    """The definitions of one vhost, without its name, so that they can be imported into another."""
+    """The definitions of one vhost, without its name, for import into another."""
     return _whole(sections_of_vhost(vhost))
 
 
@@ -98,7 +98,7 @@ def _whole(parts):
 
 
 def header():
-    """What every export says about the broker that wrote it."""
+    """The part of every export about the broker that wrote it."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__,
@@ -131,17 +131,14 @@ def _topic_permission(limit):
 
 
 def _parameters(vhost):
-    """Without policies, which have a list of their own; operator policies and limits are among them, as in
-    RabbitMQ.
-    """
+    """Parameters without policies, which have their own list; operator policies and limits are included."""
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
 
 
 def _policies(vhost):
-    """Those without effect, too, which an earlier version took and this one refuses: an export loses nothing.
-    """
+    """All policies, also those accepted earlier and refused now: an export loses nothing."""
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -160,9 +157,7 @@ def _queues(vhost):
 
 
 def _is_definition(queue):
-    """Whether an operator has set it up: a connection's own queue, or what keeps the state of somebody's
-    clients, is none.
-    """
+    """Whether operators have set the queue up: neither exclusive nor state of clients (MQTT sessions)."""
     return queue.exclusive_owner is None and not queue.is_state
 
 
@@ -198,8 +193,7 @@ _OF_A_VHOST = {
 
 
 def jsonable(value):
-    """A decoded field value as JSON can hold it: octets as text or, in RabbitMQ's words, base64; times as
-    seconds, decimals as numbers.
+    """A decoded field value for JSON: octets as text or base64 (RabbitMQ's), times in s, decimals as numbers.
     """
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
@@ -216,7 +210,7 @@ def jsonable(value):
 
 
 def with_octets(value):
-    """The inverse for octets: a value of JSON whose texts that stand for octets are octets again."""
+    """The inverse of jsonable() for octets."""
     if isinstance(value, dict):
         return {key: with_octets(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -229,12 +223,11 @@ def with_octets(value):
     return value
 
 
-# in
+# import
 
 def load(broker, path):
-    """Import a JSON file; what cannot be imported is logged.
-
-    For boot: blocks, may switch. Raises DefinitionsError with a line for the operator.
+    """Import a JSON file; entries that fail are logged. For boot: blocks, may switch. Raises DefinitionsError
+    with a line for the operator.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -258,9 +251,9 @@ def load(broker, path):
 
 
 class Report:
-    """What an import did: ``imported`` counts entries by list; lines for the operator about what was
-    ``changed`` on the way (taken, but not as it stood there), ``ignored`` (this broker has no such thing) or
-    ``refused`` (an entry that was left out, and why).
+    """The result of an import. ``imported``: entries counted by list; lines for the operator about
+    ``changed`` (imported with changes), ``ignored`` (unsupported) and ``refused`` (left out, with the reason)
+    entries.
     """
 
     def __init__(self):
@@ -271,7 +264,7 @@ class Report:
 
     @property
     def problems(self):
-        """The lines about what is not here now as it was there."""
+        """The lines about definitions that were not imported."""
         return [*self.refused, *self.ignored]
 
     def as_json(self):
@@ -286,24 +279,20 @@ class Report:
 
 
 class Importer:
-    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only what belongs into a vhost, and that
-    into this one.
-    """
+    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only a vhost's lists, into this vhost."""
 
     def __init__(self, broker, vhost=None, by=None):
-        """``by``: who imports, as Parameters.set has it."""
+        """``by``: the importing user, as in Parameters.set."""
         self._broker = broker
         self._by = by
         self._vhost = vhost
         self._report = Report()
 
     def run(self, definitions, keep=True):
-        """Import; returns the Report.
+        """Import. Returns the Report. Raises DefinitionsError before any change, OSError later. May switch.
 
-        Raises DefinitionsError before anything has changed, OSError in between. May switch.
-
-        Unless somebody is to ``keep`` the lists they are emptied: freeing 100 000 queues with their bindings
-        at once takes 60 ms.
+        Unless ``keep`` the given lists are emptied: freeing 100 000 queues with their bindings at once takes
+        60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -320,7 +309,7 @@ class Importer:
                 self._problem(key, entry, error.text)
             except ValueError as error:
                 self._problem(key, entry, str(error))
-            except Exception as error:  # a fault of ours; the other entries are none the worse for it
+            except Exception as error:  # a bug must not stop the other entries
                 LOG.exception("definitions: %s", _line(key, entry, type(error).__name__))
                 self._problem(key, entry, "a fault of the broker: see its log")
             if clock.is_over():
@@ -332,7 +321,7 @@ class Importer:
         return self._report
 
     def _checked(self, definitions):
-        """Every (list's name, entry), in the order in which they build on each other."""
+        """All (list's name, entry), in order of dependency."""
         if not isinstance(definitions, dict):
             raise DefinitionsError("definitions should be an object")
         work = []
@@ -351,10 +340,7 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """Whether an entry is neither too deep nor too long, and can be shown again.
-
-        Where not it is refused, and hardly looked at.
-        """
+        """Whether an entry is within the limits of depth and length; otherwise it is refused."""
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:
@@ -423,8 +409,8 @@ class Importer:
         metadata = entry.get("metadata") or {}
         tags = entry.get("tags") or metadata.get("tags") or []
         tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
-        # The importing user may use the vhost, as after PUT /api/vhosts: shovels of the same file run with
-        # that user's rights.
+        # Give the importing user access, as PUT /api/vhosts does: shovels in the same file run with that
+        # user's rights.
         vhost = self._broker.create_vhost(
             entry["name"], entry.get("description") or metadata.get("description") or "", tags,
             creator=self._by or None)
@@ -518,7 +504,7 @@ class Importer:
     def binding(self, entry):
         vhost = self._vhost_of(entry)
         if not entry["source"]:
-            return _NOT_TAKEN  # the default exchange's bindings, which some files list, make themselves
+            return _NOT_TAKEN  # bindings of the default exchange, which some files list, are implicit
         if (entry["destination_type"] == "queue" and entry["destination"].startswith(RESERVED_PREFIX)
                 and entry["destination"] not in vhost.queues):
             self._ignored("bindings", entry, _RESERVED_NOTE)
@@ -540,7 +526,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The digest that makes hashes of this size: files of RabbitMQ before 3.6 do not name it."""
+    """The digest for a hash of this size: files of RabbitMQ before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:
@@ -568,7 +554,7 @@ def _are_tags(value):
     )
 
 
-# What a value of an entry must be, wherever it stands, and how that is called.
+# field: (check, description), in entries of any list.
 _TYPES = {
     **dict.fromkeys(
         (
@@ -588,10 +574,10 @@ _TYPES = {
     "tags": (_are_tags, "a text or a list of texts"),
 }
 
-# What tells one entry of a list from the others.
+# Fields that identify an entry of a list.
 _NAMES = frozenset(("name", "user", "vhost", "source", "destination", "routing_key"))
 
-# list: the keys an entry must have; in the order of import
+# list: required keys of its entries; in order of import
 _LISTS = {
     "vhosts": ("name",),
     "users": ("name",),
@@ -604,7 +590,7 @@ _LISTS = {
     "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
 }
-# What else stands in a file, about the broker that wrote it.
+# Other keys of a file, about the broker that wrote it.
 _HEADER_KEYS = frozenset((
     "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
     "original_cluster_name", "original_vhost_name", "explanation", "lavinmq_version", "description",

@@ -1,7 +1,4 @@
-"""Delayed reopening: the store of a delayed exchange that a fault has closed is opened again.
-
-Beside queue_factory, which opens it. Never switches.
-"""
+"""Delayed reopening: reopens a delayed exchange's store after a fault. Never switches."""
 from gomq_py.hub.again import Again
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger

@@ -1,8 +1,8 @@
-"""Kinds: which exchanges and queues this broker has, and what is there in each vhost from the start.
+"""Kinds: the kinds of exchanges and queues of this broker, and what each vhost has from the start.
 
-Made by whoever builds the broker (node, gomq-py-ctl for a folder that no broker holds), who may register more
-kinds before the first vhost is made: a door that keeps its clients' state in queues has a kind of queue for
-it. Given to vhosts, the queue factory, recovery and exports, which know no kind by its name.
+Made by the code that builds the broker (node; gomq-py-ctl for a folder without a broker), which may register
+more kinds before the first vhost is made: a door with client state in queues has its own kind of queue. Given
+to vhosts, the queue factory, recovery and exports, which know no kind by name.
 
 Below vhosts and the queue factory, above exchanges and queues.
 """
@@ -17,16 +17,13 @@ from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.errors import UnknownType
 
-# Keys of policies that mean nothing for streams; what a consumer may take its time for is its channel's
-# affair.
+# Policy keys without meaning for streams; channels apply the consumer timeout.
 _NOT_OF_STREAMS = frozenset(
     key for key, row in POLICY_KEYS.items() if STREAM not in row.kinds) - {consumer_timeout.POLICY_KEY}
 
 
 class Parts(NamedTuple):
-    """What the maker of a kind of queue is given. ``store`` is None where it could not be opened: then the
-    queue is closed when it is made.
-    """
+    """Arguments of a queue kind's maker. ``store`` None: it could not be opened; the queue is then closed."""
 
     name: str
     vhost: str
@@ -43,10 +40,9 @@ class Parts(NamedTuple):
 class QueueKind:
     """A kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns the Queue for Parts.
 
-    ``declarable``: clients may declare one; of other kinds only ``VHost.create_queue`` makes any.
-    ``is_state``: what it holds comes and goes with somebody's clients, so that exports leave it out and the
-    default exchange does not lead to it; the log keeps it. ``left_out``: keys of policies that mean nothing
-    for it.
+    ``declarable``: clients may declare it; others are made by ``VHost.create_queue`` only. ``is_state``: it
+    holds state of clients (MQTT sessions): not exported, not reachable by the default exchange, but in the
+    log. ``left_out``: policy keys without meaning for it.
     """
 
     name: str
@@ -59,9 +55,9 @@ class QueueKind:
 class Kinds:
     """The kinds of one broker.
 
-    ``predeclared``: (name, type, internal) of exchanges that every vhost has, durable, in every run.
-    ``reserved_prefixes``: of names that clients cannot give to new queues and exchanges, besides ``amq.``.
-    ``components``: {component of parameters: Component} (broker.policies.parameters) that comes with them.
+    ``predeclared``: (name, type, internal) of durable exchanges that every vhost has. ``reserved_prefixes``:
+    of names that clients cannot create, besides ``amq.``. ``components``: {component of parameters:
+    Component} (broker.policies.parameters) that kinds add.
     """
 
     def __init__(self):
@@ -83,10 +79,10 @@ class Kinds:
         ):
             self.add_queue_kind(kind)
 
-    # for whoever builds the broker, before the first vhost is made
+    # registration, before the first vhost is made
 
     def add_exchange_type(self, kind, declarable=False):
-        """Register a class of exchanges under its ``type``. Clients declare none unless ``declarable``."""
+        """Register a class of exchanges under its ``type``; clients may declare it if ``declarable``."""
         assert kind.type not in self._exchange_types, kind.type
         self._exchange_types[kind.type] = kind
         if not declarable:
@@ -102,42 +98,40 @@ class Kinds:
         self.predeclared.append((name, type_, internal))
 
     def reserve(self, prefix):
-        """Keep new names with this prefix from clients."""
+        """Forbid clients new names with this prefix."""
         self.reserved_prefixes += (prefix,)
 
     def on_vhost(self, made, gone=None):
-        """Call ``made(vhost)`` with each vhost when its predeclared exchanges are there and nothing else is:
-        a new one, or one that is about to be recovered; ``gone(vhost)`` when all that was in one that is
-        deleted has gone. They must not switch.
+        """Call ``made(vhost)`` with each new or to be recovered vhost when it has its predeclared exchanges
+        and nothing else, and ``gone(vhost)`` when a deleted one is completely gone. They must not switch.
         """
         self._on_vhost.append(made)
         if gone is not None:
             self._on_vhost_gone.append(gone)
 
     def on_exchange(self, added):
-        """Call ``added(vhost, exchange)`` with each exchange when it is in place, predeclared ones and those
-        of an earlier run among them. It must not switch.
+        """Call ``added(vhost, exchange)`` with each exchange in place, including predeclared and recovered
+        ones. It must not switch.
         """
         self._on_exchange.append(added)
 
     def on_policies(self, told):
-        """Call ``told(vhost, entity)`` with each queue and exchange whose policies in force have been looked
-        at: new ones, those of an earlier run, and all when policies change. It must not switch.
+        """Call ``told(vhost, entity)`` with each queue and exchange whose policies in force were computed:
+        new and recovered ones, and all when policies change. It must not switch.
         """
         self._on_policies.append(told)
 
     def add_component(self, component, handler):
-        """Have a Component (broker.policies.parameters) for the parameters of this name. It hears of those of
-        an earlier run when all vhosts are there.
+        """Add a Component (broker.policies.parameters) for this name. It gets parameters of an earlier run
+        when all vhosts exist.
         """
         self.components[component] = handler
 
     def add_store(self, name, opened):
-        """Each vhost may keep a store of its own under this name (OwnStores.make), beside those of queues.
+        """Let each vhost keep a store of its own under this name (OwnStores.make), beside those of queues.
 
-        ``opened(vhost, store)`` is called at boot with that of an earlier run, when all else of the vhost is
-        there, the stores that were added before it included; None where it cannot be opened. It must not
-        switch.
+        At boot ``opened(vhost, store)`` is called with an earlier run's store (None: it cannot be opened),
+        when all else of the vhost is there, including stores added earlier. It must not switch.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -145,31 +139,31 @@ class Kinds:
     # for vhosts, the queue factory, recovery and exports
 
     def vhost_made(self, vhost):
-        """Tell whoever asked to hear of it."""
+        """Call the functions given to on_vhost()."""
         for made in self._on_vhost:
             made(vhost)
 
     def vhost_gone(self, vhost):
-        """Likewise."""
+        """Call the functions given to on_vhost()."""
         for gone in self._on_vhost_gone:
             gone(vhost)
 
     def exchange_added(self, vhost, exchange):
-        """Tell whoever asked to hear of it."""
+        """Call the functions given to on_exchange()."""
         for added in self._on_exchange:
             added(vhost, exchange)
 
     def policies_looked_at(self, vhost, entity):
-        """Likewise."""
+        """Call the functions given to on_policies()."""
         for told in self._on_policies:
             told(vhost, entity)
 
     def store_opened(self, name):
-        """Who wants a vhost's own store of this name at boot. Raises LookupError."""
+        """The ``opened`` of add_store() for this name. Raises LookupError."""
         return self._stores[name]
 
     def stores_in_order(self, by_name):
-        """{name: what is known of it} in the order in which the stores were added here, others last."""
+        """``by_name`` in the order of add_store(), unknown stores last."""
         ours = {name: by_name[name] for name in self._stores if name in by_name}
         return {**ours, **by_name}
 
@@ -181,7 +175,7 @@ class Kinds:
         return kind
 
     def declarable_exchange_type(self, name):
-        """As exchange_type, for a client: it does not know of types that it cannot declare."""
+        """exchange_type() for clients: types they cannot declare are unknown."""
         if name in self._not_declarable:
             raise _unknown_exchange_type(name)
         return self.exchange_type(name)
@@ -195,14 +189,12 @@ class Kinds:
         return kind
 
     def left_out(self, name):
-        """Keys of policies that mean nothing for queues of this type, and for exchanges none."""
+        """Policy keys without meaning for queues of this type; none for exchanges."""
         kind = self._queue_kinds.get(name)
         return frozenset() if kind is None else kind.left_out
 
     def is_state(self, arguments):
-        """Whether a queue of these arguments is the state of somebody's clients, and no definition. False for
-        a kind that is not known.
-        """
+        """Whether a queue with these arguments holds state of clients. False for an unknown kind."""
         kind = self._queue_kinds.get(queue_type_of(arguments))
         return kind is not None and kind.is_state
 
@@ -219,6 +211,6 @@ def _plain_queue(parts):
 
 
 def _stream(parts):
-    from gomq_py.broker.queues.stream_queue import StreamQueue  # of which a broker may have none
+    from gomq_py.broker.queues.stream_queue import StreamQueue  # a broker may have none
 
     return StreamQueue(parts.name, parts.vhost, parts.store, parts.scheduler, parts.timers, parts.arguments)

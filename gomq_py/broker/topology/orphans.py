@@ -1,6 +1,5 @@
-"""Orphans: folders under ``queues`` that no queue of the definitions owns.
-
-Below queue_factory, which has opened all queues by then. For boot: blocks.
+"""Orphans: folders under ``queues`` that belong to no queue in the definitions. Below queue_factory, after
+all queues are opened. For boot: blocks.
 """
 import os
 
@@ -11,13 +10,13 @@ _WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
 
 
 def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
-    """Remove the folders of queues that were deleted, and set aside those that the log does not know.
+    """Remove the folders of deleted queues, and quarantine unknown ones.
 
-    ``known``: folders of queues that are there. ``named``: incarnations that the log names, of queues that
-    are there or were deleted. ``listed``: what the last run, if it stopped in order, left in each folder.
-    Whatever has messages and is not named is kept for the operator: the definitions may be older than the
-    folder, or it was put here. When the log has lost records, so is everything; and so is what had messages
-    when the last run stopped in order: it had a queue for each. Some may be gone.
+    ``known``: folders of existing queues. ``named``: incarnations in the log, of existing and deleted queues.
+    ``listed``: contents of each folder at the last orderly stop. Unnamed folders with messages are kept for
+    the operator: the definitions may be older than the folder, or it was put here. If the log has lost
+    records, every folder with files is kept. A folder that held messages at the last orderly stop had a queue
+    then; it is kept, too, with the messages that are left.
     """
     root = data_dir.queues_folder
     counts = _sums_by_folder(root, listed)
@@ -54,11 +53,11 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
         if path not in known and count and not os.path.isdir(path):
             LOG.error("%s is gone since the last run stopped, and its queue: %d message(s) are lost",
                       path, count)
-    files.sync_folder(root)  # the last run may have been killed before it did
+    files.sync_folder(root)  # the last run may have been killed before this
 
 
 def _sums_by_folder(root, listed):
-    """{folder of a queue: messages it held} from what is listed of folders and of levels in them."""
+    """{folder of a queue: messages in it}, from the listed folders and their levels."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
@@ -67,5 +66,5 @@ def _sums_by_folder(root, listed):
 
 
 def _has_segments(folder):
-    """Whether a folder of a queue, or one for a level in it, has files that messages are in."""
+    """Whether a queue's folder, or a level in it, has segment files."""
     return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)

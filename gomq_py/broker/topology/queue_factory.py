@@ -1,12 +1,11 @@
-"""Queue factory: a declaration into a queue with its store, and a deleted queue's files off the disk.
+"""Queue factory: makes a queue with its store from a declaration, and removes a deleted queue's files.
 
-Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*,
-a random number of its own, so that files of a deleted queue never meet those of a later one of the same name.
-Deleting: the log says so first, the files go once that is on disk; a crash between the two leaves a folder
-of which the log says that it was deleted, and those go at boot. Others that the log does not name are set
-aside. What only streams, priorities and delays need is imported
-for the first of them, before anything is touched; limits are not, because a policy may bring them at any time
-to queues that are there.
+Above storage and queues, below vhosts. A durable queue's folder is named after vhost, queue and
+*incarnation*, a random number, so that files of a deleted queue never meet those of a later one of the same
+name. A deletion is logged first; the files are removed once that is on disk. A crash in between leaves a
+folder that the log names as deleted; boot removes it. Folders that the log does not name are quarantined.
+Code for streams, priorities and delays is imported with the first of them, before any change; code for limits
+always, because a policy may add limits to existing queues at any time.
 """
 import os
 from collections import deque
@@ -35,17 +34,17 @@ from gomq_py.storage.stores.reopening import open_aside, open_in_thread
 
 LOG = logger("broker")
 INCARNATION_SIZE = 16
-# Some tens of microseconds each, for what hangs on them is given back then.
+# Some tens of microseconds each, because their objects are freed then.
 PARTED_AT_ONCE = 50
-# Files that are gone and named: of a long queue there may be thousands.
+# Most file names in a log line: a long queue may have lost thousands.
 SAID_GONE = 5
 
 
 class QueueFactory:
     """Makes the queues of one broker.
 
-    ``pool``, which recycles segments, is there before the first queue is; ``scheduler`` gives queues turns;
-    ``on_idle(queue)`` hears of expired ones. ``kinds`` (broker.topology.kinds) make them.
+    ``pool``, which recycles segments, is set before the first queue is made; ``scheduler`` gives queues
+    turns; ``on_idle(queue)`` is called for expired queues. ``kinds`` (broker.topology.kinds) make them.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class QueueFactory:
         self.pool = None
         self.scheduler = scheduler
         self.exchange_defaults = {}
-        self.consumer_timeout_ms = 0  # of queues that say nothing about it
+        self.consumer_timeout_ms = 0  # default for queues
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
@@ -67,16 +66,17 @@ class QueueFactory:
         self.timers = timers
         self._on_idle = on_idle
         self._incarnations = {}
-        self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
+        # limits reopenings to one: other jobs need the hub's threads, too
+        self._one_reopening = BoundedSemaphore(1)
         self._is_closed = False
         self._known_folders = set()
-        self.removing = set()  # incarnations of what is deleted, until its folder is gone
+        self.removing = set()  # incarnations of deleted entities whose folders still exist
         self._removals = FolderRemovals(files, durability.disk)
         self._partings = Partings(scheduler)
         self.legacies = Legacies(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """The broker stops: what was to be removed and is not yet goes at the next boot."""
+        """The broker stops: files not removed yet are removed at the next boot."""
         self._is_closed = True
         self._removals.close()
 
@@ -86,9 +86,8 @@ class QueueFactory:
         return self._durability.has_acknowledgers
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """A queue, new or (with the incarnation it had) as the last run left it.
-
-        Raises OSError, StoreError; UnknownType, OutOfResources, before any file is touched.
+        """Make a queue: new, or with ``incarnation`` from the last run's files. Raises OSError, StoreError;
+        UnknownType, OutOfResources before any file is touched.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -105,7 +104,7 @@ class QueueFactory:
             failure = error
         queue = self._make_queue(kind, name, vhost, store, durable, owner, auto_delete, arguments)
         if failure is not None:
-            queue.fail(failure)  # it is there, closed, and everything else goes on
+            queue.fail(failure)  # closed; the boot goes on
         if durable:
             self._incarnations[queue] = incarnation
             if recovered:
@@ -117,19 +116,18 @@ class QueueFactory:
             name, vhost, store, self.scheduler, self.timers, durable, owner, auto_delete, arguments))
         queue.is_state = kind.is_state
         if store is not None:
-            store.open_aside()  # from here on: the maker may have looked at what is in it
+            store.open_aside()  # only now: the maker may have read its content
         if queue_type_of(arguments) == STREAM:
             return queue
         queue.on_expiring = self._limit_expiring
         if store is not None and store.ready_count:
-            self._limit_expiring(queue)  # the last run may have left messages that expire
+            self._limit_expiring(queue)  # messages of the last run may expire
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Another queue over the files of one that is closed; None if ``is_wanted()`` says, once they are
-        read, that it was deleted meanwhile.
-
-        One that is not durable comes back empty. Raises OSError, StoreError. May switch.
+        """A new queue over the files of a closed one; one that is not durable comes back empty. None if
+        ``is_wanted()`` reports, after the files are read, that it was deleted meanwhile. Raises OSError,
+        StoreError. May switch.
         """
         if queue.store is not None:
             queue.store.close()
@@ -145,7 +143,7 @@ class QueueFactory:
                 )
         finally:
             if not is_wanted() and durable:
-                # once more: recovery may have made files in it
+                # again: recovery may have made files in it
                 self._removals.add(None, folder, _whose(queue), None)
         if not is_wanted():
             store.forget_files()
@@ -158,13 +156,13 @@ class QueueFactory:
         return again
 
     def _settle_files(self):
-        """Return when what was to be done with files before has been done, or has failed. May switch."""
+        """Wait until earlier file operations are complete, or have failed. May switch."""
         done = Event()
         self._durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """The store that the arguments ask for. ``how(function, *arguments)`` opens it."""
+        """The store for the arguments, opened by ``how(function, *arguments)``."""
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
             from gomq_py.storage.stores.stream_recovery import open_stream_store
@@ -187,12 +185,11 @@ class QueueFactory:
         return store
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
-        """Give a delayed exchange the store that its messages wait in. ``route_of(exchange, routing_key)``
-        says where they go when they are due, or None, and ``route(exchange, message, headers, pending)``
-        takes each of those that have to be looked at. One that a fault has closed, or that an earlier run has
-        left and cannot be opened, is opened again, and ``changed(exchange)`` called.
+        """Give a delayed exchange its store. ``route_of(exchange, routing_key)`` returns the Route of due
+        messages, or None; ``route(exchange, message, headers, pending)`` then routes each message. A store
+        that a fault has closed, or that cannot be opened, is reopened, and ``changed(exchange)`` called.
 
-        Raises OSError, StoreError; OutOfResources, before any file is touched.
+        Raises OSError, StoreError; OutOfResources before any file is touched.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -213,7 +210,7 @@ class QueueFactory:
         except StoreError as error:
             if not recovered:
                 raise
-            failure = error  # it is there, closed, and everything else goes on
+            failure = error  # closed; the boot goes on
             store, _ = open_store(
                 self._data_dir.transient_folder, self._files, self.pool, self._committer, incarnation,
                 self._segment_bytes, False)
@@ -241,8 +238,8 @@ class QueueFactory:
             pass
 
     def reopen_delayed_store(self, exchange, done):
-        """Open the store of a delayed exchange again that a fault has closed, unless it is deleted or the
-        broker stops: ``done(store, error)`` is called in the hub, with one of both.
+        """Reopen a delayed exchange's store after a fault, unless it is deleted or the broker stops:
+        ``done(store, error)`` is called in the hub, one of them None.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -264,11 +261,11 @@ class QueueFactory:
             self.pool, self._committer, incarnation, self._segment_bytes))
 
     def has_delayed_store(self, exchange, one):
-        """Whether this is the delayed store of the exchange, which is there, while the broker serves."""
+        """Whether ``one`` is the store of this existing exchange, and the broker runs."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
-        """Put another one over the same files in its place."""
+        """Replace the exchange's store by another one over the same files."""
         before = exchange.delayed_store
         again.on_failed = before.on_failed
         self._incarnations[again] = self._incarnations.pop(before)
@@ -276,7 +273,7 @@ class QueueFactory:
         LOG.warning("%s is open again", delayed_in_words(exchange))
 
     def remove_delayed_store(self, exchange):
-        """A delayed exchange was deleted: its messages go once the log is on disk."""
+        """Remove a deleted delayed exchange's messages once the log is on disk."""
         delayed_store = exchange.delayed_store
         if not exchange.durable:
             delayed_store.delete()
@@ -288,8 +285,8 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """A store of a vhost's own, new or (with the incarnation it had) as the last run left it: (store,
-        incarnation). Raises StoreError.
+        """A vhost's own store, new, or with ``incarnation`` from the last run's files: (store, incarnation).
+        Raises StoreError.
         """
         recovered = incarnation is not None
         incarnation = incarnation or os.urandom(INCARNATION_SIZE)
@@ -302,9 +299,7 @@ class QueueFactory:
         return store, incarnation
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Open a store of a vhost's own again that a fault has closed: ``done(store, error)`` is called in
-        the hub, with one of both.
-        """
+        """Reopen a vhost's own store after a fault: ``done(store, error)`` is called, one of them None."""
         if store is not None:
             store.listener = None
             store.close()
@@ -320,7 +315,7 @@ class QueueFactory:
             self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
-        """A store of a vhost's own goes once the log, which says so, is on disk."""
+        """Remove a vhost's own store once the log is on disk."""
         self._remove_files(store, self._folder(vhost, name, incarnation), incarnation, _own(vhost, name))
 
     def incarnation_of(self, queue):
@@ -328,7 +323,7 @@ class QueueFactory:
         return self._incarnations[queue]
 
     def configure(self, queue, settings):
-        """Make a queue observe these QueueSettings; None, or plain ones: nothing."""
+        """Apply these QueueSettings to a queue; None: plain."""
         timeout_ms = None if settings is None else settings.consumer_timeout_ms
         timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
         if timeout_ms != queue.consumer_timeout_ms:
@@ -348,8 +343,8 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, heir_of=None):
-        """Let go of a deleted queue: its consumers are told now, its files go once the log, its last dead
-        letters and what ``heir_of`` (Queue.legacy) gives to others are on disk.
+        """Remove a deleted queue: its consumers are told now; its files go once the log, its last dead
+        letters and the messages redistributed by ``heir_of`` (Queue.legacy) are on disk.
         """
         if queue.durable:
             self.removing.add(self._incarnations[queue])
@@ -384,19 +379,14 @@ class QueueFactory:
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """A message that expires is in a queue without limits: until it has gone there is a head to look
-        after.
-        """
+        """Give a queue limits for a message with its own expiry: its head must be checked."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
     def _remove_files(self, store, folder, incarnation, whose, queue=None):
-        """The files of something that is deleted go once the log, which says so, is on disk.
-
-        ``store`` may be None, of a queue that never opened.
-        """
+        """Remove a deleted entity's files once the log is on disk. ``store`` None: the queue never opened."""
         self.removing.add(incarnation)
 
         def done():
@@ -408,7 +398,7 @@ class QueueFactory:
 
 
 class Partings(Job):
-    """Parts deleted queues that have no files from their limits, in slices."""
+    """Frees the limits of deleted queues without files, in slices."""
 
     name = "parting queues from their limits"
 
@@ -418,7 +408,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Part it soon: its caller may still be in it."""
+        """Free it later: the caller may still be in it."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 
@@ -433,14 +423,12 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the circle of a queue and its limits, from outside of both: else nothing of it is given back
-    before a full collection of garbage.
-    """
+    """Break the reference cycle of a queue and its limits, which only a full collection would free."""
     queue.limits = None
 
 
 def _say_gone(whose, report):
-    """Files are gone that the last run, which ended in order, left with messages."""
+    """Log files with messages that have disappeared since the last, orderly run."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(
@@ -460,7 +448,7 @@ def _whose(queue):
 
 
 def _import_for(arguments):
-    """Import what a queue of these arguments needs and others do not. Raises OutOfResources."""
+    """Import the modules that only a queue of these arguments needs. Raises OutOfResources."""
     if queue_type_of(arguments) == STREAM:
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue
@@ -475,4 +463,4 @@ def _call(function, *arguments):
 
 
 def _nothing():
-    """Nobody wants to know."""
+    """Default of on_consumer_timeout."""

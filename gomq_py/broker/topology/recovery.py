@@ -1,9 +1,9 @@
-"""Recovery: the log of definitions back into vhosts, exchanges, queues and bindings, at boot.
+"""Recovery: makes vhosts, exchanges, queues and bindings from the definitions log, at boot.
 
-Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a
-queue that was declared and deleted a thousand times costs nothing. What cannot be brought back (an exchange
-type this version lacks, a binding to nowhere) is logged, left out and given back to be kept: nothing that is
-stored keeps a broker from booting, whatever it brings about.
+Replaying changes plain descriptions only; queues are opened once the last record of each is known, so a queue
+that was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
+exchange type, a binding without an end) is logged, left out and returned to be kept: no stored definition
+keeps a broker from booting.
 """
 from functools import partial
 
@@ -16,14 +16,12 @@ from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 
-# What is no fault of a definition, whichever one it was that met it: no room, no descriptors, no memory.
+# Errors that are no fault of a definition: no room, no descriptors, no memory.
 SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """What the log says about one vhost: its record, and the latest record of each exchange, queue and
-    binding.
-    """
+    """The log's content about one vhost: its record, and the latest of each exchange, queue and binding."""
 
     def __init__(self):
         self.record = None
@@ -33,7 +31,7 @@ class VHostDescription:
         self.parameters = {}
         self.notes = {}
         self.stores = {}
-        self._ends = {}  # (kind, name): keys of the bindings it is one end of
+        self._ends = {}  # (kind, name): keys of the bindings with that end
 
     def declare_exchange(self, record):
         self.exchanges[text(record["name"])] = record
@@ -104,11 +102,11 @@ HANDLERS = {
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
     """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}.
-    ``leave_out(record)`` hears of those of no use.
+    ``leave_out(record)`` is called with useless ones.
 
-    A compacted log may say something about a vhost before it says that the vhost is there, and if it is
-    deleted meanwhile never does. But where ``is_damaged()``, asked at the end, it may be the vhost's own
-    record that is lost: it costs the vhost its description, not all that is in it.
+    A compacted log may have records of a vhost before that of the vhost itself, which never follows if the
+    vhost is deleted meanwhile. But if ``is_damaged()``, called at the end, the vhost's own record may be
+    lost: then the vhost only loses its description.
     """
     vhosts, parameters = {}, {}
     for record in records_:
@@ -133,10 +131,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys, the set
-    ``incarnations`` those that any record names.
-
-    A generator.
+    """Yield the records; collects in ``deleted`` (keys) the names of deleted vhosts, and in the set
+    ``incarnations`` all incarnations.
     """
     for record in records_:
         if record.get("incarnation"):
@@ -159,7 +155,7 @@ def _take_over(record, vhosts, parameters):
     elif op == "global-parameter-clear":
         parameters.pop(text(record["name"]), None)
     elif op == records.REMOVAL:
-        pass  # it names the folder of what was deleted, see noting_deleted
+        pass  # names the folder of a deleted entity, see noting_deleted
     elif op in HANDLERS:
         HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
     else:
@@ -167,12 +163,10 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges,
-    queues, bindings, stores of its own.
+    """Restore a description in a new, empty vhost: parameters first (policies count from the start),
+    exchanges, queues, bindings, own stores. For boot: blocks.
 
-    For boot: blocks.
-
-    Returns the records of what could not be used; each is logged and left out.
+    Returns the records that could not be used; each is logged and left out.
     """
     return [
         *_restore_all(description.notes, _restore_note, vhost),
@@ -185,7 +179,7 @@ def restore(vhost, description, parameters):
 
 
 def restore_global_parameters(parameters, values):
-    """{name: JSON text} into the global parameters. Returns the records of those that were left out."""
+    """Restore global parameters, {name: JSON text}. Returns the records that were left out."""
     return _restore_all(
         {name: records.global_parameter_set(name, value) for name, value in values.items()},
         _restore_global_parameter, parameters,
@@ -193,8 +187,7 @@ def restore_global_parameters(parameters, values):
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each; returns the records that it could not restore.
-    """
+    """Call ``restore_one(key, record, *arguments)`` for each. Returns the records that it left out."""
     left_out = []
     for key, record in definitions.items():
         try:
@@ -202,7 +195,7 @@ def _restore_all(definitions, restore_one, *arguments):
         except SURROUNDINGS:
             raise
         except Exception as error:
-            # whatever is wrong with one of them, the others are there and the broker boots
+            # one faulty definition must not stop the boot
             left_out.append(record)
             where = f" in vhost {text(record['vhost'])!r}" if "vhost" in record else ""
             LOG.error("definitions: %s %r%s is left out: %s", record["op"], key, where, _reason(error))
@@ -233,7 +226,7 @@ def _restore_note(key, record, vhost):
 
 def _restore_exchange(name, record, vhost):
     kind = vhost.kinds.exchange_type(record["type"])
-    if name in vhost.exchanges:  # a client declared it before an exchange of this name was predeclared
+    if name in vhost.exchanges:  # a client declared it before it was predeclared
         raise PreconditionFailed(f"{described('exchange', name, vhost.name)} is predeclared")
     incarnation = record.get("incarnation") or None
     vhost.add_exchange(
@@ -265,14 +258,14 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """What is durable in these vhosts, as functions that each give the record of one definition as it is when
-    called, or None if it is gone.
+    """Yield, for each durable definition of these vhosts, a function that returns its current record, or None
+    if it is gone.
 
-    None stands for what is not durable, so that whoever goes through many of those can pause there. What
-    comes or goes meanwhile does no harm.
+    Yields None for what is not durable, so that the caller can pause among many of those. Changes meanwhile
+    do no harm.
 
-    ``being_removed()``, asked at the end, gives the incarnations of what is deleted and may have its folder
-    still: behind the snapshot nothing else would say so.
+    ``being_removed()``, called at the end, returns incarnations of deleted entities whose folders may exist:
+    no later record would name them.
     """
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
@@ -335,13 +328,13 @@ def _exchange_record(vhosts, vhost, exchange):
 
 
 def _queue_record(vhosts, vhost, queue):
-    """By its name: a queue that was restarted is another object. What came after is in the log behind it."""
+    """By name: a restarted queue is another object. Later changes are in the log behind the snapshot."""
     now = vhost.queues.get(queue.name) if vhosts.get(vhost.name) is vhost else None
     return None if now is None or not now.durable else records.queue_declared(now, vhost.incarnation_of(now))
 
 
 def _binding_record(vhosts, vhost, binding):
-    """Likewise by the names of both ends: bindings of a queue that is gone may still be there for a while."""
+    """By the names of both ends: bindings of a deleted queue may remain for a while."""
     source = binding.source
     if vhosts.get(vhost.name) is not vhost or vhost.exchanges.get(source.name) is not source:
         return None

@@ -1,9 +1,8 @@
-"""Vhost deletion: a deleted vhost taken apart, in slices, while everybody else goes on.
+"""Vhost deletion: removes a deleted vhost's contents in slices.
 
-Beside broker. Once the log says that a vhost is gone it is: nobody finds it any more, and nothing that is
-declared in it by those who still hold it is kept. Here its connections are closed, then its queues and
-exchanges let go of, then what users might do in it forgotten. A crash in between leaves folders that no
-definition names, which go at the next boot, as what is left of the users' rights does.
+Beside broker. Once its deletion is in the log, the vhost is not found any more, and declares by clients still
+in it are not kept. This job closes its connections, removes its queues and exchanges, then its permissions. A
+crash in between leaves folders without definitions, and permissions; the next boot removes both.
 """
 import time
 from functools import partial
@@ -18,9 +17,8 @@ LOG = logger("broker")
 
 
 class VHostDeletion(Job):
-    """One vhost being taken apart.
-
-    ``connections`` are those in it; ``done()`` is called when nothing of it is left.
+    """The removal of one vhost. ``connections``: those in it; ``done()`` is called when nothing of it is
+    left.
     """
 
     name = "deleting a vhost"
@@ -28,7 +26,7 @@ class VHostDeletion(Job):
     def __init__(self, vhost, connections, users, done):
         super().__init__()
         self.vhost = vhost
-        # From now on nothing is kept of what is done in it, before the first of its connections is closed.
+        # From here on no declare in the vhost is kept, before its first connection is closed.
         self._steps = self._all_steps(list(connections), vhost.departures(), users)
         self._done = done
         self._over = Event()
@@ -36,7 +34,7 @@ class VHostDeletion(Job):
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
-        """The scheduler's next slice; False: it is over."""
+        """Do a slice. Returns whether there are more."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -44,23 +42,20 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """What hears that the vhost is gone failed; the next slice finds nothing left."""
+        """Go on after ``done()`` has failed: the next slice finds nothing left."""
         return True
 
     def finish(self):
-        """Take apart what is left, at once: the broker stops, or somebody needs the name.
-
-        Nothing where it is over.
-        """
+        """Do the rest now, because the broker stops or the name is needed."""
         while self._step():
             pass
 
     def wait(self):
-        """Wait until it is over. May switch."""
+        """Wait until the vhost is gone. May switch."""
         self._over.wait()
 
     def _step(self):
-        """Do one thing more. False: there is none."""
+        """Do one step. False: there is none."""
         step = next(self._steps, None)
         if step is None:
             if not self._over.is_set():
@@ -69,7 +64,7 @@ class VHostDeletion(Job):
             return False
         try:
             step()
-        except Exception:  # the vhost is gone: what one thing of it does not let go of must not keep the rest
+        except Exception:  # a fault of one part must not keep the others
             LOG.exception("deleting vhost %r: one step failed, the others go on", self.vhost.name)
         return True
 

@@ -1,1 +1,1 @@
-"""What is durable beside messages, as the records of a log (storage.logs.definition_log)."""
+"""Durable definitions as the records of a log (storage.logs.definition_log)."""

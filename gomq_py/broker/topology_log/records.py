@@ -1,7 +1,5 @@
-"""Records: the durable definitions as what their log (storage.logs.definition_log) keeps, one function per
-change.
-
-Read back by broker.topology.recovery.
+"""Records: one function per change of durable definitions, for their log (storage.logs.definition_log). Read
+by broker.topology.recovery.
 """
 from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
@@ -20,7 +18,7 @@ _BINDING = {
 _PARAMETER = {"vhost": is_text, "component": is_text, "name": is_text}
 _NOTE = {"vhost": is_text, "room": is_str, "name": is_text}
 
-# What a record about each thing must hold to be used: {op: {field: check}}.
+# Required fields of records: {op: {field: check}}.
 SHAPES = {
     "exchange": {
         **_NAMED, "type": is_str, "auto_delete": is_flag, "internal": is_flag, "arguments": is_table,
@@ -45,7 +43,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """``incarnation`` (16 octets) is that of a delayed exchange's messages; other types have none."""
+    """``incarnation`` (16 octets): of a delayed exchange's store; empty for other types."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
@@ -58,9 +56,8 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """``incarnation`` (16 octets) tells this queue's folder from an earlier one's of the same name.
-
-    Said again when it is paused or resumed.
+    """``incarnation`` (16 octets) distinguishes this queue's folder from that of an earlier queue of the same
+    name. Repeated when the queue is paused or resumed.
     """
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
@@ -73,12 +70,12 @@ def queue_deleted(queue):
 
 
 def removal(incarnation):
-    """What had this incarnation is deleted, and its folder may still be there."""
+    """The entity of this incarnation is deleted, and its folder may still exist."""
     return {"op": REMOVAL, "incarnation": incarnation}
 
 
 def store_made(vhost, name, incarnation):
-    """A store that a vhost has under this name, beside those of its queues."""
+    """A vhost's own store of this name."""
     return {"op": "store", "vhost": vhost, "name": name, "incarnation": incarnation}
 
 
@@ -99,7 +96,7 @@ def _binding(op, binding):
 
 
 def vhost_created(vhost):
-    """Of a vhost as it is now; a later one replaces it."""
+    """The current state of a vhost; replaces earlier records."""
     return {
         "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags,
         "default_queue_type": vhost.default_queue_type, "protected": vhost.protected_from_deletion,
@@ -111,8 +108,8 @@ def vhost_deleted(name):
 
 
 def parameter_set(vhost, component, name, value, waits, by=None):
-    """``value`` is JSON text. ``waits``: nobody acted on it, or on a part of it, when it was set. ``by``: who
-    set it (broker.policies.parameters), left out where that is nobody.
+    """``value``: JSON text. ``waits``: it had no owner, in part or whole. ``by``: its setter
+    (broker.policies.parameters), or None.
     """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,
@@ -125,7 +122,7 @@ def parameter_cleared(vhost, component, name):
 
 
 def note_set(vhost, room, name, value):
-    """What a room keeps beside the definitions (broker.policies.notes). ``value`` is JSON text."""
+    """State of a room in a vhost (broker.policies.notes). ``value``: JSON text."""
     return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
 
 
