@@ -1,7 +1,7 @@
 """Broker: the root of the model.
 
-Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it.
-Knows no socket and no frame.
+The node makes it, empty, over its data folder; ``recover`` reads the folder. Doors get the broker from the
+node. Knows no socket and no frame.
 """
 import os
 from functools import partial
@@ -44,20 +44,18 @@ DEFAULT_VHOST = "/"
 
 class Broker:
     """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``durability``;
-    ``events``, which doors tell what happens.
+    ``events``, to which doors report.
 
-    ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about
-    something durable. ``alarms``, which ``resource_watch`` raises once the node has started it, are told to
-    all connections of the hub.
+    ``tables`` limits the depth and length of tables. Doors wait for ``durability`` before they answer about
+    durable things. ``alarms``, raised by ``resource_watch`` once the node has started it, reach all
+    connections of the hub.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
-        """An empty model: nothing of the folder is read, or changed, before ``recover``.
+        """An empty model; ``recover`` reads the folder, which is not touched before.
 
-        ``hub``: the Hub it runs in. ``kinds``: those of queues and exchanges (broker.topology.kinds) where
-        there are more than every broker has.
-
-        Raises BackendError.
+        ``hub``: the Hub it runs in. ``kinds``: kinds of queues and exchanges (broker.topology.kinds) if there
+        are more than the usual ones. Raises BackendError.
         """
         self.durability = durability
         committer = durability.disk
@@ -68,13 +66,13 @@ class Broker:
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
-        self.leaving = {}  # name: VHostDeletion, of vhosts that are deleted and not all gone yet
-        self.totals = Totals()  # of vhosts that are gone
+        self.leaving = {}  # name: the VHostDeletion at work
+        self.totals = Totals()  # of deleted vhosts
         self._data_dir = data_dir
         self._files = files
         self._pool = None
         self.dead_letters = DeadLetters(self.vhosts, durability, self.scheduler, timers)
-        self.moves = set()  # those of operators that are under way
+        self.moves = set()  # operators' moves at work
         self._factory = QueueFactory(
             data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers,
             self._queue_expired, Kinds() if kinds is None else kinds)
@@ -106,10 +104,10 @@ class Broker:
         self._log_exchange = None
 
     def recover(self):
-        """Read everything in the data folder, or make the first vhost and user.
+        """Read the data folder, or make the first vhost and user. Once, at boot: blocks.
 
-        Once, for boot: blocks. Raises DataDirError, LogError, OSError, StoreError; then nobody may use the
-        model, all that was opened is closed, and so is the hub. May switch, in that case.
+        Raises DataDirError, LogError, OSError, StoreError. The model is then unusable and everything opened,
+        and the hub, is closed; that may switch.
         """
         try:
             self._recover()
@@ -117,7 +115,7 @@ class Broker:
             self._hub.close()  # before anything switches: no timer or job acts on half a model
             try:
                 self.close()
-            except Exception:  # the reason to tell is why the boot failed
+            except Exception:  # the reason for the failed boot matters more
                 LOG.exception("closing what a boot that failed has opened failed, too")
             raise
 
@@ -139,28 +137,24 @@ class Broker:
             self._log_exchange = self._open_log_exchange()
 
     def damage(self):
-        """(messages found damaged in this run, files kept of damage or of what was not where it belongs).
-
-        The files stay until somebody deletes them.
-        """
+        """(damaged messages found in this run, paths of quarantined files, which operators delete)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
 
     @property
     def cluster_name(self):
-        """The name that an operator gave the broker, or else the one that its data folder keeps."""
+        """The name given by an operator, or else the one kept in the data folder."""
         given = self.parameters.global_.get("cluster_name")
         return given if isinstance(given, str) and given else self._data_dir.cluster_name
 
     def describe_pool(self):
-        """What the pool of segments holds, for people."""
+        """The content of the segment pool as text."""
         return self._pool.describe()
 
     def close(self):
-        """Close every queue and log, flushed.
-
-        What fails keeps nothing else open, and the first failure is raised at the end. May switch.
+        """Close and flush every queue and log. A failure does not stop the rest; the first one is raised at
+        the end. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
@@ -190,7 +184,7 @@ class Broker:
         self._data_dir.list_segments({level.folder: entry for level, entry in self._listed()})
 
     def _listed(self):
-        """(store, what its folder holds) of all that is durable and closed."""
+        """(store, content of its folder) of all durable, closed stores."""
         for vhost in self.vhosts.values():
             for store in vhost.durable_stores():
                 for level in store.browsed():
@@ -199,9 +193,7 @@ class Broker:
                         yield level, entry
 
     def _finish_moves(self):
-        """No message sets out any more, and those that are under way arrive: after an orderly end none is in
-        two places.
-        """
+        """End all transfers, so that after an orderly stop no message is in two places."""
         shutdown = Shutdown()
         for move in list(self.moves):
             shutdown.do(move.close)
@@ -220,19 +212,17 @@ class Broker:
             LOG.error("the last sync failed: %s", error)
 
     def on_consumer_timeout(self, callback):
-        """Call ``callback()`` whenever the time that deliveries of some queue may stay unacked has changed.
-        """
+        """Call ``callback()`` whenever a queue's consumer timeout has changed."""
         self._factory.on_consumer_timeout = callback
 
     # vhosts
 
     def create_vhost(self, name, description="", tags=(), creator=None):
-        """A new vhost, or the one there is.
+        """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
+        OSError, PreconditionFailed.
 
-        ``creator`` names a user who gets all rights in it. Raises OSError, PreconditionFailed.
-
-        One of this name that is being deleted is gone first: at once, unless the caller has waited for it
-        (``wait_until_gone``).
+        A deleted vhost of this name that is not gone yet is finished first, synchronously unless the caller
+        has called ``wait_until_gone``.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -242,7 +232,7 @@ class Broker:
         check_description(description)
         check_tags(tags)
         for user in list(self.users):
-            # what a crash left of one that was being deleted: nobody has rights in a new one
+            # a crash may have left rights in a deleted vhost of this name
             self.users.forget_vhost(name, user.name)
         vhost = self._add_vhost(name, description, tags)
         if creator is not None:
@@ -259,9 +249,8 @@ class Broker:
     def describe_vhost(
         self, vhost, description=None, tags=None, default_queue_type=None, protected_from_deletion=None
     ):
-        """Change what is said about a vhost; None leaves it as it is.
-
-        Raises OSError, PreconditionFailed, ValueError for a type that there is not.
+        """Change a vhost's metadata; None leaves a value unchanged. Raises OSError, PreconditionFailed,
+        ValueError for an unknown queue type.
         """
         check_description(description or "")
         check_tags(tags or ())
@@ -283,12 +272,10 @@ class Broker:
         self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
-        """Returns the vhost that went, or None; nobody finds it any more.
+        """Delete a vhost: it is no longer found, and is returned; None if there is none. ``connections``:
+        those in it, which are closed. Raises OSError, PreconditionFailed.
 
-        ``connections`` are those in it, which are closed.
-
-        Its queues go in slices, and what users may do in it; a small vhost is all gone when this returns.
-        Raises OSError, PreconditionFailed.
+        Its queues and permissions are removed in slices; a small vhost is gone when this returns.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -305,14 +292,14 @@ class Broker:
 
     @staticmethod
     def check_may_be_deleted(vhost):
-        """Refuse to delete a vhost that an operator has protected. Raises PreconditionFailed."""
+        """Raise PreconditionFailed if an operator has protected the vhost."""
         if vhost.protected_from_deletion:
             raise PreconditionFailed(
                 f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion"
             )
 
     def wait_until_gone(self, name):
-        """Wait until nothing is left of a vhost of this name that was deleted. May switch."""
+        """Wait until a deleted vhost of this name is completely gone. May switch."""
         while name in self.leaving:
             self.leaving[name].wait()
 
@@ -322,7 +309,7 @@ class Broker:
         self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
 
     def _queue_expired(self, queue):
-        """Nobody has used the queue for its x-expires."""
+        """Delete a queue that was unused for its x-expires."""
         vhost = self.vhosts.get(queue.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
             LOG.info(
@@ -343,7 +330,7 @@ class Broker:
 
     def _replay(self):
         left_out = []
-        deleted = {}  # names of vhosts of which the last word is that they are gone
+        deleted = {}  # names of vhosts whose last record is their deletion
         named = set()
         found = recovery.noting_deleted(self._log.replay(), deleted, named)
         descriptions, global_parameters = recovery.replay(
@@ -359,7 +346,7 @@ class Broker:
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
         self._log.leave_out(left_out)
-        # or what said that one of the name was made again may be lost
+        # with records missing, the re-creation of a vhost may be among them
         if not (left_out or self._log.lacks_records):
             self.users.forget_vhosts(deleted.keys() - self.vhosts.keys())
         lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
@@ -368,12 +355,12 @@ class Broker:
             partial(recovery.snapshot, self.vhosts, self.parameters, self._being_removed))
 
     def _being_removed(self):
-        """Incarnations of what is deleted and may have its folder still."""
+        """Incarnations of deleted entities whose folders may still exist."""
         leaving = [deletion.vhost.incarnations() for deletion in self.leaving.values()]
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """After a change of a user's rights, on which its policies depend, too."""
+        """Apply policies again after a change of their setter's rights."""
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
             self._disown(user.name)
@@ -381,7 +368,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot: the deletion of a user may have been the last that an earlier run has kept."""
+        """At boot: an earlier run may have ended right after it had deleted a user."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
@@ -401,7 +388,7 @@ class Broker:
         return None if vhost is None else log_exchange.LogExchange(vhost, self.scheduler)
 
     def _tell_events(self):
-        """Tell what happens from now on, and publish it where the operator wants that."""
+        """Report events from now on, and publish them if the operator wants that."""
         self.users.on_change = event_sources.UserEvents(self.events, self.users)
         self.parameters.on_change = event_sources.ParameterEvents(self.events)
         if self.settings.event_exchange:
@@ -417,10 +404,10 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """The first boot: vhost /, and the first users with all rights in it; all of it is on disk then.
+        """At the first boot make vhost / and the first users with all rights in it, on disk.
 
-        No user where the users' file was damaged or all were deleted: a ``guest`` with a known password must
-        not come back. The vhost wherever there is none.
+        A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
+        back. The vhost is made whenever there is none.
         """
         is_first = self.users.is_new
         if self._log.is_new:
@@ -438,7 +425,7 @@ class Broker:
         self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
-        """(name, hash, algorithm) of those that a configuration names, or else of the default user."""
+        """(name, hash, algorithm) of the configured first users, or else of the default user."""
         settings = self.settings
         if settings.first_users:
             return [

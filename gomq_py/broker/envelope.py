@@ -1,8 +1,8 @@
-"""Envelope: what the broker itself reads of a message when it is published: who sent it, how long it lives
-and how well it is kept, and further keys to route it by.
+"""Envelope: the parts of a published message that the broker reads: sender, lifetime, persistence, further
+routing keys.
 
-For broker.verbs.publishing, which checks every publish with it. A door makes it of what its client sent:
-envelope_of() is that of basic properties. Pure functions of octets.
+For broker.verbs.publishing, which checks every publish with it. A door makes it from its client's message:
+envelope_of() reads basic properties. Pure functions of octets.
 """
 import re
 
@@ -13,18 +13,18 @@ from gomq_py.content.properties import PERSISTENT, TRANSIENT, Properties, Proper
 from gomq_py.errors import Malformed, PreconditionFailed
 
 EXTRA_KEYS, SECRET_KEYS = "CC", "BCC"
-# Words that the keys in CC and BCC of a message may have together. Where an exchange has as many costly
-# patterns as max_topic_words lets it have, a word takes some 10 us, and all keys of a message are matched in
-# one piece; ordinary exchanges take 1 us for a key.
+# Most words of all keys in CC and BCC of a message. With as many costly patterns as max_topic_words allows, a
+# word takes some 10 us, and all keys of a message are matched without a break; ordinary exchanges take 1 us
+# per key.
 MAX_EXTRA_WORDS = 1024
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """A message's content, of a ``kind`` (content.forms) and with the ``flags`` of that kind.
+    """A message's content, of a ``kind`` (content.forms) and with that kind's ``flags``.
 
-    Publishing asks in the order in which the methods stand here, so that of several faults a client hears of
-    the same one whatever the door.
+    Publishing calls the methods in the order in which they stand here, so that every door reports the same of
+    several faults.
     """
 
     __slots__ = ()
@@ -34,32 +34,32 @@ class Envelope:
     priority = 0
 
     def lives_ms(self):
-        """Milliseconds until it is too old, or None. Raises PreconditionFailed."""
+        """Milliseconds to live, or None. Raises PreconditionFailed."""
         return None
 
     def more_keys(self):
-        """Routing keys that it goes by as well. Raises PreconditionFailed."""
+        """Further routing keys. Raises PreconditionFailed."""
         return ()
 
     def is_persistent(self):
-        """Whether it outlives a restart. Raises PreconditionFailed."""
+        """Whether the message outlives a restart. Raises PreconditionFailed."""
         return False
 
     def headers(self):
-        """What exchanges match by, as a dict, or None."""
+        """The headers that exchanges match, as a dict, or None."""
         return None
 
     def properties(self):
-        """The basic properties that it has or would have, decoded."""
+        """The basic properties, decoded, or their equivalent."""
         return Properties()
 
     def octets(self):
-        """What is stored, in the form of its kind."""
+        """The properties as stored, in the form of their kind."""
         raise NotImplementedError
 
 
 class BasicEnvelope(Envelope):
-    """That of basic properties: ``raw`` in wire form, ``decoded`` the same, ``scan`` where they lie in it."""
+    """Envelope of basic properties: ``raw`` in wire form, ``decoded``, and ``scan`` (offsets in ``raw``)."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 
@@ -86,7 +86,7 @@ class BasicEnvelope(Envelope):
         return self._decoded
 
     def octets(self):
-        """The properties as they came, but for BCC, which is nobody's business."""
+        """The properties as received, without BCC, which is secret."""
         headers = self._decoded.headers
         if not headers or SECRET_KEYS not in headers:
             return self._raw
@@ -98,8 +98,8 @@ class BasicEnvelope(Envelope):
 def envelope_of(raw, tables, reply_to=None):
     """The Envelope of basic properties in wire form.
 
-    ``tables`` (broker.tables) says what headers may hold. ``reply_to(name)`` says what stands in the message
-    instead of this reply_to, or None. Raises Malformed, and what ``reply_to`` raises.
+    ``tables`` (broker.tables) limits headers. ``reply_to(name)`` returns a replacement for this reply_to, or
+    None. Raises Malformed, and what ``reply_to`` raises.
     """
     scan = PropertyScan()
     if not scan.scan_octets(raw):
@@ -115,7 +115,7 @@ def envelope_of(raw, tables, reply_to=None):
 
 
 def check_user_id(user_id, user):
-    """The user_id property names ``user``, or nobody. Raises PreconditionFailed."""
+    """Check that user_id is ``user`` or absent. Raises PreconditionFailed."""
     if user_id is not None and not user.may_sign(user_id):
         came = ", who came with a token" if user.of_token else ""
         raise PreconditionFailed(
@@ -124,17 +124,14 @@ def check_user_id(user_id, user):
 
 
 def is_persistent(delivery_mode):
-    """What the delivery_mode property, or None without one, says. Raises PreconditionFailed."""
+    """Whether this delivery_mode (None: absent) means persistent. Raises PreconditionFailed."""
     if delivery_mode not in (None, TRANSIENT, PERSISTENT):
         raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
     return delivery_mode == PERSISTENT
 
 
 def expiration_ms(expiration):
-    """The expiration property as milliseconds, None without one.
-
-    Raises PreconditionFailed with RabbitMQ's reasons.
-    """
+    """The expiration property in milliseconds, or None. Raises PreconditionFailed with RabbitMQ's reasons."""
     if expiration is None:
         return None
     number = _INTEGER.match(expiration)
@@ -152,9 +149,8 @@ def expiration_ms(expiration):
 
 
 def keys_among(headers):
-    """The routing keys in CC and BCC, each once.
-
-    What is no text in the arrays is passed over, as in RabbitMQ. Raises PreconditionFailed.
+    """The routing keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ.
+    Raises PreconditionFailed.
     """
     given = []
     for name in (EXTRA_KEYS, SECRET_KEYS):

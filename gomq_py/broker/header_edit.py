@@ -1,7 +1,5 @@
-"""Header edit: changes of a stored message's properties that leave every other octet as the publisher sent
-it, and properties of the broker's own messages, which tell of those of others.
-
-Pure functions over wire form.
+"""Header edit: changes to a stored message's properties that keep all other octets, and properties of the
+broker's own messages about other messages. Pure functions over wire form.
 """
 from gomq_py.broker.tables import WIRE_DEPTH
 from gomq_py.content.fields import encode_table
@@ -12,20 +10,19 @@ EMPTY_TABLE = encode_table({})
 # Flags of properties (content.properties).
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS, EXPIRATION = 0x8000, 0x4000, 0x2000, 0x0100
 
-# What stands in a message of the broker's own for tables and arrays that would lie deeper in it than the wire
-# allows.
+# Replaces tables and arrays that are nested too deep for the wire, in the broker's own messages.
 CUT = "(nested too deep to be shown)"
 
 
 class PropertyEdit:
-    """Properties about to change: ``headers`` (raw table, u32 size first) may be set, ``expiration`` (text or
-    None) only be dropped.
+    """Properties being edited: ``headers`` (raw table, u32 size first) may be set, ``expiration`` (text or
+    None) only removed.
     """
 
     __slots__ = ("headers", "expiration", "_properties", "_scan")
 
     def __init__(self, properties):
-        """Raises ValueError for properties that are malformed, which the doors never let in."""
+        """Raises ValueError for malformed properties, which no door accepts."""
         scan = PropertyScan()
         if not scan.scan_octets(properties):
             raise ValueError("malformed basic properties")
@@ -39,7 +36,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """The changed properties in wire form; a table that is empty and was not there before is left out."""
+        """The edited properties in wire form; an empty table is added to none that had no headers."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
@@ -58,7 +55,7 @@ class PropertyEdit:
         return flags.to_bytes(2, "big") + properties[2:start] + headers + rest
 
     def _place_of_headers(self):
-        """Where the table would stand: behind the two short strings that may come before it."""
+        """The offset of the headers: behind the two short strings that may precede them."""
         at = 2
         for flag in (CONTENT_TYPE, CONTENT_ENCODING):
             if self._scan.flags & flag:
@@ -67,10 +64,8 @@ class PropertyEdit:
 
 
 def told_in_headers(properties):
-    """Properties in wire form whose headers tell of other messages and arguments, which lie deeper in them
-    than they did: what no client could read any more is cut.
-
-    Raises ValueError or TypeError for what a table cannot hold.
+    """Wire form of properties whose headers contain other messages' tables; those nested too deep for clients
+    to read are cut. Raises ValueError or TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -80,7 +75,7 @@ def told_in_headers(properties):
 
 
 def _cut(value, levels):
-    """The value without tables and arrays that lie more than so many levels below it."""
+    """The value without tables and arrays nested more than ``levels`` deep."""
     if not isinstance(value, (dict, list, tuple)):
         return value
     if levels < 0:

@@ -1,11 +1,10 @@
-"""Tables: how deep, how long and how large what outsiders nest may be: arguments, headers, parameters.
-
+"""Tables: limits of depth, length and size for nested values from outside: arguments, headers, parameters.
 One check for every door.
 
-The wire itself refuses what is nested so deep that reading it could exhaust the stack. Here are the
-operator's limits: a frame of 128 KiB holds up to 130 000 entries, each an object of its own for a moment.
-JSON nests deeper, and is longer, than any frame of AMQP; what is taken from it has to be shown, exported and
-delivered again, so that it is held to the same limits before anything is stored.
+The wire refuses nesting that could exhaust the stack; these are the operator's limits: a frame of 128 KiB
+holds up to 130 000 entries, each an object for a moment. JSON may be deeper and longer than any AMQP frame;
+its values must be shown, exported and delivered later, so they are held to the same limits before they are
+stored.
 """
 import math
 
@@ -13,13 +12,13 @@ from gomq_py.broker.values import is_integer
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed, PreconditionFailed
 
-# Infinity, which a reader of JSON makes of 1e400, and what is not a number: no answer could show them, and
-# what exports them would import nothing.
+# Infinity (as which JSON readers take 1e400) and NaN: answers could not show them, and exports could not be
+# imported.
 NOT_FINITE = "a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
 # Octets of the smallest entry (in an array, a value without content) and of the smallest nested array (a
 # type, a size).
 ENTRY_OCTETS, NEST_OCTETS = 1, 5
-# The wire's own bound: who is given no smaller one need not be looked at for depth.
+# The wire's own limit of depth: with a limit not below it, depth needs no check.
 WIRE_DEPTH = 32
 # The settings' defaults.
 ENTRIES, FRAME_MAX = 8192, 131072
@@ -28,10 +27,8 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """``depth`` of nesting, ``entries`` in a table with all that it holds, ``frame_max``: octets of the frame
-    it travels in.
-
-    ``safe_octets``: a table of no more can break neither depth nor entries.
+    """``depth`` of nesting, ``entries`` in a table with all its contents, ``frame_max``: octets of its frame.
+    ``safe_octets``: a table of at most so many octets needs no check.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -45,10 +42,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """What is too much of a table, list or JSON value, in words behind its name; None where nothing is.
-
-        However deep it is, this is not.
-        """
+        """The excess of a table, list or JSON value, as text to follow its name, or None. Not recursive."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -67,7 +61,7 @@ class TableLimits:
     # off the wire
 
     def check(self, table, octets):
-        """Look at a decoded table that came in a frame of ``octets``. Raises Malformed."""
+        """Check a decoded table from a frame of ``octets`` octets. Raises Malformed."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
@@ -84,10 +78,7 @@ class TableLimits:
     # from anywhere
 
     def check_table(self, what, table):
-        """Refuse what no field table within the limits holds; ``what`` names it.
-
-        Raises PreconditionFailed.
-        """
+        """Raise PreconditionFailed for a table beyond the limits of a field table; ``what`` names it."""
         if not table:
             return
         fault = self.fault_of(table)
@@ -106,20 +97,14 @@ class TableLimits:
             raise PreconditionFailed(f"{what}: field table {fault}")
 
     def check_properties(self, octets):
-        """Refuse properties, in wire form, that fit into no header frame: no consumer could be sent them.
-
-        Raises PreconditionFailed.
-        """
+        """Raise PreconditionFailed for properties (wire form) larger than a header frame of any consumer."""
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
             raise PreconditionFailed(
                 f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})"
             )
 
     def check_json(self, what, value):
-        """Refuse a JSON value that is too deep or too long, or has texts or numbers that are none.
-
-        Raises ValueError.
-        """
+        """Raise ValueError for a JSON value that is too deep or too long, or has invalid texts or numbers."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")
@@ -131,7 +116,7 @@ class TableLimits:
 
 
 def check_numbers(what, value):
-    """Refuse integers of a JSON value that not every reader of JSON reads again. Raises ValueError."""
+    """Raise ValueError for integers in a JSON value that not every JSON reader can read."""
     if any(
         isinstance(item, int) and not isinstance(item, bool) and not is_integer(item)
         for item in _leaves(value)
@@ -139,7 +124,7 @@ def check_numbers(what, value):
         raise ValueError(f"{what}: a number of more than 64 bits")
 
 
-# For what is stored already: settings may have changed since.
+# For stored values: settings may have changed since.
 STORED = TableLimits(WIRE_DEPTH, 1 << 62)
 
 

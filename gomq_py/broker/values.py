@@ -1,7 +1,4 @@
-"""Field values: how the values of argument tables compare and how RabbitMQ writes them in reply texts.
-
-A leaf of the broker.
-"""
+"""Field values: how argument values compare, and RabbitMQ's words for them. A leaf of the broker."""
 from datetime import datetime
 
 from gomq_py.content.fields import Float32, Seconds, TypedInt, is_decimal
@@ -16,7 +13,7 @@ _MISSING = object()
 
 
 def is_integer(value):
-    """Whether it is an integer of 64 bits; booleans are none, nor are timestamps."""
+    """Whether it is a 64-bit integer, excluding booleans and timestamps."""
     return (
         isinstance(value, int) and not isinstance(value, (bool, Seconds))
         and MIN_INTEGER <= value <= MAX_INTEGER
@@ -24,13 +21,13 @@ def is_integer(value):
 
 
 def is_count(value):
-    """Whether it is an integer of 64 bits from 0 on."""
+    """Whether it is a 64-bit integer of at least 0."""
     return is_integer(value) and value >= 0
 
 
 def equal(one, other):
-    """Whether two decoded values are the same: numbers compare by value whatever their width, booleans are no
-    numbers, octets equal their text.
+    """Whether two decoded values are equal: numbers by value whatever their width, booleans are no numbers,
+    octets equal their text.
     """
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -46,9 +43,8 @@ def equal(one, other):
 
 
 def same_argument(one, other, key):
-    """Whether a key is in both tables with equal values, or in neither.
-
-    Integers of any width may be equal, an integer and a float never are.
+    """Whether a key is in both tables with equal values, or in neither. Integers of any width may be equal;
+    an integer and a float never are.
     """
     return (
         (key in one) == (key in other) and _class(one.get(key)) == _class(other.get(key))
@@ -57,7 +53,7 @@ def same_argument(one, other, key):
 
 
 def _class(value):
-    """The kind of number that a value is; None for what is no number."""
+    """The kind of a number; None for other values."""
     if is_decimal(value):
         return "decimal"
     return next((kind for kind in (int, float) if isinstance(value, kind)), None)
@@ -88,16 +84,14 @@ _TYPE_NAMES = (
 
 
 def written(value):
-    """A value inside quotes, as reply texts show it."""
+    """A value as reply texts show it inside quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def difference(key, entity, received, current):
-    """RabbitMQ's text for an argument or property that is not what it was; either side may be absent (see
-    ``difference_in``).
-    """
+    """RabbitMQ's text for a different argument or property; one may be absent (see ``difference_in``)."""
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
