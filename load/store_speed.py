@@ -95,7 +95,7 @@ class Speed:
         piece = max(batch, 4_000_000 // (64 + len(message.get_body())) // batch * batch)
         for begun in range(0, count, piece):
             self.loops.pass_through(store, message, shown, min(piece, count - begun), batch)
-            while not (self.committer.is_idle and self.committer.is_done_aside):
+            while not (self.committer.is_idle and self.committer.background.is_idle):
                 gevent.sleep(0.0005)
 
     def report(self, name, count, action, *arguments):

@@ -17,7 +17,7 @@ import pytest
 from gomq_py import build_info
 from gomq_py.observability import log
 from gomq_py.storage.flush import flushing
-from gomq_py.storage.flush.background import Aside
+from gomq_py.storage.flush.background import Background
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.segments.pool import SegmentPool
 from gomq_py.testing.brokers import ChildBroker
@@ -171,14 +171,16 @@ def dead_with_the_test(monkeypatch):
     The threads of a committer go even where nobody has the committer any more.
     """
     committers, pools, threads = weakref.WeakSet(), weakref.WeakSet(), []
-    begin_lane, make_threads, begin_pool = Aside.__init__, flushing.ThreadPool, SegmentPool.__init__
+    begin_background, make_threads, begin_pool = (
+        Background.__init__, flushing.ThreadPool, SegmentPool.__init__
+    )
 
     def is_ours():
         return threading.current_thread() is threading.main_thread()  # an embedded broker's is its own affair
 
-    def note_lane(lane, name, threads_of):
-        """A committer has lanes from its beginning; its own class may be compiled, and is left alone."""
-        begin_lane(lane, name, threads_of)
+    def note_background(background, threads_of):
+        """A committer has one from its beginning; its own class may be compiled, and is left alone."""
+        begin_background(background, threads_of)
         if is_ours() and isinstance(committer := threads_of.__self__, GroupCommit):
             committers.add(committer)
 
@@ -193,7 +195,7 @@ def dead_with_the_test(monkeypatch):
         if is_ours():
             pools.add(pool)
 
-    monkeypatch.setattr(Aside, "__init__", note_lane)
+    monkeypatch.setattr(Background, "__init__", note_background)
     monkeypatch.setattr(flushing, "ThreadPool", note_threads)
     monkeypatch.setattr(SegmentPool, "__init__", note_pool)
     yield

@@ -328,7 +328,7 @@ def test_segments_of_all_kinds_of_queues_come_and_go_and_none_is_missed(tmp_path
             node.stop()
         else:
             # What is being unlinked in a thread would leave its descriptor to this process, which goes on.
-            node.wait(lambda node=node: node.committer.is_idle and node.committer.is_done_aside)
+            node.wait(lambda node=node: node.committer.is_idle and node.committer.background.is_idle)
             node.publish("", random.choice(list(node.vhost.queues)), bytes(100), persistent=True)
             node.kill()
 

@@ -77,7 +77,7 @@ def fail_together(door, files, work):
 
     They are there before, so that nothing waits for them to be made.
     """
-    wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    wait_until(lambda: door.committer.is_idle and door.committer.background.is_idle, sleep=gevent.sleep)
     files.go_on.clear()
     opener = publisher(door)
     opener.publish("other", properties=PERSISTENT)  # its flush holds back the one that all others are in
@@ -265,7 +265,7 @@ def test_publishes_of_one_read_are_refused_together(door, files):
 def test_a_flush_answers_the_reads_before_it_together_and_none_that_came_later(door, files, fails):
     fill(door)
     client = publisher(door)
-    wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    wait_until(lambda: door.committer.is_idle and door.committer.background.is_idle, sleep=gevent.sleep)
     files.go_on.clear()
     client.publish("sick", properties=PERSISTENT)
     wait_until(lambda: files.is_held, sleep=gevent.sleep)
@@ -375,7 +375,7 @@ def fail_log(door, files, log, client, declaring):
     """A flush of the log fails in which a publish by ``client`` to the queue ``sound`` is, and the declare of
     the queue ``new`` by ``declaring``.
     """
-    wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    wait_until(lambda: door.committer.is_idle and door.committer.background.is_idle, sleep=gevent.sleep)
     files.go_on.clear()
     opener = publisher(door)
     opener.publish("other", properties=PERSISTENT)
@@ -395,7 +395,7 @@ def wait_for_compaction(door):
     """Of the definitions or the users."""
     logs = door.broker._log, door.broker.users._log
     wait_until(
-        lambda: door.committer.is_idle and door.committer.is_done_aside
+        lambda: door.committer.is_idle and door.committer.background.is_idle
         and not any(log.is_compacting for log in logs),
         sleep=gevent.sleep)
 
@@ -430,7 +430,7 @@ def test_failed_log_is_written_anew_while_publishers_ask(door, files):
     client.expect(BasicNack)
     wait_for_compaction(door)
     files.sick = None
-    door.committer._replace_at_s = 0.0  # it is time again
+    door.committer._failures._replace_at_s = 0.0  # it is time again
 
     client.publish("new", properties=PERSISTENT)
     client.expect(BasicNack)
@@ -566,7 +566,7 @@ def test_client_hears_of_the_publish_that_went_to_two_queues_of_which_one_failed
             return broker.call(lambda launcher: question(launcher.broker))
 
         wait_until(
-            lambda: asked(lambda model: model.durability.disk.is_idle and model.durability.disk.is_done_aside)
+            lambda: asked(lambda model: model.durability.disk.is_idle and model.durability.disk.background.is_idle)
         )
         files.go_on.clear()
         try:

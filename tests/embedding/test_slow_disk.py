@@ -530,7 +530,7 @@ def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publi
         channel.queue_delete("second")
         # its publisher's folder, and its removal
         wait_until(
-            lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2,
+            lambda: broker.call(lambda launched: len(launched.broker.durability.disk.background.short)) == 2,
             in_time(60),
         )
 
@@ -538,7 +538,8 @@ def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publi
 
         wait_until(lambda: not broker.call(held_publishers), in_time(60))
         wait_until(
-            lambda: broker.call(lambda launched: launched.broker.durability.disk.is_done_aside), in_time(60)
+            lambda: broker.call(lambda launched: launched.broker.durability.disk.background.is_idle),
+            in_time(60),
         )
         assert len(os.listdir(os.path.join(broker.data_dir, "queues"))) == 1
 
@@ -993,7 +994,7 @@ def test_purge_and_new_messages_do_not_wait_for_the_files_of_what_is_purged(left
 
     wait_until(
         lambda: broker.call(
-            lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.is_done_aside
+            lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.background.is_idle
         ),
         in_time(60),
     )

@@ -298,7 +298,7 @@ class Site:
 
     def settle(self):
         """Let all jobs come to their end, and what is done beside the loop."""
-        wait(lambda: self.door.committer.is_done_aside and not self.scheduler.is_armed())
+        wait(lambda: self.door.committer.background.is_idle and not self.scheduler.is_armed())
 
     # others
 

@@ -7,7 +7,10 @@ from functools import partial
 import gevent
 
 from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush import group_commit
+from gomq_py.storage.flush.flush_failures import FlushFailures
 from gomq_py.storage.flush.group_commit import GroupCommit
+from gomq_py.storage.flush.name_changes import NameChanges
 from gomq_py.storage.stores.stream_store import StreamStore
 from tests.simulation.disk import ProcessFiles
 from tests.simulation.follower import Follower
@@ -25,15 +28,15 @@ def names_not_flushed():
 
 def segment_named_late():
     """A new segment has its name some time after what is in it was confirmed."""
-    change = GroupCommit.change
+    change = NameChanges.change
 
-    def late(commit, changes, done=None, soon=False):
+    def late(names, changes, done=None, soon=False):
         if getattr(done, "__name__", "") == "named":
-            gevent.spawn_later(0.1, change, commit, changes, done, soon)
+            gevent.spawn_later(0.1, change, names, changes, done, soon)
         else:
-            change(commit, changes, done, soon)
+            change(names, changes, done, soon)
 
-    GroupCommit.change = late
+    NameChanges.change = late
 
 
 def stream_read_before_its_segment_has_its_name():
@@ -61,8 +64,8 @@ def acks_not_flushed():
 
 def failed_flush_is_forgotten():
     """The next one of the same file succeeds, and says nothing of what the first one has lost."""
-    GroupCommit._error_of_logs = lambda commit: None
-    GroupCommit._tell = lambda commit, store, failures: store.synced()
+    FlushFailures.error_of_logs = lambda failures: None
+    group_commit.tell = lambda store, failures: store.synced()
 
 
 def log_not_flushed():

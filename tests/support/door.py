@@ -43,22 +43,12 @@ PATIENCE_S = in_time(30)
 SILENCE_S, SILENT_POLLS = 0.05, 50
 
 
-class HandCommitter(GroupCommit):
-    """A committer whose syncs the test ends: ``finish()`` for good,
-    ``finish(error)`` for a disk that refuses.
+class InHub:
+    """Does background work soon, but in the hub: silence is told by polls of the loop,
+    and a thread may take longer than so many.
     """
 
-    def __init__(self, files):
-        super().__init__(files, enabled=False)
-        self.waiting = []
-
-    def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
-        self.waiting.append(callback)
-
-    def aside(self, function, *arguments, done=None, first=False):
-        """Soon, but in the hub: silence is told by polls of the loop,
-        and a thread may take longer than so many.
-        """
+    def add(self, function, *arguments, done=None, first=False):
         def work():
             try:
                 result, error = function(*arguments), None
@@ -69,13 +59,20 @@ class HandCommitter(GroupCommit):
 
         gevent.spawn(work)
 
-    def aside_at_leisure(self, function, *arguments, done=None):
-        """As aside()."""
-        self.aside(function, *arguments, done=done)
 
-    def _change_each(self, groups):
-        """In the hub, too."""
-        return change_each(groups, self._flushing.watch)
+class HandCommitter(GroupCommit):
+    """A committer whose syncs the test ends: ``finish()`` for good,
+    ``finish(error)`` for a disk that refuses.
+    """
+
+    def __init__(self, files):
+        super().__init__(files, enabled=False)
+        self.waiting = []
+        self.background.short = self.background.long = InHub()
+        self.names._change_each = lambda groups: change_each(groups, self._flushing.watch)
+
+    def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
+        self.waiting.append(callback)
 
     def wait(self):
         """The broker's stop: nobody is left who would finish a sync for it."""
@@ -86,7 +83,7 @@ class HandCommitter(GroupCommit):
 
         Returns how many waited.
         """
-        self._make(self._take_changes(), {})
+        self.names.make(self.names.take(), {})
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback(error)

@@ -74,7 +74,7 @@ class StoreBench:
         wait_until(self._is_finished, sleep=gevent.sleep)
 
     def _is_finished(self):
-        if self.committer.is_done_aside and self.committer.is_idle:
+        if self.committer.background.is_idle and self.committer.is_idle:
             return True
         self.committer.after_sync(lambda error: None)
         return False

@@ -62,12 +62,13 @@ class FolderRemovals:
             return
         # a publisher's new folder, made after the removal, would stay
         if self._files.is_making_folder(folder):
-            self._committer.aside(_nothing, first=True, done=lambda _, error: self._remove(folder))
+            self._committer.background.short.add(
+                _nothing, first=True, done=lambda _, error: self._remove(folder))
         else:
             self._remove(folder)
 
     def _remove(self, folder):
-        self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
+        self._committer.background.long.add(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
         """In a thread, for REMOVING_S. Raises OSError."""

@@ -1,8 +1,8 @@
-"""Aside: work on files that may take long and that no flush waits for.
+"""Background: work on files that may take long and that no flush waits for.
 
-One lane does its work in order, one piece at a time, each in a thread. After pieces that were done together
+A worker does its work in order, one piece at a time, each in a thread. After pieces that were done together
 others are, too, as far as nobody hears of them, such as closing descriptors. ``storage.flush.group_commit``
-has three lanes. The greenlet of a lane runs only while there is work.
+has three workers. The greenlet of a worker runs only while there is work.
 """
 import logging
 from collections import deque
@@ -14,12 +14,44 @@ from gomq_py.hub.threads import begin
 logger = logging.getLogger("gomq_py.storage.aside")
 
 
+# The names of their greenlets, in the order of Background's attributes.
+WORKERS = ("files-aside", "files-at-leisure", "files-for-readers")
+
+
 class Failures(list):
     """The errors of pieces that were done together."""
 
 
-class Aside:
-    """One lane. ``threads_of()`` returns the pool of threads."""
+class Background:
+    """The three workers of a GroupCommit, each with a greenlet and a thread of its own.
+
+    ``short`` is for pieces that are soon over, ``long`` for those that may take long together, so that no
+    short one waits for them, ``for_readers`` for those that consumers wait for. ``threads_of()`` returns the
+    pool of threads.
+    """
+
+    def __init__(self, threads_of):
+        self._workers = [BackgroundWorker(name, threads_of) for name in WORKERS]
+        self.short, self.long, self.for_readers = self._workers
+
+    @property
+    def is_idle(self):
+        """Whether all of it is done."""
+        return all(worker.is_idle for worker in self._workers)
+
+    def join(self):
+        """Return when each worker has been done with all of its work once. May switch."""
+        for worker in reversed(self._workers):  # files that the others let go of are closed by the first one
+            worker.join()
+
+    def kill(self):
+        """End as a crash does, see BackgroundWorker.kill."""
+        for worker in self._workers:
+            worker.kill()
+
+
+class BackgroundWorker:
+    """Does one piece after the other. ``threads_of()`` returns the pool of threads."""
 
     def __init__(self, name, threads_of):
         self._name = name
@@ -43,11 +75,12 @@ class Aside:
         """Whether all of it is done."""
         return self._greenlet is None
 
-    def add(self, function, arguments, done, first=0):
-        """Have ``function(*arguments)`` called in a thread.
+    def add(self, function, *arguments, done=None, first=False):
+        """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
-        ``done(result, error)``, if given, is called in the hub after it. ``first``: it comes before the rest,
-        of which as many pieces have their turn after it.
+        ``done(result, error)``, if given, is called in the hub after it, and must neither switch nor raise.
+        ``first``: before other work, because somebody waits for it; as a number: it is so many pieces, and as
+        many of the others have their turn after it.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))

@@ -11,6 +11,7 @@ cdef class Flushing:
     cdef bint _lacks_flusher
 
     cpdef way_of_stores(self)
+    cdef list jobs_of(self, dict logs, dict folders)
     cpdef list run(self, list jobs, dict unbegun)
     cdef bint _has_flusher(self) except -1
     @cython.locals(lanes=list, begun=list, failed=list)

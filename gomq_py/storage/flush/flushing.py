@@ -52,6 +52,11 @@ class Flushing:
         """The function of a job that flushes a file of a store."""
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
+    def jobs_of(self, logs, folders):
+        """The jobs that flush logs and folders. Logs are held since they were marked."""
+        jobs = [(self._files.sync_log, file, file) for file in logs]
+        return jobs + [(self._files.sync_folder, path, path) for path in folders]
+
     def sync_in_hub(self, file):
         """Flush a file of a store while others have their turn. Raises OSError. Switches."""
         self._files.sync(file, self.flusher.flush)
@@ -74,7 +79,9 @@ class Flushing:
     def change_each(self, groups):
         """Make each group's changes, see change_each. Raises if there is no thread. Switches."""
         self.at_work = [begin(change_each, groups, self.watch, pool=self.threads_of())]
-        return self.at_work[0].get()
+        results = self.at_work[0].get()
+        self.at_work = []
+        return results
 
     def finish(self):
         """Return when the threads of a cycle that was cut short have done their work. May switch."""

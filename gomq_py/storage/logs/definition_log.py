@@ -248,25 +248,25 @@ class DefinitionLog:
         """Begin to write the model to a second log, or remove a left-over one for the next attempt."""
         if self._is_left:
             self._is_left = False
-            self._committer.change([self._files.unlinking(self._path + NEXT)], self._removed)
+            self._committer.names.change([self._files.unlinking(self._path + NEXT)], self._removed)
             return
         self._opening = True
         self._next_id = new_log_id()
         if self._note is None:
             self._make_next_aside(None, None)
         else:
-            self._committer.aside_at_leisure(self._note_left, done=self._make_next_aside)
+            self._committer.background.long.add(self._note_left, done=self._make_next_aside)
 
     def _make_next_aside(self, _, error):
         if error is not None:
             self._opened(None, error)
         else:
-            self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
+            self._committer.background.short.add(self._make_next, self._log.file.end, done=self._opened)
 
     def _note_soon(self, _=None):
         """Save how much of this log is on the disk."""
         self._is_growth_due = False
-        self._committer.aside_at_leisure(self._note_left, done=self._noted)
+        self._committer.background.long.add(self._note_left, done=self._noted)
 
     def _noted(self, _, error):
         if error is not None:  # the earlier note stays right
@@ -367,7 +367,7 @@ class DefinitionLog:
             self._give_up(error)
             return
         self._renaming = following.file.is_relied_on = True
-        self._committer.change(
+        self._committer.names.change(
             [self._files.renaming(following.file.path, self._path, following.file)], self._renamed
         )
         self._committer.mark_folder(os.path.dirname(self._path))
@@ -395,7 +395,7 @@ class DefinitionLog:
         abandoned, self._next = self._next, None
         if abandoned is not None:
             abandoned.abandon()
-            self._committer.change([self._files.unlinking(abandoned.file.path)], self._removed)
+            self._committer.names.change([self._files.unlinking(abandoned.file.path)], self._removed)
 
     def _removed(self, error):
         if error is not None:

@@ -51,7 +51,8 @@ class Proof:
 class Openings:
     """The files being opened or opened ahead; one object per broker.
 
-    ``aside``: the committer's lane for readers, or None without threads. ``start_timer`` as in Resting.
+    ``aside`` adds work to the committer's background, for readers; None: there are no threads.
+    ``start_timer`` as in Resting.
     """
 
     def __init__(self, aside, start_timer):

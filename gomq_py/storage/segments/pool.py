@@ -77,10 +77,9 @@ class SegmentPool:
         self.committer = committer
         self.segment_bytes = segment_bytes
         self.resting = Resting(start_timer)
-        self._aside = committer.aside if committer is not None and in_threads else None
+        self._aside = committer.background.short.add if committer is not None and in_threads else None
         self.openings = Openings(
-            None if self._aside is None else getattr(committer, "aside_for_readers", None), start_timer
-        )
+            None if self._aside is None else committer.background.for_readers.add, start_timer)
         self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}
@@ -527,7 +526,7 @@ class SegmentPool:
 
     def _change(self, changes, done, soon=False):
         if self._aside is not None:
-            self.committer.change(changes, done, soon)
+            self.committer.names.change(changes, done, soon)
             return
         for change in changes:
             change.make()

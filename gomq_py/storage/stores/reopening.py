@@ -32,7 +32,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
             done(*_opened(pool, committer, laters, *result), None)
 
     if not files.has_listeners:
-        committer.aside_at_leisure(opening, folder, files, *laters, *arguments, done=opened)
+        committer.background.long.add(opening, folder, files, *laters, *arguments, done=opened)
         return
     try:
         result = opening(folder, files, *laters, *arguments)

@@ -444,8 +444,8 @@ class StreamStore(segment_log.SegmentLog):
 
     def _discard(self, segment):
         self._let_go(segment)
-        self.committer.change(
-            [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
+        self.committer.names.change(
+            [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.background.short.add)]
         )
 
     def _forget(self, segment):
@@ -470,8 +470,9 @@ class StreamStore(segment_log.SegmentLog):
             return
         self._dropped.remove(segment)
         if error is None:
-            self.committer.change(
-                [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
+            self.committer.names.change(
+                [self.files.unlinking(
+                    self.path_of("msgs", segment.number), self.committer.background.short.add)]
             )
             self.committer.mark_folder(self.folder)
 

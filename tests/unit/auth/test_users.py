@@ -2,6 +2,7 @@
 import errno
 import os
 from random import Random
+from types import SimpleNamespace
 
 import bcrypt
 import gevent
@@ -29,6 +30,7 @@ class NoCommitter:
 
     def __init__(self):
         self.marked = []
+        self.background = SimpleNamespace(short=self, long=self)
 
     def mark_file(self, file):
         self.marked.append(file)
@@ -36,7 +38,7 @@ class NoCommitter:
     def mark_folder(self, path):
         pass
 
-    def aside(self, function, *arguments, done):
+    def add(self, function, *arguments, done):
         pass  # nothing is compacted
 
 
@@ -192,7 +194,8 @@ class Compacting:
             self.run_slice()
             self.committer.after_sync(lambda error: None)  # it need not wait for the next unhurried one
             return (
-                not self.users._log.is_compacting and self.committer.is_idle and self.committer.is_done_aside
+                not self.users._log.is_compacting and self.committer.is_idle
+                and self.committer.background.is_idle
             )
 
         wait_until(is_over, sleep=gevent.sleep)

@@ -425,13 +425,14 @@ def test_files_of_many_deleted_queues_are_removed_by_one_job_and_not_flushed_bef
         queue.publish(message)
     node.committer.wait()
     jobs, synced = [], []
-    aside, sync = node.committer.aside_at_leisure, Files.sync
+    long, sync = node.committer.background.long, Files.sync
+    add = long.add
 
     def one_more(*job, done):
-        jobs.append(len(node.committer._at_leisure))
-        aside(*job, done=done)
+        jobs.append(len(long))
+        add(*job, done=done)
 
-    monkeypatch.setattr(node.committer, "aside_at_leisure", one_more)
+    monkeypatch.setattr(long, "add", one_more)
     monkeypatch.setattr(Files, "sync", lambda files, file: synced.append(file.path) or sync(files, file))
 
     node.broker.delete_vhost("v")

@@ -500,7 +500,7 @@ def test_a_kill_before_a_thread_has_named_files_loses_nothing(nodes, monkeypatch
     node = nodes()
     ids = Peer(node).session.received_ids()
     note_received(ids, 7)
-    monkeypatch.setattr(node.committer, "change", names_nothing)
+    monkeypatch.setattr(node.committer.names, "change", names_nothing)
 
     fill(node, ids, 1)
     note_received(ids, 9)
@@ -948,7 +948,7 @@ def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_nam
     pool = unnamed.store.pool
     pool.expect(65536)
     node.wait(lambda: pool.has(65536))
-    monkeypatch.setattr(node.committer, "change", names_nothing)
+    monkeypatch.setattr(node.committer.names, "change", names_nothing)
     assert unnamed.publish(sent_at_once())
 
     for identifier, queue in ((5, unnamed), (6, named), (7, unnamed)):
@@ -970,7 +970,7 @@ def test_files_that_begin_with_a_message_of_qos_2_have_their_names(nodes, monkey
     pool.expect(65536)
     node.wait(lambda: pool.has(65536))
     node.committer.wait()
-    monkeypatch.setattr(node.committer, "change", names_nothing)
+    monkeypatch.setattr(node.committer.names, "change", names_nothing)
 
     ids.begin(7, (queue,), sent_at_once())
     assert queue.publish(sent_at_once())
@@ -989,7 +989,7 @@ def test_a_retained_message_of_qos_2_outlives_a_kill_with_its_identifier(nodes, 
     pool.expect(65536)
     node.wait(lambda: pool.has(65536))
     node.committer.wait()
-    monkeypatch.setattr(node.committer, "change", names_nothing)
+    monkeypatch.setattr(node.committer.names, "change", names_nothing)
     message = mqtt_message("t", b"x", 2, retain=True)
     message.at_once = True
 
@@ -1045,7 +1045,7 @@ def tear_body(node, body, which=0):
 
 
 def names_nothing(changes, done=None, soon=False):
-    """Instead of GroupCommit.change: the process is killed before a thread changes names."""
+    """Instead of NameChanges.change: the process is killed before a thread changes names."""
 
 
 def fill(node, ids, rolls):

@@ -1,5 +1,6 @@
 """What is removed: its place among the jobs of the threads."""
 from collections import deque
+from types import SimpleNamespace
 
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.removal import FolderRemovals
@@ -11,11 +12,13 @@ class Lanes:
     def __init__(self):
         self.first, self.work = deque(), deque()
         self.marked = []
+        self.background = SimpleNamespace(
+            short=SimpleNamespace(add=self.add_short), long=SimpleNamespace(add=self.add_long))
 
-    def aside(self, function, *arguments, done=None, first=False):
+    def add_short(self, function, *arguments, done=None, first=False):
         (self.first if first else self.work).append((function, arguments, done))
 
-    def aside_at_leisure(self, function, *arguments, done=None):
+    def add_long(self, function, *arguments, done=None):
         done(function(*arguments), None)
 
     def mark_folder(self, path):
@@ -25,7 +28,7 @@ class Lanes:
 def test_folder_is_removed_behind_the_job_that_makes_it_for_a_publisher(tmp_path):
     files, lanes = Files(), Lanes()
     coming = files.having_folder(tmp_path / "queue")
-    lanes.aside(coming.act, first=True, done=lambda _, error: coming.told())
+    lanes.add_short(coming.act, first=True, done=lambda _, error: coming.told())
 
     FolderRemovals(files, lanes).add(None, str(tmp_path / "queue"), "a queue", None)
 

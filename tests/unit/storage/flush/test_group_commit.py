@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import gevent
 import pytest
 from gevent.event import Event
+from gevent.threadpool import ThreadPool
 
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.files import Change, Files
 from gomq_py.storage.errors import StoreClosed
-from gomq_py.storage.flush import background, flushing, group_commit
+from gomq_py.storage.flush import background, flush_failures, flushing, group_commit, name_changes
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.format.log import LogScan
 from gomq_py.storage.logs.framed_log import FramedLog
@@ -295,7 +296,7 @@ def test_a_fenced_store_fails_the_next_sync_it_is_part_of(committer, files):
 def test_a_store_that_was_fenced_before_its_acks_were_due_fails_nobody_elses_sync(committer, files):
     fenced, other, answers = FakeStore("fenced"), FakeStore("other"), Answers()
     committer.mark_acks(fenced)
-    committer._later_since -= group_commit.UNHURRIED_S  # due with the next sync
+    committer._next.acks_since -= group_commit.UNHURRIED_S  # due with the next sync
     fenced.error = OSError(errno.EIO, "earlier")
     committer.mark(other)
     committer.after_sync(answers)
@@ -303,7 +304,7 @@ def test_a_store_that_was_fenced_before_its_acks_were_due_fails_nobody_elses_syn
     wait_until(lambda: answers)
 
     assert answers == [None] and other.syncs == 1
-    assert fenced.syncs == 0 and not committer._later
+    assert fenced.syncs == 0 and not committer._next.acks
 
 
 @pytest.mark.parametrize("mark, path", [
@@ -394,7 +395,7 @@ def test_log_on_which_nothing_stands_and_that_cannot_be_written_fails_nobody_lat
 def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_are_asked_for(
     committer, files, monkeypatch
 ):
-    monkeypatch.setattr(group_commit, "REPLACE_AGAIN_S", 1e9)
+    monkeypatch.setattr(flush_failures, "REPLACE_AGAIN_S", 1e9)
     log, asked = FakeFile("/data/log"), []
     log.failed = lambda: asked.append(None)
     files.failing = {log.path}
@@ -406,8 +407,8 @@ def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_
     committer.after_sync(lambda error: None)
     assert len(asked) == 1, "not with each"
 
-    monkeypatch.setattr(group_commit, "REPLACE_AGAIN_S", 0.0)
-    committer._replace_at_s = 0.0
+    monkeypatch.setattr(flush_failures, "REPLACE_AGAIN_S", 0.0)
+    committer._failures._replace_at_s = 0.0
     for count in (2, 3):
         committer.after_sync(lambda error: None)
         assert len(asked) == count
@@ -472,7 +473,7 @@ def test_owner_of_a_log_is_told_of_its_flush_though_the_log_that_is_in_use_has_f
 
 
 def test_owner_of_a_log_hears_once_that_its_flush_failed(committer, files, monkeypatch):
-    monkeypatch.setattr(group_commit, "REPLACE_AGAIN_S", 1e9)
+    monkeypatch.setattr(flush_failures, "REPLACE_AGAIN_S", 1e9)
     log, heard = FakeFile("/data/log"), []
     log.failed = lambda: heard.append("failed")
     files.failing.add(log.path)
@@ -553,16 +554,18 @@ def test_stop_flushes_what_is_marked(files):
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_stop_does_what_the_work_that_it_waits_for_puts_on_any_lane_or_marks(files, enabled):
+def test_stop_does_what_the_work_that_it_waits_for_puts_on_any_lane_or_marks(files, enabled, monkeypatch):
     done, done_by_then = [], []
 
-    class Noting(GroupCommit):
-        def _end_threads(self):
+    class Noting(ThreadPool):
+        def kill(self):
             done_by_then.extend(done)
-            super()._end_threads()
+            super().kill()
 
-    committer = Noting(files, enabled=enabled)
-    lanes = [committer.aside, committer.aside_at_leisure, committer.aside_for_readers]
+    monkeypatch.setattr(flushing, "ThreadPool", Noting)
+    committer = GroupCommit(files, enabled=enabled)
+    work = committer.background
+    lanes = [work.short.add, work.long.add, work.for_readers.add]
     steps = [*lanes, *reversed(lanes), lanes[1], lanes[0], lanes[2]]
 
     def go_on(_result=None, _error=None):
@@ -570,12 +573,13 @@ def test_stop_does_what_the_work_that_it_waits_for_puts_on_any_lane_or_marks(fil
         if steps:
             steps.pop(0)(give_up_the_interpreter, done=go_on)
         elif len(done) == 10:
-            committer.change([Change("/data/name", give_up_the_interpreter, lambda _: None)], done=go_on)
+            change = Change("/data/name", give_up_the_interpreter, lambda _: None)
+            committer.names.change([change], done=go_on)
 
     go_on()
     committer.stop()
 
-    assert done_by_then == list(range(11)) and committer.is_idle and committer.is_done_aside
+    assert done_by_then == list(range(11)) and committer.is_idle and committer.background.is_idle
 
 
 def kill_its_greenlet(committer):
@@ -592,7 +596,7 @@ def test_group_commit_that_is_ended_in_the_middle_of_a_flush_tells_who_waits_and
     committer.after_sync(first)
     wait_until(lambda: committer._is_syncing)
     committer.mark(store := FakeStore("a"))
-    committer.change([NameChange("a", [])], renamed)
+    committer.names.change([NameChange("a", [])], renamed)
     committer.after_sync(second)
 
     kill_its_greenlet(committer)
@@ -612,7 +616,7 @@ def test_group_commit_that_is_ended_in_the_middle_of_a_flush_tells_who_waits_and
 @pytest.mark.parametrize("enabled", [True, False])
 def test_group_commit_that_is_ended_before_its_first_turn_tells_who_waits_and_can_be_stopped(files, enabled):
     committer, answers, renamed = GroupCommit(files, enabled=enabled), Answers(), Answers()
-    committer.change([NameChange("a", [])], renamed)
+    committer.names.change([NameChange("a", [])], renamed)
     committer.after_sync(answers)
 
     kill_its_greenlet(committer)
@@ -657,7 +661,7 @@ def test_group_commit_that_meets_a_fault_of_ours_tells_who_waits_with_and_withou
 ):
     committer, answers, later = GroupCommit(files, enabled=enabled), Answers(), Answers()
     monkeypatch.setattr(committer, "_answer", lambda *_: 1 / 0)
-    committer.change([NameChange("a", [])])
+    committer.names.change([NameChange("a", [])])
     committer.after_sync(answers)
     committer.after_sync(answers)
 
@@ -672,11 +676,11 @@ def test_work_aside_goes_on_though_its_greenlet_is_ended(files):
     """Whoever it is done for hears of each piece, and the committer can be stopped."""
     committer, go_on, heard = GroupCommit(files), threading.Event(), []
     for number in range(3):
-        committer.aside(
+        committer.background.short.add(
             go_on.wait, waiting.TIMEOUT_S,
             done=lambda result, error, number=number: heard.append((number, result, error)),
         )
-    (lane,) = [lane for lane in committer._lanes if not lane.is_idle]
+    (lane,) = [lane for lane in committer.background._workers if not lane.is_idle]
     wait_until(lambda: lane._under_way)
 
     gevent.kill(lane._greenlet)
@@ -695,9 +699,9 @@ def test_work_aside_goes_on_though_its_greenlet_is_ended_while_it_waits_for_a_th
 
     monkeypatch.setattr(background, "begin", wait_for_a_thread)
     for number in range(2):
-        committer.aside(
+        committer.background.short.add(
             lambda: True, done=lambda result, error, number=number: heard.append((number, result, error)))
-    (lane,) = [lane for lane in committer._lanes if not lane.is_idle]
+    (lane,) = [lane for lane in committer.background._workers if not lane.is_idle]
     wait_until(lambda: background.begin is begin)
 
     gevent.kill(lane._greenlet)
@@ -712,7 +716,7 @@ def test_work_aside_whose_thread_is_interrupted_is_told_so_and_the_rest_is_done(
 
     committer, heard = GroupCommit(files), []
     for work in (interrupt, lambda: "done"):
-        committer.aside(work, done=lambda result, error: heard.append((result, type(error))))
+        committer.background.short.add(work, done=lambda result, error: heard.append((result, type(error))))
 
     committer.stop()
 
@@ -821,7 +825,7 @@ def test_who_says_what_concerns_him_hears_of_nothing_else(files, enabled):
     sick.error = None if enabled else OSError(errno.EIO, "Input/output error")
     files.failing.add(sick.file.path)
     # without syncing, too, there is something to wait for
-    committer.change([Change("/data/pool/1", lambda: None, lambda _: None)])
+    committer.names.change([Change("/data/pool/1", lambda: None, lambda _: None)])
     told = {}
     for store in (sick, sound):
         committer.mark(store)
@@ -837,7 +841,7 @@ def test_who_says_what_concerns_him_hears_of_nothing_else(files, enabled):
 
 
 def test_fault_that_ends_group_commit_is_told_to_everybody_whatever_concerns_him(committer, monkeypatch):
-    monkeypatch.setattr(committer, "_collect", None)
+    monkeypatch.setattr(committer, "_answer", None)
     told = []
     committer.mark(FakeStore("a"))
     committer.after_sync(told.append, concerns=lambda: False)
@@ -920,7 +924,7 @@ def test_with_a_thread_for_some_of_the_flushes_only_the_sync_ends_when_that_one_
 
 def test_a_fault_in_a_cycle_is_told_to_everybody_from_then_on(committer, monkeypatch):
     stores, first, later = [FakeStore("a"), FakeStore("b")], Answers(), Answers()
-    monkeypatch.setattr(committer, "_blame", lambda *_: 1 / 0)
+    monkeypatch.setattr(committer, "_answer", lambda *_: 1 / 0)
     committer.mark(stores[0])
     committer.after_sync(first)
     wait_until(lambda: first)
@@ -1010,13 +1014,13 @@ def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
     committer.after_sync(results.append)
 
     for number in range(300):
-        committer.aside(
+        committer.background.short.add(
             lambda number=number: done.append(number) or number,
             done=lambda result, error: results.append((result, error)),
         )
-    assert not committer.is_done_aside and not done
-    committer.aside(lambda: 1 / 0)
-    committer.aside(done.append, 300)
+    assert not committer.background.is_idle and not done
+    committer.background.short.add(lambda: 1 / 0)
+    committer.background.short.add(done.append, 300)
     wait_until(lambda: len(done) == 301)
 
     assert done == list(range(301)) and results == [(number, None) for number in range(300)]
@@ -1031,7 +1035,7 @@ def test_work_aside_that_somebody_waits_for_comes_first_and_keeps_the_rest_from_
     for name, first in (
         ("closed", False), ("closed too", False), *((f"made {number}", True) for number in range(4))
     ):
-        committer.aside(done.append, name, first=first)
+        committer.background.short.add(done.append, name, first=first)
 
     wait_until(lambda: len(done) == 6)
 
@@ -1043,13 +1047,13 @@ def test_after_pieces_that_somebody_waits_for_as_many_others_have_their_turn(cap
     """Or files would be emptied faster than closed; one that fails keeps none of the others from it."""
     committer, done = GroupCommit(SlowFiles()), []
     for name in ("a", "b", "c"):
-        committer.aside(done.append, name, first=3)
-    committer.aside(done.append, 0)
-    committer.aside(lambda: 1 / 0)
+        committer.background.short.add(done.append, name, first=3)
+    committer.background.short.add(done.append, 0)
+    committer.background.short.add(lambda: 1 / 0)
     for number in range(1, 5):
-        committer.aside(done.append, number)
-    committer.aside(done.append, 5, done=lambda result, error: done.append("heard"))
-    committer.aside(done.append, 6)
+        committer.background.short.add(done.append, number)
+    committer.background.short.add(done.append, 5, done=lambda result, error: done.append("heard"))
+    committer.background.short.add(done.append, 6)
 
     wait_until(lambda: len(done) == 11)
 
@@ -1063,9 +1067,9 @@ def test_failures_of_pieces_that_are_done_together_are_logged_in_the_hub(monkeyp
     committer, threads = GroupCommit(SlowFiles()), []
     monkeypatch.setattr(background.logger, "warning", lambda *_: threads.append(threading.get_ident()))
 
-    committer.aside(list, first=3)
+    committer.background.short.add(list, first=3)
     for _ in range(4):
-        committer.aside(lambda: 1 / 0)
+        committer.background.short.add(lambda: 1 / 0)
 
     wait_until(lambda: len(threads) == 4)
     assert set(threads) == {threading.get_ident()}
@@ -1075,8 +1079,8 @@ def test_failures_of_pieces_that_are_done_together_are_logged_in_the_hub(monkeyp
 def test_work_aside_that_a_crash_overtakes():
     """What was to be closed is closed, as the system does it then; nothing is made any more."""
     committer, done = GroupCommit(SlowFiles()), []
-    committer.aside(done.append, "closed")
-    committer.aside(done.append, "made", done=lambda result, error: done.append("called back"))
+    committer.background.short.add(done.append, "closed")
+    committer.background.short.add(done.append, "made", done=lambda result, error: done.append("called back"))
 
     committer.kill()
 
@@ -1085,9 +1089,10 @@ def test_work_aside_that_a_crash_overtakes():
 
 def test_work_aside_whose_turn_was_to_come_together_is_done_though_a_crash_overtakes_it():
     committer, done = GroupCommit(SlowFiles()), []
-    committer.aside(done.append, "made", done=lambda result, error: done.append("called back"), first=2)
+    committer.background.short.add(
+        done.append, "made", done=lambda result, error: done.append("called back"), first=2)
     for name in ("closed", "closed too", "and that"):
-        committer.aside(done.append, name)
+        committer.background.short.add(done.append, name)
 
     committer.kill()
 
@@ -1103,7 +1108,7 @@ def test_work_aside_that_ends_in_the_moment_of_a_crash(monkeypatch):
         done.append("made")
         gevent.get_hub().loop.run_callback(committer.kill)
 
-    committer.aside(make, done=lambda result, error: done.append("called back"))
+    committer.background.short.add(make, done=lambda result, error: done.append("called back"))
     for _ in range(10):
         gevent.sleep(0)
 
@@ -1132,7 +1137,7 @@ HUB = threading.get_native_id()
 def test_names_change_in_a_thread_in_order_before_the_flush_and_are_told_in_the_hub(committer, files):
     log, answers = files.flushed, Answers()
     for names in ("ab", "c"):
-        committer.change(
+        committer.names.change(
             [NameChange(name, log) for name in names], lambda error, names=names: log.append((names, error))
         )
     committer.mark_folder("/data/queues")
@@ -1150,15 +1155,15 @@ def test_names_change_in_a_thread_in_order_before_the_flush_and_are_told_in_the_
 def test_a_change_of_names_that_fails_ends_its_list_and_fails_who_waits_for_it(committer):
     log, answers, heard = [], Answers(), Answers()
     error = OSError(errno.EIO, "Input/output error", "b")
-    committer.change([NameChange("a", log), NameChange("b", log, error), NameChange("c", log)], heard)
-    committer.change([NameChange("d", log)])
+    committer.names.change([NameChange("a", log), NameChange("b", log, error), NameChange("c", log)], heard)
+    committer.names.change([NameChange("d", log)])
     committer.after_sync(answers)
 
     wait_until(lambda: answers)
 
     assert log == [("a", False), ("d", False), ("a", "told"), ("d", "told")]
     assert heard == answers == [error]
-    committer.change([NameChange("e", log)])
+    committer.names.change([NameChange("e", log)])
     committer.after_sync(answers)
     wait_until(lambda: answers[1:])
     assert answers == [error, None]
@@ -1166,7 +1171,7 @@ def test_a_change_of_names_that_fails_ends_its_list_and_fails_who_waits_for_it(c
 
 def test_a_name_that_was_gone_already_fails_nobody_else(committer):
     answers, heard = Answers(), Answers()
-    committer.change([NameChange("a", [], FileNotFoundError(errno.ENOENT, "No such file", "a"))], heard)
+    committer.names.change([NameChange("a", [], FileNotFoundError(errno.ENOENT, "No such file", "a"))], heard)
     committer.after_sync(answers)
 
     wait_until(lambda: answers)
@@ -1180,7 +1185,7 @@ def test_a_change_of_names_during_a_sync_waits_for_the_next_one(committer, files
     committer.mark_folder("/data/queues")
     committer.after_sync(first)
     gevent.sleep(0)
-    committer.change([NameChange("a", log)])
+    committer.names.change([NameChange("a", log)])
     committer.after_sync(second)
     gevent.sleep(0)
     assert not log
@@ -1194,7 +1199,7 @@ def test_a_change_of_names_during_a_sync_waits_for_the_next_one(committer, files
 
 def test_a_name_that_is_needed_and_gone_fails_the_sync(committer):
     answers, missing = Answers(), FileNotFoundError(2, "gone")
-    committer.change([NameChange("a", [], missing, needed=True)])
+    committer.names.change([NameChange("a", [], missing, needed=True)])
     committer.after_sync(answers)
 
     wait_until(lambda: answers)
@@ -1208,7 +1213,7 @@ def test_without_sync_too_nobody_is_answered_before_the_names_have_changed(files
     because its file still has the name that the next boot removes.
     """
     committer, log, answers = GroupCommit(files, enabled=False), [], Answers()
-    committer.change([NameChange("a", log, error)], soon=True)
+    committer.names.change([NameChange("a", log, error)], soon=True)
     for answer in (answers, lambda error: answers.append("second")):
         committer.after_sync(answer)
     assert answers == []
@@ -1222,7 +1227,7 @@ def test_without_sync_too_nobody_is_answered_before_the_names_have_changed(files
 
 def test_names_change_without_sync_too_and_at_the_latest_when_it_stops(files):
     committer, log = GroupCommit(files, enabled=False), []
-    committer.change([NameChange("a", log)])
+    committer.names.change([NameChange("a", log)])
 
     committer.stop()
 
@@ -1231,7 +1236,7 @@ def test_names_change_without_sync_too_and_at_the_latest_when_it_stops(files):
 
 def test_a_kill_changes_no_names(committer):
     log = []
-    committer.change([NameChange("a", log)])
+    committer.names.change([NameChange("a", log)])
 
     committer.kill()
     gevent.sleep(0)
@@ -1250,12 +1255,12 @@ def test_change_that_is_wanted_soon_waits_for_no_flush_and_is_none(patient, comm
     segments that are alive meanwhile were not there when a flush began.
     """
     log, heard, answers = files.flushed, Answers(), Answers()
-    committer.change([NameChange("later", log)])
+    committer.names.change([NameChange("later", log)])
     committer.mark_folder("/data/queues")
     committer.after_sync(answers, hurry=False)
 
     for name in "ab":
-        committer.change([NameChange(name, log)], heard, soon=True)
+        committer.names.change([NameChange(name, log)], heard, soon=True)
         wait_until(lambda: heard)
         assert log == [(name, False), (name, "told")] and heard == [None]
         assert not answers and (committer.begun, committer.syncs) == (0, 0)
@@ -1272,17 +1277,17 @@ def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committe
     so that a flood through many segments makes few.
     """
     log, trips, change_each = files.flushed, [], flushing.change_each
-    monkeypatch.setattr(group_commit, "SOON_S", 1000)
+    monkeypatch.setattr(name_changes, "SOON_S", 1000)
     monkeypatch.setattr(
         flushing, "change_each",
         lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch))
 
     for name in "ab":
-        committer.change([NameChange(name, log)], soon=True)
+        committer.names.change([NameChange(name, log)], soon=True)
         give_way()
         assert log == []
-    monkeypatch.setattr(group_commit, "SOON_S", 0)
-    committer.change([NameChange("c", log)])
+    monkeypatch.setattr(name_changes, "SOON_S", 0)
+    committer.names.change([NameChange("c", log)])
     committer.after_sync(answers := Answers())
     wait_until(lambda: answers)
 
@@ -1293,9 +1298,9 @@ def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_a_change_is_bein
     committer, files, monkeypatch
 ):
     monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.01)
-    monkeypatch.setattr(group_commit, "SOON_S", 1000)
+    monkeypatch.setattr(name_changes, "SOON_S", 1000)
     committer.mark_folder("/data/queues")
-    committer.change([NameChange("a", files.flushed)], soon=True)
+    committer.names.change([NameChange("a", files.flushed)], soon=True)
 
     wait_until(lambda: "/data/queues" in files.flushed)
 
@@ -1307,11 +1312,11 @@ def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_changes_are_want
 ):
     """As a flood makes them, which goes from one segment to the next."""
     monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.01)
-    monkeypatch.setattr(group_commit, "SOON_S", 0)
+    monkeypatch.setattr(name_changes, "SOON_S", 0)
 
     def one_more(_error=None):
         if "/data/queues" not in files.flushed:
-            committer.change([NameChange("a", [])], one_more, soon=True)
+            committer.names.change([NameChange("a", [])], one_more, soon=True)
 
     committer.mark_folder("/data/queues")
     one_more()
@@ -1328,7 +1333,7 @@ def test_acks_that_cannot_be_flushed_fail_nobody_who_waits(files, enabled):
     fenced.error = OSError(errno.EIO, "earlier")
     committer.tells_before_it_answers = True
     committer.mark_acks(fenced)
-    committer._later_since -= group_commit.UNHURRIED_S
+    committer._next.acks_since -= group_commit.UNHURRIED_S
     committer.mark(other)
     committer.after_sync(answers)
 
@@ -1341,7 +1346,7 @@ def test_who_asks_while_a_change_that_is_wanted_soon_is_made_hears_of_its_end(pa
     log, answers, made = files.flushed, Answers(), threading.Event()
     slow = NameChange("a", log)
     slow.act = lambda: made.wait(waiting.TIMEOUT_S) and log.append("a")
-    committer.change([slow], soon=True)
+    committer.names.change([slow], soon=True)
     gevent.sleep(0)
     committer.after_sync(answers)
     gevent.sleep(0)
@@ -1357,12 +1362,12 @@ def test_a_change_that_is_wanted_soon_and_fails_fails_who_waits_for_it_and_nobod
     error, heard, answers, later = (
         OSError(errno.EIO, "Input/output error", "a"), Answers(), Answers(), Answers()
     )
-    committer.change([NameChange("a", [], error)], heard, soon=True)
+    committer.names.change([NameChange("a", [], error)], heard, soon=True)
     committer.after_sync(answers)
     wait_until(lambda: answers)
     assert heard == answers == [error] and committer.has_failed
 
-    committer.change([NameChange("b", [], error)], heard, soon=True)
+    committer.names.change([NameChange("b", [], error)], heard, soon=True)
     wait_until(lambda: heard[1:])
     committer.mark_folder("/data/queues")
     committer.after_sync(later)
@@ -1374,8 +1379,8 @@ def test_a_change_that_is_wanted_soon_and_fails_fails_who_waits_for_it_and_nobod
 def test_changes_that_are_wanted_soon_are_made_before_others_however_it_goes_on(patient, files, end):
     log = []
     committer = GroupCommit(files)
-    committer.change([NameChange("later", log)])
-    committer.change([NameChange("soon", log)], soon=True)
+    committer.names.change([NameChange("later", log)])
+    committer.names.change([NameChange("soon", log)], soon=True)
     if end == "sync":
         committer.wait()
     committer.stop()
@@ -1387,8 +1392,8 @@ def test_without_syncing_all_changes_are_made_in_the_order_in_which_they_were_as
     """Nobody was made to wait for the first of them before asking for the second."""
     log = []
     committer = GroupCommit(files, enabled=False)
-    committer.change([NameChange("first", log)])
-    committer.after_sync(lambda error: committer.change([NameChange("second", log)], soon=True))
+    committer.names.change([NameChange("first", log)])
+    committer.after_sync(lambda error: committer.names.change([NameChange("second", log)], soon=True))
     committer.stop()
 
     assert [entry for entry in log if entry[1] != "told"] == [("first", False), ("second", False)]
@@ -1396,7 +1401,7 @@ def test_without_syncing_all_changes_are_made_in_the_order_in_which_they_were_as
 
 def test_sync_that_only_changes_names_counts_as_none(committer):
     """Or segments that were never flushed would count as such."""
-    committer.change([NameChange("a", [])])
+    committer.names.change([NameChange("a", [])])
 
     committer.wait()
 
@@ -1409,7 +1414,8 @@ def test_what_is_marked_is_flushed_though_it_is_let_go_while_names_change(commit
     """
     store, answers = FakeStore("a"), Answers()
     committer.mark(store)
-    committer.change([NameChange("b", [])], lambda error: setattr(store, "sync_files", lambda acks_too: []))
+    committer.names.change(
+        [NameChange("b", [])], lambda error: setattr(store, "sync_files", lambda acks_too: []))
     committer.after_sync(answers)
 
     wait_until(lambda: answers)
@@ -1512,7 +1518,7 @@ def test_broker_that_is_killed_between_two_slices_calls_nobody_back_any_more(fil
 
 def test_log_whose_flush_fails_as_it_takes_another_ones_name_fails_from_then_on(committer, files):
     log = FakeFile("/data/log.next")
-    committer.change([Change(log.path, lambda: None, lambda _: setattr(log, "path", "/data/log"))])
+    committer.names.change([Change(log.path, lambda: None, lambda _: setattr(log, "path", "/data/log"))])
     committer.mark_file(log)
     files.failing = {"/data/log"}
     with pytest.raises(OSError, match="Input/output error"):
@@ -1611,7 +1617,7 @@ def test_who_asked_while_a_log_could_not_be_written_is_not_answered_either(unwri
         committer.after_sync(answers)
 
     log.append(b"two")
-    committer.change([Change(log.path, lambda: None, ask)])
+    committer.names.change([Change(log.path, lambda: None, ask)])
     with pytest.raises(OSError, match="Input/output error"):
         committer.wait()
     wait_until(lambda: answers)

@@ -76,7 +76,7 @@ class Names:
         def is_over():
             self.run_slice()
             self.committer.after_sync(lambda error: None)  # it need not wait for the next unhurried one
-            return not self.log.is_compacting and self.committer.is_idle and self.committer.is_done_aside
+            return not self.log.is_compacting and self.committer.is_idle and self.committer.background.is_idle
 
         wait_until(is_over, sleep=gevent.sleep)
 

@@ -344,7 +344,7 @@ def test_stream_reader_that_can_wait_waits_and_others_do_not(tmp_path):
     found = []
     while len(found) < 6000:
         found += bench.read(cursor)
-        wait_until(lambda: bench.committer.is_done_aside, sleep=gevent.sleep)
+        wait_until(lambda: bench.committer.background.is_idle, sleep=gevent.sleep)
 
     assert found == list(range(6000)) and opened
     cursor.close()

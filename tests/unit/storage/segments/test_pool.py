@@ -4,6 +4,7 @@ import math
 import mmap
 import os
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,9 @@ class HeldCommitter:
         self.asides = []
         self.firsts = []  # the pieces of each that somebody waits for
         self.changes = None  # a list: they are made when the test says so
+        self.names = self
+        self.background = SimpleNamespace(
+            short=SimpleNamespace(add=self.aside), for_readers=SimpleNamespace(add=None))
 
     def mark_folder(self, path):
         self.folders.append(os.fspath(path))
