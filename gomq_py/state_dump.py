@@ -158,7 +158,7 @@ def describe_connection(connection: Any) -> str:
     consumers = sum(len(channel.consumers) for channel in channels)
     unacked = sum(channel.unacked.count for channel in channels)
     what = (
-        f"{connection.protocol} client {connection.client_id!r}" if hasattr(connection, "client_id")
+        f"{connection.protocol} client {connection.client_id!r}" if connection.door == "mqtt"
         else f"{len(channels)} channels, {consumers} consumers, {unacked} unacked"
     )
     return (

@@ -100,7 +100,7 @@ class _Session:
         connection.slow_walk = UnhurriedWalk(connection.stream, door.hub.slow_turns)
         connection.lane = FastLane(
             connection, door.hub.buffers, connection.channels, FRAME_MAX, connection.scheduler,
-            connection.max_message_size,
+            door.settings.max_message_size,
         )
         door.hub.clients.register(connection)
         self.buffers = door.hub.buffers

@@ -52,10 +52,12 @@ MAP = {
     "testing.chaos": DOOR | {"amqp.server", "mqtt.server", "mqtt.wire"},
     # doors: a peer speaks; we translate
     # "": the version, for server-properties
-    "amqp.server": DOOR | {"amqp.wire", ""},
+    "amqp.server": DOOR | {"connections", "amqp.wire", ""},
     # "": the version, for $SYS/broker/version
-    "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
+    "mqtt.server": DOOR | {"connections", "", "mqtt.wire", "mqtt.model"},
     "http": DOOR | {"mqtt.model", "mqtt.wire", "judgement", ""},
+    # what the connection of every client has
+    "connections": LEAVES | {"hub", "net", "auth", "broker.signals", "broker.verbs"},
     # what speaks to other brokers; doors and ctl are handed shovels and links by the node
     "shovel": LEAVES | {"hub", "auth", "client", "links", *MODEL},
     # amqp.wire: bindings made upstream by the thousand
@@ -153,6 +155,7 @@ LIBRARIES = {
     "state_dump": {"gevent", "greenlet"},
     "amqp.server": {"gevent", "greenlet"},
     "mqtt.server": {"gevent"},
+    "connections": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client", "wsproto", "h11"},
     "broker": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),

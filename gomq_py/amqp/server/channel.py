@@ -60,9 +60,10 @@ class Channel(HotChannel):
         self.vhost = connection.vhost
         self.caller = Caller(connection.access, connection.vhost, connection, connection.name, channel_id)
         self.prefetch_count = connection.default_prefetch
-        self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
+        self.max_unacked = connection.server.settings.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN
-        self.replies = Replies(connection.write, connection.durability.when_defined, self._disk_refused)
+        self.replies = Replies(
+            connection.output.write, connection.durability.when_defined, self._disk_refused)
         self.content = None
         self.transaction = None
         self.returned: Any = ()  # a set of delivery tags, once an operator gives messages back
@@ -90,11 +91,12 @@ class Channel(HotChannel):
             raise self.content.unexpected_frame()
         method = decode_method(payload)
         self.method_id = method.ID
-        self.connection.tables.check_method(method, len(payload))
+        self.connection.server.tables.check_method(method, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")
-        self.connection.acting(handler, self, method)
+        connection = self.connection
+        connection.events.on_behalf_of(connection.user.name, handler, self, method)
 
     def content_frame(self, kind, payload):
         """A header or body frame. Returns False when nothing more may be read for now. Raises AMQPError."""
@@ -140,7 +142,7 @@ class Channel(HotChannel):
 
     def send(self, octets):
         """Frames that are no answer (returns, deliveries, cancel notices): at once, whatever answers wait."""
-        self.connection.write(octets)
+        self.connection.output.write(octets)
 
     # modes
 
@@ -157,7 +159,7 @@ class Channel(HotChannel):
         self.confirming = True
         if self.confirms is None:
             self.confirms = self.connection.server.make_confirms(
-                self.id, self.connection.write, self.connection.durability.when_safe
+                self.id, self.connection.output.write, self.connection.durability.when_safe
             )
 
     def trace_delivery(self, message, queue_name, added):
@@ -274,7 +276,7 @@ class Channel(HotChannel):
             try:
                 if self.is_open():
                     self.method_id = method_id
-                    self.connection.acting(step)
+                    self.connection.events.on_behalf_of(self.connection.user.name, step)
             except Exception as error:
                 self.connection.failed_later(self, method_id, error)
             finally:
@@ -371,7 +373,8 @@ class Channel(HotChannel):
         queues, self._waiting_queues = self._waiting_queues, ()
         for queue in queues:
             queue.release()
-        self.connection.acting(self.connection.events.emit, "channel.closed", events.channel_closed, self)
+        connection = self.connection
+        connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
         """Release, and then call ``then()``.
@@ -424,9 +427,9 @@ class Channel(HotChannel):
             consumer = self._leaving.pop()
             if self.consumers.get(consumer.tag) is consumer:  # its queue may have gone meanwhile
                 del self.consumers[consumer.tag]
-                self.connection.acting(
-                    self.connection.events.emit, "consumer.deleted", events.consumer_deleted, consumer
-                )
+                connection = self.connection
+                connection.events.emit_for(
+                    connection.user.name, "consumer.deleted", events.consumer_deleted, consumer)
                 consumer.stop()
 
     def _disk_refused(self, error):

@@ -9,7 +9,6 @@ Between net and the channels. A greenlet may say the last word; everything else 
 not switch. Never parses a frame twice and never waits for the peer without a limit of time.
 """
 import logging
-import time
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -21,53 +20,43 @@ from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.consume import ANY_SIZE
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
-from gomq_py.amqp.server.handshake import HandshakeError, close_frame
+from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
     moved,
 )
-from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt
-from gomq_py.amqp.server.publish import body_begins, body_ends, publish_later
+from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
+from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import (
-    AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed,
-    UnexpectedFrame,
+    AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
-from gomq_py.hub.alarms import AlarmHold
-from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
-    ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
+    ConnectionUnblocked, ConnectionUpdateSecret, decode_method,
 )
 from gomq_py.broker.policies.user_limits import CHANNELS
+from gomq_py.broker.signals.connection_events import connection_created
 from gomq_py.broker.verbs.publishing import remembered_route
-from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
+from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Refused
+from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.hub.turns import SlowWalk
-from gomq_py.net.listener import format_address, format_own
-from gomq_py.net.output import Output
-from gomq_py.net.stream import Stream
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 
 # What a client has to agree to our connection.close before the socket goes: RabbitMQ's patience.
 CLOSE_TIMEOUT_S = 30
-# What a client has to read our last word.
-LAST_WORD_TIMEOUT_S = 5
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
-# Why a connection ended that nothing else is known of.
-BROKEN = "by a fault of the broker"
 # Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice
 # what the fastest client takes.
 PLENTY = 32
-# What a connection waits for whose client does not read.
-UNREAD = "the client to read its answers"
 # What a client has said of itself before it has.
 NOTHING = MappingProxyType({})
 # Quarters of the heartbeat interval without an octet after which a client is taken for dead: two and a half
@@ -78,131 +67,74 @@ SILENT_CHECKS = 10
 HEARTBEAT_CHECKS = 2
 
 
-class Connection:
-    """A client from its first octet to its last. ``why`` is the reason it ended, for the log.
+class Connection(ClientConnection):
+    """A client of AMQP. ``takes``: it has ever consumed or asked for a message."""
 
-    ``local_user``: as whom a client of this process logs in, without a password (see local); it came through
-    no port, and counts for none.
-    """
+    # There is a dict where tests replace a method.
+    __slots__ = (
+        "local_user", "door", "channels", "login", "client_properties", "capabilities", "default_prefetch",
+        "takes", "_answering", "_body", "_timers", "_octets_sent", "_checks_to_heartbeat", "_octets_put_back",
+        "__dict__",
+    )
 
-    # A dict of so many names takes 4 KiB. There is one where tests replace a method.
-    __slots__ = tuple("""
-        server hub admitted local_user door socket peer peer_host peer_port name durability scheduler
-        events max_message_size tables max_consumers_per_channel max_consumers_per_connection
-        max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
-        lane slow_walk login client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
-        takes _answering _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen
-        _octets_sent _checks_to_heartbeat _octets_put_back __dict__ __weakref__
-    """.split())
-
+    log = LOG
     protocol = "AMQP 0-9-1"  # as lists of connections show it
+    goodbye = "connection.close"
 
     def __init__(self, server, socket, address, admitted=None, local_user=None):
-        self.server = server
-        self.hub = server.hub
-        self.admitted = admitted
+        super().__init__(server, socket, address, admitted)
+        self.state = HANDSHAKE
         self.local_user = local_user
         self.door = DOOR if local_user is None else LOCAL
-        self.socket = socket
-        self.peer = format_address(address)
-        self.peer_host, self.peer_port = (
-            (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
-        )
-        self.name = f"{self.peer} -> {format_own(socket.getsockname())}"
-        self.durability = server.broker.durability
-        self.scheduler = self.hub.scheduler
-        self.events = server.broker.events
-        self.max_message_size = server.settings.max_message_size
-        self.tables = server.tables
-        self.max_consumers_per_channel = server.settings.max_consumers_per_channel
-        self.max_consumers_per_connection = server.settings.max_consumers_per_connection
-        self.max_unacked_per_channel = server.settings.max_unacked_per_channel
         self.default_prefetch = server.settings.default_consumer_prefetch
-        self.state = HANDSHAKE
         self.channels = {}
-        self.user = self.vhost = self.access = self.limits = None
-        self.output = self.stream = self.lane = self.slow_walk = self.login = None
-        self.client_properties = NOTHING
-        self.connected_at = time.time()
-        self.capabilities = NOTHING
-        self.mechanism = ""
-        self.blocked_reason = None
+        self.login = None
+        self.client_properties = self.capabilities = NOTHING
         self.takes = False
         # whose answers connection.close-ok waits for: channels, and the connection while it releases them
         self._answering: Any = ()
         self._body = None
-        self._alarm_hold = None
-        self._has_taken_leave = False
-        self.why = ""
         self._timers: tuple = ()
-        self._token_life = None
-        self._silent_checks = self._checks_to_heartbeat = 0
-        self._octets_seen = self._octets_sent = self._octets_put_back = 0
+        self._octets_sent = self._checks_to_heartbeat = self._octets_put_back = 0
 
     # its life
 
-    def begin(self, over):
-        """Read what the client says, and have it log in first. ``over()`` is called once when nothing more is
-        read. It must not switch, and have finish() called later.
+    def begin(self):
+        """Read what the client says, and have it log in first. A fault gives back what was taken, and is
+        raised.
         """
-        hub = self.hub
-        buffers = hub.buffers
-        self.output = Output(self.socket, buffers, self.server.settings.max_unread_output)
-        self.stream = Stream(self.socket, buffers, self.output, hub.coalescer)
+        self.open_stream()
         try:
             self.login = LoginAttempt(self)
             self.login.begin()
-            self.stream.begin(self.login, self.login, b"", over)
+            self.stream.begin(self.login, self.login, b"", self.over)
         except BaseException:
             self._end()
+            self._gone()
             raise
 
     def let_in(self, user, vhost, handshake, has_rest):
         """Of its login: the client is served from here on; whether the lane has something to walk at once."""
-        self.server.gate.logged_in(self.admitted)
-        self.client_properties, self.capabilities, self.mechanism = (
-            handshake.client_properties, handshake.capabilities, handshake.mechanism
-        )
-        self.user, self.vhost, self.limits = user, vhost, handshake.limits
-        self.output.account = user.identity, vhost.name
-        self.access = self.server.access_of(user, vhost.name)
+        self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
-        self._serve()
+        self.enter(
+            user, vhost, self.server.access_of(user, vhost.name), handshake.limits, handshake.mechanism)
+        self.watch()
+        self.events.emit_for(user.name, "connection.created", connection_created, self, events.PROTOCOL)
+        name = self.client_properties.get("connection_name")
+        given = f" as {name[:GIVEN_NAME_MAX]!r}" if isinstance(name, str) and name else ""
+        self.log_life("connection %s: user '%s' opened vhost '%s'%s", self.name, user.name, vhost.name, given)
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
-
-    def is_left_alone(self):
-        """Whether finish() will not switch: nothing is left to say."""
-        return not self.output.pending_octets() and self.stream.error is None
 
     def lend_nothing(self):
         """From now on none of its consumers takes a message, which would be counted as delivered."""
         for channel in self.channels.values():
             channel.lend_nothing()
 
-    def finish(self):
-        """Nothing is read any more: say the last word, and give everything back. Whether the client has taken
-        it, and its end is to be awaited (hub.linger). May switch.
-        """
-        try:
-            self._say_last_word()
-        finally:
-            self._end()
-        return self._has_taken_leave
-
     def publishers(self):
         """What counts its publishes."""
         return list(self.channels.values())
-
-    @staticmethod
-    def unkept():
-        """(messages that it was sent and no queue held, messages that were dropped on the way)."""
-        return 0, 0
-
-    @property
-    def frame_max(self):
-        """The negotiated size of frames in octets."""
-        return self.limits.frame_max
 
     @property
     def properties_max(self):
@@ -214,30 +146,15 @@ class Connection:
             return ANY_SIZE
         return self.limits.frame_max - HEADER_OVERHEAD
 
-    def _serve(self):
-        """Have it counted among the clients, and told of what concerns them all."""
-        server, hub = self.server, self.hub
-        hub.clients.register(self)
-        # Checked twice in each interval that is given here, and so every quarter of the heartbeat interval.
-        hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
-        if self.user.expires_at_s is not None:
-            self._token_life = TokenLife(
-                self.user, server.broker.logins, hub, partial(self.force_close, EXPIRED))
-        self.vhost.watch_tracing(self, Connection._choose_lanes)
-        self.events.on_behalf_of(
-            self.user.name, self.events.emit, "connection.created", events.connection_created, self)
-        self._log_life(
-            "connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name,
-            self._introduction(),
-        )
+    def _has_left(self):
+        return not self.output.pending_octets() and self.stream.error is None
 
     def _say_last_word(self):
         if self.login is not None:
-            self._refuse_login()
-            return
+            return self.login.say_last_word()
         try:
             self.stream.finish()
-            self.why = self.why or self._how_it_broke()
+            self.why = self.why or self.how_it_broke()
         except FrameError as error:
             # Nothing the client sends means anything any more: it is told, and not waited for.
             said = Event()
@@ -245,83 +162,28 @@ class Connection:
             said.wait(LAST_WORD_TIMEOUT_S)
             self._has_taken_leave = True
         except OSError as error:
-            self.why = self.why or f"the socket failed: {error.strerror or error}"
-        self._has_taken_leave = self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
-
-    def _refuse_login(self):
-        """The login has come to nothing: tell the log, and a client that can be told."""
-        error = None
-        try:
-            self.stream.finish()
-        except (HandshakeError, OSError) as why:
-            error = why.with_traceback(None)  # which leads here
-        reply = self.login.refusal(error)
-        if reply:
-            self.output.write(reply)
-        is_sent = self.output.wait_drained(LAST_WORD_TIMEOUT_S)
-        self._has_taken_leave = is_sent and bool(reply)
-        if reply and self.output.error is not None:
-            LOG.debug("connection %s: the refusal could not be sent: %s", self.name, self.output.error)
-
-    def _end_login(self):
-        login, self.login = self.login, None
-        if login is not None:
-            login.end()
-
-    def _log_life(self, text, *arguments):
-        """That it begins or ends. Whoever has connections of this process says itself what becomes of them,
-        and may try again and again.
-        """
-        (LOG.debug if self.local_user is not None else LOG.info)(text, *arguments)
-
-    def _introduction(self):
-        """The name that the client gave its connection, for the log."""
-        name = self.client_properties.get("connection_name")
-        return f" as {name[:GIVEN_NAME_MAX]!r}" if isinstance(name, str) and name else ""
-
-    def _how_it_broke(self):
-        if self.output.error is not None:
-            return f"the socket failed: {self.output.error.strerror or self.output.error}"
-        return "the client closed the socket without connection.close"
+            self.why = self.why or socket_failed(error)
+        return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _end(self):
-        """Give everything back. Safe to call twice."""
         if self.state == HANDSHAKE:
-            self._end_login()
-            self.output.close()
+            self.cut_off()
         if not moved(self, OF_CONNECTION, ENDED):
             return
         self._body = None
         if self._answering:
             self._answering.clear()  # nobody hears them
         self.put_back(0)
-        self.hub.heartbeats.forget(self)
-        if self._alarm_hold is not None:
-            self._alarm_hold.release()
-        self.vhost.watch_tracing(self, None)
         for timer in self._timers:
             timer.kill(block=False)
         self._timers = ()
-        if self._token_life is not None:
-            self._token_life.stop()
-            self._token_life = None
-        if self.output is not None:
-            self.vhost.totals.received_octets += self.stream.received_octets
-            self.vhost.totals.sent_octets += self.output.sent_octets
-            self.output.close()
+        self.give_back()
         self._release(self._ended, self.hub.endings.give_back)
 
     def _ended(self):
         """Everything has been given back: forget the connection."""
         self.lane = None  # it holds the connection
-        self.hub.clients.forget(self)
-        self.hub.clients.ended.connection(
-            self, self.why or BROKEN, self.client_properties.get("connection_name"))
-        self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
-        self._log_life(
-            "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
-            self.why or BROKEN,
-        )
+        self.forget(self.client_properties.get("connection_name"))
 
     def _release(self, then, give_back, answering=()):
         """End the channels, and with them consumers, unacked messages and exclusive queues; then call
@@ -341,7 +203,7 @@ class Connection:
         while channels:
             channel = channels.pop()
             yield from channel.ends(channel.release if channel in answering else channel.end)
-        yield partial(self.acting, self.vhost.release_owner, self)
+        yield partial(self.events.on_behalf_of, self.user.name, self.vhost.release_owner, self)
 
     # what the lane hands over
 
@@ -353,8 +215,8 @@ class Connection:
         self.output.on_overflow = self._unread
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
         self.lane = FastLane(
-            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size,
-            self.tables.safe_octets)
+            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler,
+            self.server.settings.max_message_size, self.server.tables.safe_octets)
         return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
@@ -437,10 +299,6 @@ class Connection:
         headers = decode_table(len(entry).to_bytes(4, "big") + entry)[0] if entry else None
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
-    def has_time(self):
-        """May the fast lane go on with messages to many queues? If not it is its turn again later."""
-        return self.slow_walk.has_time()
-
     def outruns(self, queues):
         """It publishes more than the consumers of these queues can follow: read it less eagerly, unless it
         takes messages itself, whose acks and consumers would wait, too.
@@ -454,10 +312,6 @@ class Connection:
             self.scheduler.finish()
             return
         self.lane.send_confirms()
-
-    def is_held_up(self):
-        """Whether it is not read, and not because of its client."""
-        return any(what != UNREAD for what in self.stream.waits_for)
 
     def has_plenty(self):
         """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody
@@ -508,16 +362,7 @@ class Connection:
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
                 f"({limit})"
             )
-        self._check_user_channels()
-        if not isinstance(method, ChannelOpen):
-            raise blamed(ChannelError("expected 'channel.open'"), method.ID)
-        channel = self.channels[channel_id] = Channel(self, channel_id)
-        self.acting(self.events.emit, "channel.created", events.channel_created, channel)
-        return True
-
-    def _check_user_channels(self):
-        """Raises NotAllowed if the user has as many channels, over all connections, as it may have."""
-        limit = self.server.broker.user_limits.limit(self.user, CHANNELS)
+        limit = self.server.broker.user_limits.limit(self.user, CHANNELS)  # over all of its connections
         if (
             limit is not None
             and sum(len(one.channels) for one in self.hub.clients.of_user(self.user.identity)) >= limit
@@ -526,6 +371,11 @@ class Connection:
                 f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user "
                 f"limit of ({limit})"
             )
+        if not isinstance(method, ChannelOpen):
+            raise blamed(ChannelError("expected 'channel.open'"), method.ID)
+        channel = self.channels[channel_id] = Channel(self, channel_id)
+        self.events.emit_for(self.user.name, "channel.created", events.channel_created, channel)
+        return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
         """A frame between our channel.close and the client's agreement: everything that it sent before it
@@ -552,21 +402,12 @@ class Connection:
         """A frame between our connection.close and the client's agreement."""
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD and channel_id == 0 else 0
         if method_id == ConnectionClose.ID:
-            self.write(method_frame(0, ConnectionCloseOk()))
+            self.output.write(method_frame(0, ConnectionCloseOk()))
         elif method_id != ConnectionCloseOk.ID:
             return True
         return self._take_leave()
 
     # what channels need
-
-    def acting(self, do, *arguments):
-        """Call ``do`` on behalf of the user; events emitted meanwhile name the user."""
-        return self.events.on_behalf_of(self.user.name, do, *arguments)
-
-    def write(self, octets):
-        """Send octets, now or as soon as the socket takes them."""
-        if self.output is not None:
-            self.output.write(octets)
 
     def forget_channel(self, channel):
         """The channel has ended: its number is free again."""
@@ -577,22 +418,6 @@ class Connection:
             self._answered(channel)
 
     publish_later = staticmethod(publish_later)  # for the fast lane
-
-    def note_published(self, channel):
-        """The slow lane took a publish of a channel in confirm mode."""
-        self.lane.confirm(channel)
-
-    def hold_publishing(self):
-        """A publish came while an alarm is on: tell a client that understands it, and do not read on until
-        the alarm is over.
-
-        As in RabbitMQ, the first publish brings this about: a client that only consumes is neither held nor
-        told.
-        """
-        if self._alarm_hold is None:
-            self._alarm_hold = AlarmHold(self, self.blocked_reason)
-            if self.capabilities.get("connection.blocked"):
-                self.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))
 
     # ends
 
@@ -612,7 +437,7 @@ class Connection:
         self.stream.release_all()
 
         def released():
-            self.write(close_frame(error))
+            self.output.write(close_frame(error))
             said()
 
         self._release(released, self.hub.endings.give_back_few)
@@ -640,22 +465,12 @@ class Connection:
         elif channel.is_open():
             self._refuse(channel.id, blamed(as_amqp(error), method_id))
 
-    def abort(self, why):
-        """Drop the client without a word: it does not listen."""
-        self.why = self.why or why
-        LOG.warning("connection %s: %s", self.name, why)
-        self.output.close()
-        self._stop()
-
     def cut_off(self):
-        """The hub is closed: from now on nothing is read or written, nobody is told, and queues keep what the
-        connection held.
-        """
-        # before the output lets go of whoever waits for it, which would have it read again
-        self.stream.stop()
-        self.output.close()
-        self.hub.clients.forget(self)
-        self._end_login()
+        """As ever, and a login that is under way comes to nothing."""
+        super().cut_off()
+        login, self.login = self.login, None
+        if login is not None:
+            login.end()
 
     def _refuse(self, channel_id, error):
         """Turn an error into channel.close or connection.close."""
@@ -678,7 +493,8 @@ class Connection:
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         hold = self.stream.hold("its channels to end")
-        self._send_confirms()
+        for channel in self.channels.values():
+            channel.send_confirms()  # of what was published since the last read
         answering = [channel for channel in self.channels.values() if channel.is_answering()]
         self._answering = {self, *answering}
 
@@ -695,44 +511,14 @@ class Connection:
         """``one`` of those that connection.close-ok waits for has nothing more to say."""
         self._answering.discard(one)
         if not self._answering:
-            self.write(method_frame(0, ConnectionCloseOk()))
+            self.output.write(method_frame(0, ConnectionCloseOk()))
             self._take_leave()
-
-    def _send_confirms(self):
-        """Answer what was published since the last read, before the channels end."""
-        for channel in self.channels.values():
-            channel.send_confirms()
 
     def _take_leave(self):
         """Both sides agree to close: end the connection."""
         self._has_taken_leave = True
         self._stop()
         return False
-
-    def _update_secret(self, method):
-        """A token is renewed.
-
-        A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by
-        routine.
-        """
-        if self._token_life is not None:
-            hold = self.stream.hold("its new token to be verified")
-            self._token_life.renew(method.new_secret, hold, self._renewed, self._not_renewed)
-            return False
-        self.write(method_frame(0, ConnectionUpdateSecretOk()))
-        return True
-
-    def _renewed(self):
-        LOG.info("connection %s: user '%s' renewed its token", self.name, self.user.name)
-        self.server.withdrawals.begin(self.user)
-        self.write(method_frame(0, ConnectionUpdateSecretOk()))
-
-    def _not_renewed(self, error):
-        name = self.user.name
-        LOG.warning("connection %s: the token of user '%s' is not renewed: %s", self.name, name, error)
-        refusal = AccessRefused(
-            f"the new token of user '{name}' was refused. For details see the broker logfile.")
-        self.fail(blamed(refusal.hard(), ConnectionUpdateSecret.ID))
 
     def _unread(self):
         """The client reads its answers more slowly than it asks: do not read from it meanwhile, and close it
@@ -758,49 +544,26 @@ class Connection:
         """Called four times per heartbeat interval: checks whether the client has sent anything, and sends a
         heartbeat when nothing has gone out for up to half of the interval.
         """
-        if self.stream.received_octets != self._octets_seen:
-            self._octets_seen = self.stream.received_octets
-            self._silent_checks = 0
-        elif self.stream.paused:
-            self._silent_checks = 0
-        else:
-            self._silent_checks += 1
-            if self._silent_checks >= SILENT_CHECKS:
-                self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
-                return
+        if self.is_silent(SILENT_CHECKS):
+            self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
+            return
         if self.output.sent_octets != self._octets_sent:
             self._octets_sent = self.output.sent_octets
             self._checks_to_heartbeat = HEARTBEAT_CHECKS - 1  # they may have left right after the last check
             return
         self._checks_to_heartbeat -= 1
         if self._checks_to_heartbeat <= 0 and not self.output.blocked:
-            self.write(HEARTBEAT_FRAME)
+            self.output.write(HEARTBEAT_FRAME)
             self._octets_sent = self.output.sent_octets
             self._checks_to_heartbeat = HEARTBEAT_CHECKS
 
-    def block(self, reason):
-        """An alarm is on: the slow lane gets the next publish, and holds it."""
-        self.blocked_reason = reason
-        self._choose_lanes()
-
-    def unblock(self):
-        """The alarm is over."""
-        self.blocked_reason = None
-        self._choose_lanes()
-        if self._alarm_hold is not None:
-            hold, self._alarm_hold = self._alarm_hold, None
-            if self.capabilities.get("connection.blocked") and self.state == OPEN:
-                self.write(method_frame(0, ConnectionUnblocked()))
-            hold.release()
-
-    @property
-    def flow(self):
-        """What an alarm does to the connection, in RabbitMQ's words: ``blocked`` if it is held, ``blocking``
-        if its next publish would be, else ``running``.
-        """
-        if self._alarm_hold is not None:
-            return "blocked"
-        return "running" if self.blocked_reason is None else "blocking"
+    def tell_of_alarm(self):
+        """A client that understands it is told."""
+        if self.capabilities.get("connection.blocked"):
+            if self.blocked_reason is not None:
+                self.output.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))
+            elif self.state == OPEN:
+                self.output.write(method_frame(0, ConnectionUnblocked()))
 
     def _choose_lanes(self):
         for channel in self.channels.values():
@@ -809,5 +572,5 @@ class Connection:
 
 CONNECTION_HANDLERS = {
     ConnectionClose: Connection._close,
-    ConnectionUpdateSecret: Connection._update_secret,
+    ConnectionUpdateSecret: update_secret,
 }

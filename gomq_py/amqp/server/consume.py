@@ -105,7 +105,7 @@ def basic_get(channel, method):
             channel.reply(BasicGetEmpty())
         return
     described = message.describe()
-    properties = message.get_properties(channel.connection.frame_max - HEADER_OVERHEAD)
+    properties = message.get_properties(channel.connection.limits.frame_max - HEADER_OVERHEAD)
     body = message.get_body()
     if channel.tracing:
         # The store shows something else when the copy is published; what basic.get took has to be owned for
@@ -128,7 +128,7 @@ def basic_get(channel, method):
     )
     channel.replies.send(
         method_frame(channel.id, answer) + content_frames(
-            channel.id, properties, body, channel.connection.frame_max
+            channel.id, properties, body, channel.connection.limits.frame_max
         )
     )
 
@@ -148,7 +148,7 @@ def header_too_large(channel, queue, octets):
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
         f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
-        f"{channel.connection.frame_max}")
+        f"{channel.connection.limits.frame_max}")
 
 
 def stop_reply_consumer(channel):
@@ -168,10 +168,10 @@ def _recover(channel, method, then):
 
 
 def _check_consumer_count(channel):
-    limit = channel.connection.max_consumers_per_channel
+    limit = channel.connection.server.settings.max_consumers_per_channel
     if limit and len(channel.consumers) >= limit:
         raise ResourceError(f"Max {limit} consumers per channel reached").soft()
-    limit = channel.connection.max_consumers_per_connection
+    limit = channel.connection.server.settings.max_consumers_per_connection
     if limit and sum(len(one.consumers) for one in channel.connection.channels.values()) >= limit:
         raise ResourceError(f"Max {limit} consumers per connection reached").soft()
 
@@ -207,7 +207,7 @@ def _queue_consumer(channel, method, tag):
         consumer = AMQPConsumer(
             channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive,
             priority=priority_of(arguments), arguments=arguments, prefetch=channel.prefetch_count,
-            frame_max=channel.connection.frame_max, on_cancel=_cancelled,
+            frame_max=channel.connection.limits.frame_max, on_cancel=_cancelled,
         )
     consumer.properties_max = channel.connection.properties_max
     consumer.large = channel.connection.hub.large_output

@@ -48,5 +48,5 @@ def stream_consumer(channel, method, queue, tag, on_cancel):
         channel.connection.output, channel, queue, tag, start_of(arguments),
         is_tracked(arguments, method.consumer_tag),
         parse_filter(arguments), prefetch_bytes_of(arguments), arguments=arguments,
-        prefetch=channel.prefetch_count, frame_max=channel.connection.frame_max, on_cancel=on_cancel,
+        prefetch=channel.prefetch_count, frame_max=channel.connection.limits.frame_max, on_cancel=on_cancel,
     )

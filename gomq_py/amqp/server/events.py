@@ -1,18 +1,11 @@
 """Events of the AMQP door: what the event exchange tells about channels and consumers, with RabbitMQ's header
-names, and about logins and connections, as broker.signals.connection_events has it.
+names. Those about logins and connections are broker.signals.connection_events.
 
 Beside connection, which emits them through the broker's Events; each function makes the headers of one kind,
 and is called only when they are wanted.
 """
-from gomq_py.broker.signals import connection_events
-from gomq_py.broker.signals.connection_events import connection_closed  # noqa: F401 - as it is
-
+# What they call AMQP.
 PROTOCOL = "{0,9,1}"
-
-
-def connection_created(connection):
-    """Of ``connection.created``: when the client has opened its vhost."""
-    return connection_events.connection_created(connection, PROTOCOL)
 
 
 def channel_created(channel):
@@ -48,11 +41,6 @@ def consumer_deleted(consumer):
         "consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name,
         "vhost": queue.vhost,
     }
-
-
-def logged_in(name, username, socket, peer, error=""):
-    """As ``connection_events.logged_in``."""
-    return connection_events.logged_in(name, username, socket, peer, PROTOCOL, error)
 
 
 def channel_name(channel):

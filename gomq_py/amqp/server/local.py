@@ -14,7 +14,6 @@ from gevent import socket as gevent_socket
 
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.login import LOCAL
-from gomq_py.amqp.server.served import Served
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.entering import lost_entry
 from gomq_py.errors import NoPermission
@@ -48,12 +47,9 @@ class LocalClients:
         self._count += 1
         address = f"{LOCAL}:{self._count}"
         connection = Connection(self._server, theirs, address, admitted, user)
-        Served(connection, LOCAL, address, self._server.strangers, self._gone).begin()
+        connection.when_gone(theirs.close)
+        connection.begin()
         return ours
-
-    def _gone(self, connection):
-        self._server.hub.admission.remove(connection.admitted)
-        connection.socket.close()
 
     def _rights_changed(self, user):
         """End what the user may not do any more. Consumers of other clients are cancelled

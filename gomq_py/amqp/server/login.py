@@ -10,23 +10,28 @@ from functools import lru_cache, partial
 
 import gevent
 
-from gomq_py.amqp.server import events
+from gomq_py.amqp.server.events import PROTOCOL
+from gomq_py.amqp.server.frame_errors import blamed
 from gomq_py.amqp.server.handshake import (
     EXTERNAL, Closed, Handshake, HandshakeError, Login, Send, close_frame, limits_of, start_frame,
 )
 from gomq_py.amqp.server.lifecycle import LEFT
 from gomq_py.amqp.server.server_properties import server_properties
-from gomq_py.amqp.wire.errors import ConnectionForced, NotAllowed
-from gomq_py.amqp.wire.methods import ConnectionOpen
+from gomq_py.amqp.wire.errors import AccessRefused, ConnectionForced, NotAllowed
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import ConnectionOpen, ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.patience import Patience
-from gomq_py.broker.verbs.entering import check_at_once, check_credentials, enter, lost_entry
+from gomq_py.broker.verbs.entering import check_at_once, enter, lost_entry
+from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S
+from gomq_py.connections.login import ClientLogin
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.hub.loop_socket import is_plain
-from gomq_py.net.listener import login_host
+from gomq_py.observability.log import logger
 
+LOG = logger("amqp")
 # As admission, limits and lists of connections know this door.
 DOOR, LOCAL = "amqp", "local"
 
@@ -37,27 +42,21 @@ def greeting(cluster_name, offers_external):
     return start_frame(server_properties(cluster_name), offers_external)
 
 
-class LoginAttempt:
+class LoginAttempt(ClientLogin):
     """The login of the client of one connection, as lane and handler of its stream.
 
     When the client may come in, ``connection.let_in(user, vhost, handshake, has_rest)`` is called, and the
     rest of what was read goes to the connection's own lane. A stream that ends before that ends the
-    connection, and ``refusal`` says why.
+    connection, whose last word is ``say_last_word``.
     """
 
-    __slots__ = (
-        "user", "_connection", "_input", "_server", "_broker", "_clients", "_handshake", "_timer",
-        "_ends_at_s", "_timeout_s", "_host",
-    )
+    __slots__ = ("user", "_input", "_handshake", "_timer", "_ends_at_s")
 
     def __init__(self, connection):
+        settings = connection.server.settings
+        super().__init__(connection, settings.login_timeout)
         self.user = None
-        self._connection = connection
         self._input = connection.hub.buffers.input_view
-        self._server = server = connection.server
-        self._broker = server.broker
-        self._clients = server.hub.clients
-        settings = server.settings
         if connection.local_user is not None:
             certified = connection.local_user.name
         else:
@@ -65,15 +64,13 @@ class LoginAttempt:
             certified = None if is_plain(socket) else certified_name(socket, settings)
         self._handshake = Handshake(
             limits_of(settings.channel_max, settings.frame_max, settings.heartbeat),
-            greeting(server.cluster_name, certified is not None), certified, settings.initial_frame_max)
-        self._host = login_host(connection.socket, connection.peer_host)
+            greeting(self.server.cluster_name, certified is not None), certified, settings.initial_frame_max)
         self._timer = None
-        self._timeout_s = settings.login_timeout
-        self._ends_at_s = time.monotonic() + self._timeout_s
+        self._ends_at_s = time.monotonic() + self.timeout_s
 
     def begin(self):
         """Whoever takes too long is not waited for."""
-        self._start_timer(self._timeout_s)
+        self._start_timer(self.timeout_s)
 
     def end(self):
         """It has come to its end, or to nothing."""
@@ -86,12 +83,12 @@ class LoginAttempt:
 
     def process(self, start, end, now_ms):
         """Hand what was read to the handshake, and carry out its steps. Raises HandshakeError."""
-        connection, handshake = self._connection, self._handshake
+        connection, handshake = self.connection, self._handshake
         handshake.feed(self._input[start:end])
         while True:
             step = handshake.next_step()
             if step is None:
-                if connection.stream.received_octets > self._server.settings.max_octets_before_login:
+                if connection.stream.received_octets > self.server.settings.max_octets_before_login:
                     self._check_octets()
                 return end
             kind = type(step)
@@ -108,7 +105,7 @@ class LoginAttempt:
                 return end
             else:
                 return self._open(step.virtual_host, end, now_ms)
-            if self._clients.is_closing or connection.hub.is_closed:
+            if self.clients.is_closing or connection.hub.is_closed:
                 self._check_not_stopping()
 
     def _check_octets(self):
@@ -116,8 +113,8 @@ class LoginAttempt:
 
         Raises HandshakeError.
         """
-        octets = self._connection.stream.received_octets
-        if octets > self._server.settings.max_octets_before_login:
+        octets = self.connection.stream.received_octets
+        if octets > self.server.settings.max_octets_before_login:
             raise HandshakeError(
                 f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
 
@@ -133,13 +130,13 @@ class LoginAttempt:
 
     def _log_in_at_once(self, login):
         """Whether the credentials could be checked without waiting, and are good."""
-        connection = self._connection
+        connection = self.connection
         if connection.local_user is not None and login.mechanism == EXTERNAL:
             self.user = connection.local_user
-            self._clients.churn.logins_succeeded += 1
+            self.clients.churn.logins_succeeded += 1
         else:
             self.user = check_at_once(
-                self._broker.logins, self._clients, login.username, login.password, self._host)
+                self.broker.logins, self.clients, login.username, login.password, self.host)
             if self.user is None:
                 return False
         self._check_not_stopping()
@@ -151,17 +148,17 @@ class LoginAttempt:
         others' failures are waited for. What the client sends meanwhile is not read.
         """
         self.end()
-        hold = self._connection.stream.hold("its password to be checked")
+        hold = self.connection.stream.hold("its password to be checked")
         greenlet = gevent.spawn(self._log_in, login, hold)
-        greenlet.name = f"amqp {self._connection.peer}"
-        if self._connection.admitted is not None:
-            self._connection.admitted.end_login = partial(self._give_up, greenlet)
+        greenlet.name = f"amqp {self.connection.peer}"
+        if self.connection.admitted is not None:
+            self.connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _log_in(self, login, hold):
         """May switch."""
         left_s = max(0.0, self._ends_at_s - time.monotonic())
-        patience = Patience(left_s, HandshakeError(f"no login within {self._timeout_s} s"))
-        stream = self._connection.stream
+        patience = Patience(left_s, HandshakeError(f"no login within {self.timeout_s} s"))
+        stream = self.connection.stream
         try:
             with patience:
                 self._check(login, patience)
@@ -170,49 +167,32 @@ class LoginAttempt:
         except Exception as error:
             stream.stop(error)
         finally:
-            if self._connection.admitted is not None:
-                self._connection.admitted.end_login = None
+            if self.connection.admitted is not None:
+                self.connection.admitted.end_login = None
             hold.release()
 
     def _give_up(self, greenlet):
         """The socket was shut down, which nobody sees who does not read it."""
         greenlet.kill(block=False)
-        self._connection.stream.stop()
+        self.connection.stream.stop()
 
     def _check(self, login, patience):
-        """Check the credentials, and tell the event exchange of such as are wrong.
-
-        Raises HandshakeError. May switch.
-        """
+        """Check the credentials. Raises HandshakeError. May switch."""
         try:
-            self.user = check_credentials(
-                self._broker.logins, self._clients, login.username, login.password, self._host, patience,
-            )
-            self._check_not_stopping()
+            self.user = self.checked(login.username, login.password, patience, PROTOCOL)
         except LoginRefused as error:
-            self._tell("user.authentication.failure", login, str(error))
             raise HandshakeError(str(error), self._handshake.refused()) from error
-        except HandshakeError as error:
-            self._tell("user.authentication.failure", login, str(error))
-            raise
+        self._check_not_stopping()
 
     def _logged_in(self, login):
-        self._tell("user.authentication.success", login)
-        self._connection.output.write(self._handshake.logged_in())
-
-    def _tell(self, key, login, *error):
-        """The event exchange, unless it is the broker's stop that refuses everybody."""
-        if not (error and self._clients.is_closing):
-            one = self._connection
-            self._broker.events.emit(
-                key, events.logged_in, one.name, login.username, one.socket, (one.peer_host, one.peer_port),
-                *error)
+        self.tell("success", login.username, PROTOCOL)
+        self.connection.output.write(self._handshake.logged_in())
 
     def _open(self, name, end, now_ms):
         """Let the client into this vhost, and hand over what has been read behind that. Raises
         HandshakeError.
         """
-        connection, handshake = self._connection, self._handshake
+        connection, handshake = self.connection, self._handshake
         self._vhost(name)
         # It leaves with what the walk answers to the rest, when all is done: a client that is woken before
         # takes the processor, and the caches with it.
@@ -233,22 +213,22 @@ class LoginAttempt:
 
         Raises HandshakeError.
         """
-        if self._clients.is_closing or self._connection.hub.is_closed:
+        if self.clients.is_closing or self.connection.hub.is_closed:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))
 
     def _vhost(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
-        door, most = DOOR, self._server.settings.max_connections
-        local_user = self._connection.local_user
+        door, most = DOOR, self.server.settings.max_connections
+        local_user = self.connection.local_user
         if local_user is not None:
             door, most = LOCAL, 0
         try:
-            return enter(self._broker, self._clients, self.user, name, door, most)
+            return enter(self.broker, self.clients, self.user, name, door, most)
         except Refused as refused:
             text = refused.text
-            if local_user is not None and name in self._broker.vhosts:
-                text = lost_entry(self._broker.users, self.user, name) or text
+            if local_user is not None and name in self.broker.vhosts:
+                text = lost_entry(self.broker.users, self.user, name) or text
             error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
             raise HandshakeError(str(error), close_frame(error)) from refused
 
@@ -260,16 +240,33 @@ class LoginAttempt:
 
     def _out_of_time(self):
         self.end()
-        self._connection.stream.stop(HandshakeError(f"no login within {self._timeout_s} s"))
+        self.connection.stream.stop(HandshakeError(f"no login within {self.timeout_s} s"))
 
     # its failure
 
-    def refusal(self, error):
-        """The octets to say, when the stream has ended with this HandshakeError or OSError (None: the client
-        has ended it). The log is told why.
+    def say_last_word(self):
+        """The stream has ended: tell the log why, and a client that can be told. Whether it was. May switch.
         """
-        handshake, name, host = self._handshake, self._connection.name, self._connection.peer_host
-        strangers = self._server.strangers
+        connection, error = self.connection, None
+        try:
+            connection.stream.finish()
+        except (HandshakeError, OSError) as why:
+            error = why.with_traceback(None)  # which leads here
+        reply = self._refusal(error)
+        if reply:
+            connection.output.write(reply)
+        is_sent = connection.output.wait_drained(LAST_WORD_TIMEOUT_S)
+        if reply and connection.output.error is not None:
+            LOG.debug(
+                "connection %s: the refusal could not be sent: %s", connection.name, connection.output.error)
+        return is_sent and bool(reply)
+
+    def _refusal(self, error):
+        """The octets to say for this HandshakeError or OSError (None: the client has ended it); the log is
+        told why.
+        """
+        handshake, name, host = self._handshake, self.connection.name, self.connection.peer_host
+        strangers = self.server.strangers
         if isinstance(error, OSError):
             strangers.info(
                 ("lost", host), "connection %s lost in handshake state %s: %s", name, handshake.state,
@@ -283,3 +280,30 @@ class LoginAttempt:
         strangers.warning(
             ("refused", host, handshake.state), "connection %s refused: %s", name, error)
         return error.reply
+
+
+def update_secret(connection, method):
+    """connection.update-secret: a token is renewed. Returns False when reading must pause.
+
+    A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by
+    routine.
+    """
+    name, answer = connection.user.name, method_frame(0, ConnectionUpdateSecretOk())
+
+    def renewed():
+        LOG.info("connection %s: user '%s' renewed its token", connection.name, name)
+        connection.server.withdrawals.begin(connection.user)
+        connection.output.write(answer)
+
+    def refused(error):
+        LOG.warning("connection %s: the token of user '%s' is not renewed: %s", connection.name, name, error)
+        refusal = AccessRefused(
+            f"the new token of user '{name}' was refused. For details see the broker logfile.")
+        connection.fail(blamed(refusal.hard(), ConnectionUpdateSecret.ID))
+
+    if connection.token_life is None:
+        connection.output.write(answer)
+        return True
+    hold = connection.stream.hold("its new token to be verified")
+    connection.token_life.renew(method.new_secret, hold, renewed, refused)
+    return False

@@ -25,6 +25,8 @@ from gomq_py.content.gathered import Gathered
 
 # A body of so many octets or more is put together where it is stored from.
 GATHERED_OCTETS = 128 * 1024
+# What a connection waits for whose client does not read.
+UNREAD = "the client to read its answers"
 IMMEDIATE = "immediate=true"
 # Two short strings, and what the broker may add to properties on the way in.
 ROUTING_OCTETS = 1024
@@ -91,7 +93,7 @@ class Content:
     @property
     def is_held_up(self):
         """Whether the connection is not read, and not because of its client."""
-        return self.channel.connection.is_held_up()
+        return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
         """There is room for the rest, or the content was dropped: read on."""
@@ -126,7 +128,7 @@ def content_header(channel, payload):
         raise UnexpectedFrame(f"expected content header for class 60, got one for class {class_id} instead")
     if payload[2] or payload[3]:  # the weight, which only ever was 0
         raise content.unexpected_frame()
-    limit = channel.connection.max_message_size
+    limit = channel.connection.server.settings.max_message_size
     if size > limit:
         raise PreconditionFailed(f"message size {size} is larger than configured max size {limit}")
     content.size = size
@@ -277,7 +279,7 @@ def _stored(channel, publication):
             channel.refused.append(channel.published)
         elif publication.durable:
             channel.unsynced.add(tuple(publication.awaited))
-        channel.connection.note_published(channel)
+        channel.connection.lane.confirm(channel)
 
 
 def return_frames(channel, message):
@@ -287,7 +289,7 @@ def return_frames(channel, message):
         routing_key=_text(message.get_routing_key()),
     )
     return method_frame(channel.id, answer) + content_frames(
-        channel.id, message.get_properties(), message.get_body(), channel.connection.frame_max,
+        channel.id, message.get_properties(), message.get_body(), channel.connection.limits.frame_max,
     )
 
 

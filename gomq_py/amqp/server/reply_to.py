@@ -49,7 +49,7 @@ class ReplyConsumer(Destination):
             # An answer nobody reads must not pile up; RabbitMQ's pseudo-queue keeps nothing either.
             return 0
         try:
-            properties = message.get_properties(connection.frame_max - HEADER_OVERHEAD)
+            properties = message.get_properties(connection.limits.frame_max - HEADER_OVERHEAD)
         except Malformed:
             return 0
         if len(properties) > connection.properties_max:
@@ -59,8 +59,8 @@ class ReplyConsumer(Destination):
             consumer_tag=self.tag, delivery_tag=self.channel.unacked.skip(), redelivered=False,
             exchange=_text(message.get_exchange()), routing_key=_text(message.get_routing_key()),
         )
-        connection.write(method_frame(self.channel.id, answer) + content_frames(
-            self.channel.id, properties, message.get_body(), connection.frame_max,
+        connection.output.write(method_frame(self.channel.id, answer) + content_frames(
+            self.channel.id, properties, message.get_body(), connection.limits.frame_max,
         ))
         return 1
 
@@ -72,7 +72,7 @@ class ReplyConsumer(Destination):
             LOG.warning(
                 "connection %s, channel %d: a direct reply is dropped, because its header of %d octets is "
                 "larger than the negotiated frame_max of %d; the next ones are not logged", connection.name,
-                self.channel.id, octets, connection.frame_max)
+                self.channel.id, octets, connection.limits.frame_max)
 
 
 def _text(octets):

@@ -10,7 +10,6 @@ from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
 from gomq_py.amqp.server.local import LocalClients
-from gomq_py.amqp.server.served import Served
 from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.broker.verbs.access import Access
 from gomq_py.net.listener import host_of
@@ -34,7 +33,6 @@ class AMQPServer:
         self.withdrawals = Withdrawals(hub.clients, hub.scheduler)
         broker.users.rights_watchers.append(self.withdrawals.begin)
         self._access = None
-        self._give_back = self._gone  # one for all
         # a log with a limit of rate, for events that peers who have not logged in can trigger at will
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
@@ -64,10 +62,6 @@ class AMQPServer:
         admitted = self.gate.identify(socket, host_of(address))
         if admitted is None:
             return None
-        client = Served(
-            Connection(self, socket, address, admitted), "amqp", address, self.strangers, self._give_back)
-        client.begin()
-        return client.when_gone
-
-    def _gone(self, connection):
-        self.gate.leave(connection.admitted)
+        connection = Connection(self, socket, address, admitted)
+        connection.begin()
+        return connection.when_gone

@@ -79,6 +79,10 @@ class Events(Job):
         finally:
             self.actor = before
 
+    def emit_for(self, actor, key, headers_of, *subjects):
+        """As emit(), on behalf of this user."""
+        self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
+
     @property
     def wanted(self):
         """Whether there is a listener or a binding of the exchange."""

@@ -4,24 +4,19 @@
     output < answers, deliveries
 
 Between net and what packets ask for, and the only place of this door that turns errors into packets. A
-greenlet does the login and takes up the session, another one takes leave: between them there is none, which
-would cost an idle client more memory than all the rest. What happens meanwhile happens in the hub and must
-not switch. Never waits for the peer without a limit of time.
+greenlet does the login and takes up the session, another one takes leave: what happens between them happens
+in the hub and must not switch. Never waits for the peer without a limit of time.
 """
-import time
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import gevent
 from gevent.event import AsyncResult
 
 from gomq_py.broker.signals import connection_events, tracing
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
-from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
+from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
 from gomq_py.errors import Refused, ResourceLocked
-from gomq_py.hub.alarms import AlarmHold
 from gomq_py.hub.turns import SlowWalk
 from gomq_py.mqtt.model import administration
 from gomq_py.mqtt.model.session_kind import EXTRA, TYPE, kept_arguments
@@ -40,15 +35,11 @@ from gomq_py.mqtt.wire.constants import (
 )
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError
 from gomq_py.mqtt.wire.packets import ConnackPacket, DisconnectPacket, PingrespPacket
-from gomq_py.net.listener import format_address, host_of
-from gomq_py.net.output import Output
-from gomq_py.net.stream import Stream
+from gomq_py.net.listener import telling_why
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
 
-# What a client has to read our last word.
-LAST_WORD_TIMEOUT_S = 5
 # Quarters of the keep alive without an octet after which a client is gone: 1.5 times the keep alive
 # (§3.1.2.10), and a quarter more at the most.
 SILENT_CHECKS = 6
@@ -68,8 +59,8 @@ class Limits(NamedTuple):
     frame_max: int = 0
 
 
-class Connection:
-    """A client. ``why`` is the reason it ended, for the log.
+class Connection(ClientConnection):
+    """A client of MQTT.
 
     From CONNACK on: ``session`` (mqtt.model), the ``caller`` of verbs with its ``access``, and what the
     client said of itself: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``
@@ -77,51 +68,31 @@ class Connection:
     ``is_leaving``: it said DISCONNECT, with this ``leave_code``; without one its end is abnormal.
     """
 
-    door = DOOR
-    channels = MappingProxyType({})
-    capabilities = MappingProxyType({})
     __slots__ = (
-        "server", "hub", "admitted", "socket", "peer", "peer_host", "peer_port", "name", "durability",
-        "scheduler", "state", "user", "vhost", "limits", "access", "caller", "output", "stream", "slow_walk",
-        "session", "sessions", "outbound", "answers", "lane", "version", "receive_maximum",
-        "maximum_packet_size", "topic_alias_maximum", "client_id", "mechanism", "is_bridge",
-        "connected_at", "blocked_reason", "why", "is_leaving", "leave_code", "will", "_inbound",
-        "_inbound_maximum", "_alarm_hold", "_expiry_s", "_is_connected", "_has_said_last_word", "_when_gone",
-        "_token_life", "_silent_checks", "_octets_seen", "_until_safe", "__weakref__",
+        "caller", "session", "sessions", "outbound", "answers", "version", "receive_maximum",
+        "maximum_packet_size", "topic_alias_maximum", "client_id", "is_bridge", "is_leaving", "leave_code",
+        "will", "_inbound", "_inbound_maximum", "_expiry_s", "_is_connected", "_until_safe",
     )
 
+    log = LOG
+    door = DOOR
+    goodbye = "DISCONNECT"
+
     def __init__(self, server, socket, address, admitted=None):
-        self.server = server
-        self.hub = server.hub
-        self.admitted = admitted
-        self.socket = socket
-        self.peer = format_address(address)
-        self.peer_host = host_of(address)
-        self.peer_port = address[1] if isinstance(address, tuple) else 0
-        self.name = f"{self.peer} -> {format_address(socket.getsockname())}"
-        self.durability = server.broker.durability
-        self.scheduler = self.hub.scheduler
+        super().__init__(server, socket, address, admitted)
         self.state = OPEN
-        self.user = self.vhost = self.limits = self.access = self.caller = None
-        self.output = self.stream = self.slow_walk = None
-        self.session = self.sessions = self.outbound = self.answers = self.lane = None
-        self._inbound = self._alarm_hold = self._when_gone = None
-        self._inbound_maximum = 0
+        self.caller = None
+        self.session = self.sessions = self.outbound = self.answers = None
         self.version = 0
         self.receive_maximum = RECEIVE_MAXIMUM
         self.maximum_packet_size = self.topic_alias_maximum = 0
-        self.client_id = self.mechanism = ""
-        self.connected_at = time.time()
-        self.blocked_reason = None
-        self.why = ""
+        self.client_id = ""
         self.is_leaving = self.is_bridge = False
         self.leave_code = 0
         self.will = None
-        self._expiry_s = None
+        self._inbound = self._expiry_s = None
+        self._inbound_maximum = 0
         self._is_connected = False
-        self._has_said_last_word = False
-        self._token_life = None
-        self._silent_checks = self._octets_seen = 0
         self._until_safe: Any = None  # what begin() waits for
 
     # its life
@@ -130,41 +101,35 @@ class Connection:
         """Log the client in and take up its session. Returns whether it is served from here on: who waits
         for its end says so to when_gone(). May switch.
         """
-        login = LoginAttempt(
-            self.server, self.socket, self.name, self.peer_host, self.peer_port, self.admitted).run()
+        login = LoginAttempt(self).run()
         if login is None or self.hub.is_closed:
             return False
-        self.server.gate.logged_in(self.admitted)
         greeting = Greeting(login.connect, self.server.settings)
-        self.user, self.vhost, self.client_id = login.user, login.vhost, greeting.client_id
-        self.mechanism = login.mechanism
+        self.client_id = greeting.client_id
         self.version = greeting.version
         self.receive_maximum = greeting.receive_maximum
         self.maximum_packet_size = greeting.maximum_packet_size
         self.topic_alias_maximum = greeting.topic_alias_maximum
         self.will = greeting.will
         self.is_bridge = greeting.is_bridge
-        self.limits = Limits(greeting.keep_alive_s)
-        self.access = self.server.access_of(self.user, self.vhost, self.client_id)
-        self.caller = Caller(self.access, self.vhost, self, self.name, 0)
+        self.open_stream()
+        self.output.on_overflow = partial(self.abort, "the client does not read its answers")
+        self.slow_walk = SlowWalk(self.stream, self.hub.slow_turns)
+        self.answers = subscribe.Answers(self)
+        access = self.server.access_of(login.user, login.vhost, self.client_id)
+        self.enter(login.user, login.vhost, access, Limits(greeting.keep_alive_s), login.mechanism)
+        self.caller = Caller(access, self.vhost, self, self.name, 0)
         rest = login.rest
         del login  # which holds the password
-        self._make_parts()
         is_served = False
         try:
             is_served = self._connect(greeting)
             if is_served:
-                self.stream.begin(self.lane, self, rest, self._over)
+                self.stream.begin(self.lane, self, rest, self.over)
         finally:
             if not is_served:
                 self._take_leave()
         return is_served
-
-    def when_gone(self, callback, *arguments):
-        """Call ``callback(*arguments)`` when the client is gone and all is given back: the socket may be
-        closed.
-        """
-        self._when_gone = partial(callback, *arguments)
 
     @property
     def is_open(self):
@@ -201,52 +166,32 @@ class Connection:
         """As Outbound.unkept()."""
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
-    def _make_parts(self):
-        hub = self.hub
-        self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
-        self.output.account = self.user.identity, self.vhost.name
-        self.output.on_overflow = partial(self.abort, "the client does not read its answers")
-        self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
-        self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
-        self.answers = subscribe.Answers(self)
-        hub.clients.register(self)
-
-    def _over(self):
-        """Nothing more is read. It ends when it is its turn: where a network fails, thousands do at once."""
-        gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
-
-    def _end_in_turn(self):
-        """In the loop: most of the time goes into the session's end, and counts."""
+    def _has_left(self):
+        """Most of the time goes into the session's end, and counts."""
         try:
             self._leave_session()
         except Exception:
             LOG.exception("connection %s: fault while leaving its session", self.name)
-        gevent.spawn(self._end_of_stream).name = f"{DOOR} {self.peer}"
+        return False
 
-    def _end_of_stream(self):
-        """Take leave of a client that has been served. May switch."""
+    def _finish(self):
         self.hub.slow_turns.has_time()  # so that its time counts
-        self.why = self.why or self._how_it_broke()
+        self.why = self.why or self.how_it_broke()
         try:
-            self._take_leave()
-        except Exception:
-            LOG.exception("connection %s: fault while ending it", self.name)
+            with telling_why(DOOR, self.address, self.server.strangers):
+                self._take_leave()
         finally:
-            self.server.gate.leave(self.admitted)
-            if self._when_gone is not None:
-                self._when_gone()
+            self._gone()
 
     def _take_leave(self):
-        """Let the client have our last word, and give everything back. May switch."""
-        try:
-            self.stream.end()
-            self._leave_session()
-            self._has_said_last_word = (
-                self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_said_last_word)
-        finally:
-            self._end()
-        if self._has_said_last_word:
+        """Say the last word, and wait until a client that has taken it ends the socket, too. May switch."""
+        if self.finish():
             self.hub.lingering.end(self.socket)
+
+    def _say_last_word(self):
+        self.stream.end()
+        self._leave_session()
+        return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
         """Take up or begin the session, and say CONNACK when that is on the disk. Returns whether the client
@@ -281,18 +226,18 @@ class Connection:
         if self.state != OPEN:
             return False
         self._is_connected = True
-        hub = self.hub
-        self._open_lane(greeting)
-        # Checked twice in each interval that is given here, and so every quarter of the keep alive.
-        hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
-        if self.user.expires_at_s is not None:
-            logins = self.server.broker.logins
-            self._token_life = TokenLife(self.user, logins, hub, partial(self.force_close, EXPIRED))
+        self._inbound_maximum = greeting.inbound_maximum
+        self.lane = FastLane(
+            self, self.hub.buffers, self.scheduler, self.server.lane_parts(self.version),
+            greeting.packet_limits)
+        self.watch()
+        self._choose_lanes()
         LOG.info(
             "connection %s: user '%s' opened vhost '%s' as %r (%s)", self.name, self.user.name,
             self.vhost.name, self.client_id[:256], self.protocol,
         )
-        self._tell("connection.created", connection_events.connection_created, self, self.protocol)
+        self.events.emit_for(
+            self.user.name, "connection.created", connection_events.connection_created, self, self.protocol)
         self.output.write(greeting.connack(was_there))
         self.outbound.begin()
         self.server.broker_topics.connected(session)
@@ -305,14 +250,6 @@ class Connection:
             return True
         self._close(f"it takes packets of {most} octets, its CONNACK has more", b"")
         return False
-
-    def _open_lane(self, greeting):
-        self._inbound_maximum = greeting.inbound_maximum
-        self.lane = FastLane(
-            self, self.hub.buffers, self.scheduler, self.server.lane_parts(self.version),
-            greeting.packet_limits)
-        self.vhost.watch_tracing(self, Connection._choose_lane)
-        self._choose_lane()
 
     def _check_owner(self, is_locked):
         """To take or end a session of another user takes the right to configure it, as anywhere, unless such
@@ -388,57 +325,33 @@ class Connection:
         if self.session is not None:
             self.session.interests.rights_changed()
 
-    def _how_it_broke(self):
+    def how_it_broke(self):
+        """As ever, and where its stream has failed."""
         error = self.stream.error
-        if error is not None and not isinstance(error, OSError):
-            LOG.error("connection %s: fault while walking what it sent", self.name, exc_info=error)
-            error.__traceback__ = None  # its frames hold the connection
-            return ""
-        if error is not None:
-            return f"the socket failed: {error.strerror or error}"
-        if self.output.error is not None:
-            return f"the socket failed: {self.output.error.strerror or self.output.error}"
-        return "the client closed the socket without DISCONNECT"
+        if error is None:
+            return super().how_it_broke()
+        if isinstance(error, OSError):
+            return socket_failed(error)
+        LOG.error("connection %s: fault while walking what it sent", self.name, exc_info=error)
+        error.__traceback__ = None  # its frames hold the connection
+        return ""
 
     def _end(self):
-        """Give everything back. Safe to call twice."""
         if self.state == GONE:
             return
         self.state = GONE
-        self.hub.heartbeats.forget(self)
-        if self._alarm_hold is not None:
-            self._alarm_hold.release()
-        if self._token_life is not None:
-            self._token_life.stop()
-            self._token_life = None
         if self.lane is not None:
-            self.vhost.watch_tracing(self, None)
             self.lane.close()
             self.vhost.totals.add_channel(self.lane)
             self.lane = None  # it holds the connection
             if self._inbound is not None:
                 self._inbound.close()
                 self.vhost.totals.add_channel(self._inbound)
-        if self.stream is not None:
-            self.answers.close()
-            self.vhost.totals.received_octets += self.stream.received_octets
-            self.vhost.totals.sent_octets += self.output.sent_octets
-            self.vhost.totals.add_unkept(TYPE, *self.unkept())
-            self.output.close()
-            self.outbound = self.caller = None  # they hold the connection
-        self.hub.clients.forget(self)
-        if self._is_connected:
-            self.hub.clients.ended.connection(self, self.why or "by a fault of the broker", self.client_id)
-            self._tell("connection.closed", connection_events.connection_closed, self)
-        LOG.info(
-            "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
-            self.why or "by a fault of the broker",
-        )
-
-    def _tell(self, key, headers_of, *subjects):
-        """An event, brought about by the client."""
-        events = self.server.broker.events
-        events.on_behalf_of(self.user.name, events.emit, key, headers_of, *subjects)
+        self.answers.close()
+        self.vhost.totals.add_unkept(TYPE, *self.unkept())
+        self.give_back()
+        self.outbound = self.caller = None  # they hold the connection
+        self.forget(self.client_id, self._is_connected)
 
     # what the lane hands over
 
@@ -481,7 +394,7 @@ class Connection:
         self.is_leaving, self.leave_code = True, packet.reason_code
         self.why = f"by the client: {reason_codes.name_of(DISCONNECT, packet.reason_code)}"
         # What comes behind, TLS's own notice too, must not reset the connection, and with it our answers.
-        self._has_said_last_word = True
+        self._has_taken_leave = True
         if self._inbound is not None:
             self._inbound.done()
         if not self.slow_walk.is_over():
@@ -490,10 +403,6 @@ class Connection:
 
     def _auth(self, _packet):
         raise ProtocolError("AUTH without an authentication method in CONNECT")  # [MQTT-4.12.0-7]
-
-    def has_time(self):
-        """May the walk go on? If not it is its turn again later."""
-        return self.slow_walk.has_time()
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked."""
@@ -532,13 +441,6 @@ class Connection:
         refusal = ConnackPacket(reason_code=code).encode(self.version)
         self._close(why, fitting(refusal, self.maximum_packet_size))
 
-    def abort(self, why):
-        """Drop the client without a word: it does not listen."""
-        self.why = self.why or why
-        LOG.warning("connection %s: %s", self.name, why)
-        self.output.close()
-        self._stop()
-
     def _close(self, why, last_word):
         if self.state != OPEN:
             return
@@ -550,7 +452,7 @@ class Connection:
         self._stop_delivering()
         if last_word:  # 3.x has none
             self.output.write(last_word)
-        self._has_said_last_word = True  # what the client still sends must not reset it before it is heard
+        self._has_taken_leave = True  # what the client still sends must not reset it before it is heard
         self._stop()
 
     def _stop(self):
@@ -560,44 +462,15 @@ class Connection:
             if self._until_safe is not None:
                 self._until_safe.set(None)
 
-    def cut_off(self):
-        """The hub is closed: nothing is read or written any more, and nobody is told."""
-        self.stream.stop()
-        self.output.close()
-        self.hub.clients.forget(self)
-
     # signals
 
     def check_heartbeat(self):
         """Four times per keep alive: has the client sent anything?"""
-        if self.stream.received_octets != self._octets_seen or self.stream.paused:
-            self._octets_seen = self.stream.received_octets
-            self._silent_checks = 0
-            return
-        self._silent_checks += 1
-        if self._silent_checks >= SILENT_CHECKS:
+        if self.is_silent(SILENT_CHECKS):
             keep_alive_s = self.limits.heartbeat_s
             self.fail(KeepAliveTimeout(f"silent for 1.5 times its keep alive of {keep_alive_s} s"))
 
-    def block(self, reason):
-        """An alarm: what is published is to be held."""
-        self.blocked_reason = reason
-        self._choose_lane()
-
-    def unblock(self):
-        """The alarm is over."""
-        self.blocked_reason = None
-        self._choose_lane()
-        if self._alarm_hold is not None:
-            hold, self._alarm_hold = self._alarm_hold, None
-            hold.release()
-
-    def hold_publishing(self):
-        """A PUBLISH while an alarm is on: read no further until it is over."""
-        if self._alarm_hold is None:
-            self._alarm_hold = AlarmHold(self, self.blocked_reason)
-
-    def _choose_lane(self):
+    def _choose_lanes(self):
         if self.lane is not None:
             self.lane.set_modes(self.vhost.tracing, self.blocked_reason is not None)
             self.outbound.trace(self._trace if self.vhost.tracing else None)
@@ -606,15 +479,6 @@ class Connection:
         """A message goes out while the vhost is traced."""
         tracing.delivered(
             self.vhost, publishing.traced(self.caller), message, self.session.queue_name)
-
-    @property
-    def flow(self):
-        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its
-        next publish would be, or ``running``.
-        """
-        if self._alarm_hold is not None:
-            return "blocked"
-        return "running" if self.blocked_reason is None else "blocking"
 
 
 class KeepAliveTimeout(MQTTError):

@@ -15,8 +15,8 @@ from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.patience import Patience
 from gomq_py.broker.names import NAME_OCTETS_MAX
-from gomq_py.broker.signals import connection_events
-from gomq_py.broker.verbs.entering import check_credentials, enter
+from gomq_py.broker.verbs.entering import enter
+from gomq_py.connections.login import ClientLogin
 from gomq_py.errors import AccessRefused, Refused
 from gomq_py.mqtt.model.session_kind import PREFIX
 from gomq_py.mqtt.server.refusals import client_id_code, connack_code
@@ -25,7 +25,6 @@ from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting,
 from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, VERSION_NAMES, Limits
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
-from gomq_py.net.listener import login_host
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
@@ -60,40 +59,34 @@ class Login(NamedTuple):
     mechanism: str
 
 
-class LoginAttempt:
-    """One client on its way in. ``name`` is the connection's, and so is ``admitted``."""
+class LoginAttempt(ClientLogin):
+    """One client on its way in."""
 
-    def __init__(self, server, socket, name, peer_host, peer_port, admitted):
-        settings = server.settings
-        self._server = server
-        self._broker = server.broker
-        self._clients = server.hub.clients
-        self._socket = socket
-        self._name = name
-        self._peer_host = peer_host
-        self._peer_port = peer_port
-        self._admitted = admitted
-        self._timeout_s = settings.mqtt_login_timeout
+    __slots__ = ("_socket", "_most_octets", "_patience", "_certified_name", "_octets")
+
+    def __init__(self, connection):
+        settings = connection.server.settings
+        super().__init__(connection, settings.mqtt_login_timeout)
+        self._socket = connection.socket
         self._most_octets = min(settings.mqtt_max_octets_before_login, settings.mqtt_max_packet_size)
-        self._patience = Patience(self._timeout_s, LoginEnd(f"no login within {self._timeout_s} s"))
-        self._certified_name = certified_name(socket, settings)
+        self._patience = Patience(self.timeout_s, LoginEnd(f"no login within {self.timeout_s} s"))
+        self._certified_name = certified_name(self._socket, settings)
         self._octets = bytearray()
 
     def run(self):
         """A Login, or None when there will be no connection; why is in the log then. May switch."""
+        name, host = self.connection.name, self.connection.peer_host
         try:
             with self._patience:
                 connect = self._read_connect()
                 return self._log_in(connect)
         except LoginEnd as end:
-            self._server.strangers.warning(
-                ("refused", self._peer_host), "connection %s refused: %s", self._name,
-                str(end)[:LOGGED_MAX])
+            self.server.strangers.warning(
+                ("refused", host), "connection %s refused: %s", name, str(end)[:LOGGED_MAX])
             self._try_to_send(end.reply)
         except OSError as error:
-            self._server.strangers.info(
-                ("lost", self._peer_host), "connection %s lost before it logged in: %s", self._name,
-                error.strerror or error)
+            self.server.strangers.info(
+                ("lost", host), "connection %s lost before it logged in: %s", name, error.strerror or error)
         return None
 
     def _read_connect(self):
@@ -126,7 +119,7 @@ class LoginAttempt:
             raise LoginEnd(str(error), _connack(connect, connack_code(error, connect.version))) from error
         except Refused as error:
             raise LoginEnd(error.text, _connack(connect, connack_code(error, connect.version))) from error
-        fault = client_id_fault(connect.client_identifier, user.name, self._server.settings)
+        fault = client_id_fault(connect.client_identifier, user.name, self.server.settings)
         if fault:
             raise LoginEnd(fault, _connack(connect, client_id_code(connect.version)))
         self._check_not_stopping()
@@ -139,22 +132,15 @@ class LoginAttempt:
 
     def _checked(self, connect, user_name):
         """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""
-        emit, peer = self._broker.events.emit, (self._peer_host, self._peer_port)
-        told = self._name, user_name, self._socket, peer, VERSION_NAMES[connect.version]
+        protocol = VERSION_NAMES[connect.version]
         # not before: an address whose clients send no CONNECT is slow
-        self._admitted.end_login = partial(gevent.kill, gevent.getcurrent())
+        admitted = self.connection.admitted
+        admitted.end_login = partial(gevent.kill, gevent.getcurrent())
         try:
-            user = check_credentials(
-                self._broker.logins, self._clients, user_name, self._password(connect),
-                login_host(self._socket, self._peer_host), self._patience,
-            )
-        except LoginRefused as error:
-            if not self._clients.is_closing:  # which is no fault of the client's
-                emit("user.authentication.failure", connection_events.logged_in, *told, str(error))
-            raise
+            user = self.checked(user_name, self._password(connect), self._patience, protocol)
         finally:
-            self._admitted.end_login = None
-        emit("user.authentication.success", connection_events.logged_in, *told)
+            admitted.end_login = None
+        self.tell("success", user_name, protocol)
         return user
 
     def _named(self, connect):
@@ -166,7 +152,7 @@ class LoginAttempt:
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
         vhost_name, colon, rest = name.rpartition(":")
-        if colon and vhost_name in self._broker.vhosts and self._broker.users.get(name) is None:
+        if colon and vhost_name in self.broker.vhosts and self.broker.users.get(name) is None:
             return vhost_name, rest
         return self._usual_vhost(), name
 
@@ -175,10 +161,10 @@ class LoginAttempt:
 
         The maps are RabbitMQ's, in global parameters, which may hold anything.
         """
-        vhost_name = self._server.settings.mqtt_default_vhost
+        vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
         for parameter, key in keys.items():
-            found = self._broker.parameters.global_.get(parameter)
+            found = self.broker.parameters.global_.get(parameter)
             if isinstance(found, dict) and isinstance(found.get(key), str):
                 vhost_name = found[key]
         return vhost_name
@@ -190,10 +176,10 @@ class LoginAttempt:
 
     def _anonymous(self):
         """The user whose rights somebody without a name gets. Raises AccessRefused."""
-        name = self._server.settings.mqtt_anonymous_user
+        name = self.server.settings.mqtt_anonymous_user
         if not name:
             raise AccessRefused("CONNECT without a user name")
-        if self._broker.users.get(name) is None:
+        if self.broker.users.get(name) is None:
             raise AccessRefused(f"CONNECT without a user name, and anonymous_user '{name}' does not exist")
         return name
 
@@ -205,11 +191,11 @@ class LoginAttempt:
 
     def _enter(self, user, vhost_name):
         return enter(
-            self._broker, self._clients, user, vhost_name, DOOR, self._server.settings.mqtt_max_connections)
+            self.broker, self.clients, user, vhost_name, DOOR, self.server.settings.mqtt_max_connections)
 
     def _check_not_stopping(self):
         """After whatever may have switched: nobody comes in once the server takes leave. Raises LoginEnd."""
-        if self._clients.is_closing:
+        if self.clients.is_closing:
             raise LoginEnd("the broker stops")
 
     def _try_to_send(self, octets):
@@ -222,13 +208,13 @@ class LoginAttempt:
             return
         try:
             sent = False
-            with Timeout(self._timeout_s, False):
+            with Timeout(self.timeout_s, False):
                 self._socket.sendall(octets)
                 sent = True
             if sent:
-                self._server.hub.lingering.end(self._socket)
+                self.server.hub.lingering.end(self._socket)
         except OSError as error:
-            LOG.debug("connection %s: the refusal could not be sent: %s", self._name, error)
+            LOG.debug("connection %s: the refusal could not be sent: %s", self.connection.name, error)
 
 
 def client_id_fault(client_id, user_name, settings):

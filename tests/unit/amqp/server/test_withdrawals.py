@@ -1,9 +1,12 @@
 """Rights that are withdrawn: consumers that may not read any more are cancelled."""
+from types import SimpleNamespace
+
 import pytest
 
+from gomq_py.amqp.server.login import update_secret
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, ChannelClose,
-    QueueDeclare, QueueDeclareOk,
+    ConnectionUpdateSecret, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.auth.users import User
 from gomq_py.hub.slice_clock import SliceClock
@@ -110,7 +113,10 @@ def test_narrower_token_is_such_a_change(door, bob, monkeypatch):
     looked_at = []
     monkeypatch.setattr(door.server.withdrawals, "begin", looked_at.append)
     bob()
+    connection = door.connection()
+    connection.token_life = SimpleNamespace(
+        renew=lambda _secret, _hold, renewed, _refused: renewed(), stop=lambda: None)
 
-    door.connection()._renewed()
+    update_secret(connection, ConnectionUpdateSecret(new_secret=b"narrower"))
 
     assert [type(user) for user in looked_at] == [User]

@@ -37,7 +37,7 @@ def lane(request, monkeypatch):
             if self.lane is not None:
                 self.lane.set_modes(True, self.blocked_reason is not None)
 
-        monkeypatch.setattr(connection_module.Connection, "_choose_lane", set_modes)
+        monkeypatch.setattr(connection_module.Connection, "_choose_lanes", set_modes)
     return request.param
 
 
