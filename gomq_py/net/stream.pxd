@@ -20,10 +20,9 @@ cdef class Stream:
     cdef object direct
     cdef Py_ssize_t direct_octets, frame_octets, doubted_frames
     cdef object coalescer
-    cdef Py_ssize_t least_octets, small_reads, small_octets, smallest_octets
+    cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets
     cdef double flood_began, after_s
-    cdef object dense
     cdef unsigned long long full_read
     cdef bint reads_more, goes_by_clock, lacks_room
 

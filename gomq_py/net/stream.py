@@ -13,7 +13,6 @@ import time
 import gevent
 from gevent.event import Event
 
-from gomq_py.net.dense_flood import DenseFlood
 from gomq_py.net.receiving import PutBack, has_to_write_first, is_not_now, parts_function, receive_functions
 
 READABLE = 1
@@ -74,8 +73,8 @@ class Stream:
         "buffers", "output", "received_octets", "socket", "receive_into", "receive_parts", "pending",
         "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
         "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
-        "least_octets", "small_reads", "small_octets", "smallest_octets", "flood_began", "flood_sent_octets",
-        "dense", "full_read", "reads_more", "goes_by_clock", "after_s", "lacks_room",
+        "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
+        "full_read", "reads_more", "goes_by_clock", "after_s", "lacks_room",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -86,13 +85,13 @@ class Stream:
         self.receive_into, self.pending = receive_functions(socket)
         self.receive_parts = None
         self.goes_by_clock = not hasattr(socket, "receive_functions")
-        self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = self.dense = None
+        self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = None
         self.is_over = self.rewalk = self.together = self.lacks_room = False
         self.tail = b""
         self.holds = self.direct = None
         self.direct_octets = self.frame_octets = self.doubted_frames = 0
         self.coalescer = coalescer
-        self.least_octets = self.small_reads = self.small_octets = self.smallest_octets = 0
+        self.least_octets = self.small_reads = self.small_octets = 0
         self.flood_sent_octets = 0
         self.flood_began = self.after_s = 0.0
         self.full_read = 0  # which of the hub's full reads this stream's last one was
@@ -234,8 +233,6 @@ class Stream:
         elif count > 0:
             self.small_reads += 1
             self.small_octets += count
-            if self.small_reads == 1 or count < self.smallest_octets:
-                self.smallest_octets = count
             if self.small_reads == FLOOD_READS:
                 self._look_for_flood()
 
@@ -251,7 +248,6 @@ class Stream:
         if self.together:
             self.watcher.stop()
             self.least_octets = self.small_octets * LEAST_TOGETHER // FLOOD_READS
-            self.dense = self.dense or DenseFlood()
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
@@ -263,14 +259,9 @@ class Stream:
         """The coalescer's clock: read what has come since the last read; leave it when that was little, or a
         full read, beside which a poll is nothing, and behind which there is more.
         """
-        dense = self.dense
-        if not self.together or not dense.is_due():
+        if not self.together:
             return
         count = self._read()
-        if count < self.least_octets or self.flood_sent_octets != self.output.sent_octets:
-            dense.ends()
-        else:
-            dense.look(self.socket, self.received_octets, self.smallest_octets)
         if not self.least_octets <= count < self.buffers.input_octets or not self._can_wait():
             self._leave_coalescer()
 

@@ -14,7 +14,7 @@ from gevent import socket
 from gomq_py.hub import coalescer as coalescer_module
 from gomq_py.hub.buffers import INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
-from gomq_py.net import dense_flood, stream as stream_module
+from gomq_py.net import stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, SMALL_OCTETS, Stream
@@ -117,8 +117,7 @@ def look_at_all_sockets():
 @pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now_s=1000.0)
-    for module in (stream_module, dense_flood):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s, time=time.time))
+    monkeypatch.setattr(stream_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s, time=time.time))
     return clock
 
 
@@ -341,127 +340,6 @@ def test_an_ended_stream_is_out(flooded, end):
         flooded.running.kill()
 
     assert not flooded.taken_in
-
-
-# every how many ticks
-
-TICK_S = coalescer_module.TICK_S
-TRIAL_TICKS = round(dense_flood.TRIAL_S / TICK_S)
-DENSE = together(2 * round(dense_flood.DENSE_RATE * TICK_S))
-
-
-@pytest.fixture(autouse=True)
-def system(monkeypatch):
-    """Says of every socket that so many ``segments`` have come; ``merged`` messages are in each."""
-    system = SimpleNamespace(segments=0, merged=10)
-    monkeypatch.setattr(dense_flood, "segments_received", lambda sock: system.segments)
-    return system
-
-
-def read_in(flooded, system, ticks, octets=DENSE, waits_for_us=False):
-    """How often it is read in so many ticks, before each of which the peer writes ``octets``, where it does
-    not wait until the last were read.
-    """
-    reads = flooded.lane.reads
-    before, read = len(reads), -1
-    for _ in range(ticks):
-        flooded.clock.now_s += TICK_S
-        if not waits_for_us or len(reads) > read:
-            read = len(reads)
-            flooded.socket.sendall(octets)
-            system.segments += len(octets) // len(SEGMENT) // system.merged
-        flooded.coalescer.tick()
-    return len(reads) - before
-
-
-def test_a_dense_flood_is_read_at_a_few_ticks(flooded, system):
-    read_in(flooded, system, 2 * TRIAL_TICKS)
-
-    for _ in range(6):
-        assert read_in(flooded, system, TRIAL_TICKS) == TRIAL_TICKS // dense_flood.MOST_TICKS
-    assert flooded.taken_in and sum(flooded.lane.reads) % len(DENSE) == 0
-
-
-def test_nothing_of_a_dense_flood_is_left_behind(flooded, system):
-    read_in(flooded, system, 8 * TRIAL_TICKS)
-    flooded.socket.shutdown(socket.SHUT_WR)
-
-    for _ in range(2 * dense_flood.MOST_TICKS):
-        flooded.coalescer.tick()
-    flooded.running.get(timeout=in_time(30))
-
-    assert sum(flooded.lane.reads) == 8 * TRIAL_TICKS * len(DENSE) and not flooded.taken_in
-
-
-def test_a_sender_that_waits_for_us_is_read_at_each_tick_nearly_always(flooded, system):
-    """What TCP does whose window of segments is full until we read."""
-    ticks = 100 * TRIAL_TICKS
-
-    reads = read_in(flooded, system, ticks, waits_for_us=True)
-
-    assert ticks * 0.9 < reads < ticks and flooded.taken_in
-
-
-def test_what_failed_is_tried_again_after_longer_and_longer_pauses(flooded, system):
-    skipped = [
-        TRIAL_TICKS > read_in(flooded, system, TRIAL_TICKS, waits_for_us=True) for _ in range(200)
-    ]
-
-    tried = [at for at, was_tried in enumerate(skipped) if was_tried]
-    pauses = [after - before for before, after in zip(tried, tried[1:], strict=False) if after - before > 2]
-    assert len(pauses) >= 2 and pauses == sorted(set(pauses))
-
-
-def test_a_flood_that_is_not_dense_is_read_at_each_tick(flooded, system):
-    octets = together(round(dense_flood.DENSE_RATE * TICK_S / 2))
-
-    assert read_in(flooded, system, 5 * TRIAL_TICKS, octets) == 5 * TRIAL_TICKS
-
-
-def test_a_dense_flood_that_is_not_merged_is_read_at_each_tick(flooded, system):
-    system.merged = 1
-
-    assert read_in(flooded, system, 5 * TRIAL_TICKS) == 5 * TRIAL_TICKS
-
-
-def test_a_dense_flood_that_is_merged_no_more_is_read_at_each_tick(flooded, system):
-    read_in(flooded, system, 8 * TRIAL_TICKS)
-    system.merged = 1
-    read_in(flooded, system, 8 * TRIAL_TICKS)
-
-    assert read_in(flooded, system, TRIAL_TICKS) == TRIAL_TICKS
-
-
-def test_a_dense_flood_of_which_the_system_tells_nothing_is_read_at_each_tick(flooded, system):
-    system.merged = 1 << 30
-
-    assert read_in(flooded, system, 5 * TRIAL_TICKS) == 5 * TRIAL_TICKS
-
-
-def test_a_dense_flood_that_is_answered_is_read_at_each_tick(flooded, system):
-    flooded.lane.answer, flooded.lane.plenty = b".", True
-
-    for _ in range(5):
-        assert read_in(flooded, system, TRIAL_TICKS) == TRIAL_TICKS
-        flooded.socket.recv(65536)  # a full socket would answer no more
-
-
-def test_a_flood_that_has_thinned_is_read_at_each_tick_from_then_on(flooded, system):
-    read_in(flooded, system, 8 * TRIAL_TICKS)
-    for _ in range(2 * dense_flood.MOST_TICKS):
-        flooded.coalescer.tick()
-    assert not flooded.taken_in
-
-    flooded.flood()
-
-    assert flooded.taken_in and read_in(flooded, system, 5) == 5
-
-
-def test_a_flood_that_comes_back_is_not_measured_by_the_time_between(flooded, system):
-    read_in(flooded, system, 2)
-    flooded.clock.now_s += 2 * dense_flood.LONGEST_TRIAL_S
-
-    assert read_in(flooded, system, 5) == 5
 
 
 # the clock
