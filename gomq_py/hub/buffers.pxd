@@ -10,14 +10,12 @@ cdef class HubBuffers:
     cdef readonly Py_ssize_t ends_left
     cdef unsigned char* input_at
     cdef unsigned char* output_at
-    cdef public object gathering
     cdef double _polled_at
     cdef bytearray _scratch
     cdef list _small_spares, _spares
     cdef int count_end(self) except -1
     @cython.locals(polled_at=double)
     cdef bint is_next_poll(self) except -1
-    cdef unsigned char* take_output(self) except NULL
     cpdef bytearray scratch(self)
     cpdef bytearray take_spare(self, bint is_small)
     cpdef give_spare(self, bytearray spare)

@@ -53,10 +53,8 @@ class HubBuffers:
     ``input_octets``, which are ``input_room``, or all of it, the ``flood_room``; at first ``first_octets``,
     the ``first_room``. ``full_reads`` counts reads that filled ``input_octets``. ``ends_left``: reads of this
     poll that may still find the end of a stream. ``output``: where deliveries are built, in
-    ``output_octets``, or ``flood_output_octets``, which are all of it; ``scratch()``: where parts of one of
-    them are.
-    ``gathering``: the net.output that messages are gathered for there, until the batch ends or anybody else
-    needs it. Who gathers writes behind ``output_at``, all others behind what take_output() says.
+    ``output_octets``, or ``flood_output_octets``, which are all of it, from ``output_at`` on; ``scratch()``:
+    where parts of one of them are.
 
     ``frame_max`` is the largest frame any connection of this hub may negotiate; it sets the reserve.
     """
@@ -64,7 +62,7 @@ class HubBuffers:
     __slots__ = (
         "input", "output", "input_view", "output_view", "first_room", "input_room", "flood_room", "reserve",
         "first_octets", "input_octets", "output_octets", "flood_output_octets", "full_reads", "ends_left",
-        "input_at", "output_at", "gathering", "_polled_at", "_scratch", "_small_spares", "_spares",
+        "input_at", "output_at", "_polled_at", "_scratch", "_small_spares", "_spares",
     )
 
     def __init__(self, frame_max=131072, input_octets=INPUT_OCTETS, output_octets=OUTPUT_OCTETS):
@@ -86,7 +84,6 @@ class HubBuffers:
         self.output_view = memoryview(self.output)
         self.input_at = octets.pointer(self.input)
         self.output_at = octets.pointer(self.output)
-        self.gathering = None
         self._scratch = None
         self._small_spares = []
         self._spares = []
@@ -106,14 +103,6 @@ class HubBuffers:
         self._polled_at = polled_at
         self.ends_left = ENDS
         return True
-
-    def take_output(self):
-        """Where the output buffer begins, for whoever fills it, until it switches: what was gathered there is
-        sent first.
-        """
-        if self.gathering is not None:
-            self.gathering.send_gathered()
-        return self.output_at
 
     def scratch(self):
         """A bytearray of SCRATCH_OCTETS, for whoever fills and reads it in one go."""

@@ -12,7 +12,6 @@ cdef class Output:
     cdef public Py_ssize_t limit
     cdef Py_ssize_t allowance
     cdef uint64_t taken_whole
-    cdef Py_ssize_t gathered, gathered_most
     cdef bint corked, overflowed
     cdef object send, watcher, fileno
     cdef bytearray pending, ahead
@@ -23,10 +22,6 @@ cdef class Output:
     cpdef Py_ssize_t pending_octets(self) except -1
     cpdef cork(self)
     cpdef uncork(self)
-    @cython.locals(at=Py_ssize_t)
-    cpdef Py_ssize_t gather(self, Py_ssize_t size) except -2
-    @cython.locals(count=Py_ssize_t)
-    cpdef send_gathered(self)
     cpdef Py_ssize_t room_to_fill(self) except -1
     cpdef send_filled(self, Py_ssize_t count)
     cpdef write_source(self, source)

@@ -44,7 +44,7 @@ class Output:
     __slots__ = (
         "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
         "limit", "allowance", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
-        "takes_sources", "source", "ahead", "taken_whole", "gathered", "gathered_most", "account",
+        "takes_sources", "source", "ahead", "taken_whole", "account",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
@@ -55,8 +55,6 @@ class Output:
         self.limit = limit
         self.account = None
         self.sent_octets = self.allowance = self.taken_whole = 0
-        # octets at the start of the hub's output buffer that are for this socket and not sent yet
-        self.gathered = self.gathered_most = 0
         self.blocked = self.broken = self.corked = self.overflowed = False
         self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
         self.pending = bytearray()
@@ -66,8 +64,6 @@ class Output:
 
     def write(self, data):
         """Send ``data`` (bytes or a bytearray the caller gives away) behind everything written before."""
-        if self.gathered:
-            self.send_gathered()
         if self.broken:
             return
         if self.corked or self.pending or self.source is not None:
@@ -102,8 +98,6 @@ class Output:
         others can wait for, ``left``, how many octets are still to come, and ``close()``, called once when
         these are 0 or nobody wants them any more. It raises OSError where the connection has to end.
         """
-        if self.gathered:
-            self.send_gathered()
         if self.pending and not self.blocked:
             self._flush()
         if self.broken:
@@ -113,32 +107,6 @@ class Output:
         self.ahead, self.pending = self.pending, bytearray()
         if not self.blocked:
             self._flush()
-
-    def gather(self, size):
-        """Where in the hub's output buffer the caller writes the next ``size`` octets for this socket. They
-        are sent when the batch ends (send_gathered), or before anything else that is written here. -1:
-        nowhere, because somebody else gathers, the socket has not taken what was sent, or it is too much.
-        """
-        at = self.gathered
-        if at + size > self.gathered_most or at == 0:
-            if at:
-                self.send_gathered()
-            if self.blocked or self.broken or self.buffers.gathering is not None:
-                return -1
-            self.gathered_most = self.room_to_fill()
-            if size > self.gathered_most:
-                return -1
-            self.buffers.gathering = self
-            at = 0
-        self.gathered = at + size
-        return at
-
-    def send_gathered(self):
-        """Send what was gathered, if anything."""
-        count, self.gathered = self.gathered, 0
-        if count:
-            self.buffers.gathering = None
-            self.send_filled(count)
 
     def room_to_fill(self):
         """How much of the hub's output buffer may be filled at a time: little, until the peer keeps up."""
@@ -203,7 +171,6 @@ class Output:
     def close(self):
         """Drop what is pending and stop watching the socket; the caller closes the socket afterwards."""
         self.broken = True
-        self.send_gathered()  # which drops them
         self.pending = bytearray()
         self._drop_source()
         self.on_drained = self.on_overflow = self.on_broken = None

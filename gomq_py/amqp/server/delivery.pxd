@@ -68,8 +68,6 @@ cdef class AMQPConsumer(consumers.Consumer):
     @cython.locals(message=Message)
     cdef Py_ssize_t _deliver_from(self, reading, Py_ssize_t size) except -1
     @cython.locals(at=Py_ssize_t)
-    cpdef bint gather(self, Message message) except -1
-    cpdef send_gathered(self)
     @cython.locals(size=Py_ssize_t)
     cpdef bint hand_over(self, Message message) except -1
     cdef bint _can_have(self, Message message) except -1

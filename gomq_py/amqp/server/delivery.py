@@ -143,9 +143,9 @@ class AMQPConsumer(consumers.Consumer):
         unacked = self.channel.unacked
         message = self.message
         buffers = self.output.buffers
-        out = buffers.take_output()
+        out = buffers.output_at
         room = self.output.room_to_fill()
-        limit = min(limit, self.capacity())  # which what was gathered may have taken
+        limit = min(limit, self.capacity())
         prefix = octets.pointer(self.prefix)
         prefix_length = len(self.prefix)
         channel = self.channel.id
@@ -328,24 +328,6 @@ class AMQPConsumer(consumers.Consumer):
         self.output.write_source(frames)
         self.wrote_large(size)
         return size
-
-    def gather(self, message):
-        """As Consumer.gather: its frames are written into the hub's output buffer."""
-        if (
-            not self.no_ack or message.kind != BASIC or self.channel.tracing or self.capacity() <= 0
-            or message.properties_length > self.properties_max
-        ):
-            return False
-        at = self.output.gather(self._size_of(message))
-        if at < 0:
-            return False
-        self._write_frames(self.output.buffers.output_at, at, message)
-        self.channel.unacked.skip()
-        return True
-
-    def send_gathered(self):
-        """As Consumer.send_gathered."""
-        self.output.send_gathered()
 
     def hand_over(self, message):
         """As Consumer.hand_over: the body is sent from where it was received, but not over TLS."""

@@ -90,7 +90,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         unacked = self.channel.unacked
         message = self.message
         buffers = self.output.buffers
-        out = buffers.take_output()
+        out = buffers.output_at
         room = self.capacity()
         if limit > room:
             limit = room

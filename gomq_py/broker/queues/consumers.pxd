@@ -12,8 +12,6 @@ cdef class Consumer:
     cpdef Py_ssize_t capacity(self) except -1
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
     cpdef bint hand_over(self, Message message) except -1
-    cpdef bint gather(self, Message message) except -1
-    cpdef send_gathered(self)
     cpdef wait_for(self, Message message, uint64_t now_ms)
     cpdef bint is_behind(self) except -1
     cpdef cancel(self, reason)

@@ -48,15 +48,6 @@ class Consumer:
         """
         return False
 
-    def gather(self, message):
-        """As hand_over, of a small message in a batch, which is written out with the batch's others:
-        send_gathered() at its end. Whether it will be.
-        """
-        return False
-
-    def send_gathered(self):
-        """Write out what was gathered."""
-
     def wait_for(self, message, now_ms):
         """What a message that may wait waits for (its ``lacking``), where this consumer has no capacity now
         and hand_over() may do soon. None: it is to be stored.

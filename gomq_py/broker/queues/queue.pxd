@@ -23,7 +23,7 @@ cdef class Queue(destination.Destination):
     cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none
     cdef readonly uint64_t complained_ms
     cdef readonly int holds
-    cdef bint behind, turning, gathers
+    cdef bint behind, turning
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t dead_letter_count
     cdef readonly object aside
@@ -35,8 +35,6 @@ cdef class Queue(destination.Destination):
     @cython.locals(consumer=Consumer)
     cdef int _hand_over(self, Message message) except -1
     @cython.locals(consumer=Consumer)
-    cdef int _hand_over_small(self, Message message) except -1
-    cdef _send_gathered(self)
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1

@@ -61,7 +61,7 @@ class Queue(destination.Destination):
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "is_state", "on_turn", "handed", "gathers", "_waiting_for_files", "_flood_from",
+        "in_force", "is_state", "on_turn", "handed", "_waiting_for_files", "_flood_from",
         "_taken", "_taken_ms", "_window_from", "_window_ms", "__weakref__",
     )
 
@@ -86,7 +86,6 @@ class Queue(destination.Destination):
         self.in_force = UNDER_NONE
         self.on_turn = self._waiting_for_files = None
         self.handed = None  # the consumer that was handed a message last, while it is here
-        self.gathers = False  # it was handed some in this batch that are not sent yet
         if store is not None:
             store.listener = self
 
@@ -105,7 +104,7 @@ class Queue(destination.Destination):
         elif message.expires_at_ms:
             if self.on_expiring is not None:
                 self.on_expiring(self)
-        elif not self.store.ready_count and self.ring is not None:
+        elif message.body_length >= HANDED_OCTETS and not self.store.ready_count and self.ring is not None:
             answer = self._hand_over(message)
             if answer:
                 return answer
@@ -125,13 +124,11 @@ class Queue(destination.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Give a message to the consumer whose turn it is, instead of storing it: no other is ready. 1: it
-        has it. LATER: it may have it in a moment. 0: it is to be stored.
+        """Give a large message to the consumer whose turn it is, instead of storing it: no other is ready.
+        1: it has it. LATER: it may have it in a moment. 0: it is to be stored.
         """
         if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
             return 0
-        if message.body_length < HANDED_OCTETS:
-            return self._hand_over_small(message)
         consumer = self.ring.show_next()
         if consumer is None:
             if self.handed is None or not message.may_wait:
@@ -141,8 +138,6 @@ class Queue(destination.Destination):
                 return 0
             message.lacking = wait
             return destination.LATER
-        if self.gathers:
-            self._send_gathered()  # perhaps it was another who was handed them
         if not consumer.hand_over(message):
             return 0
         self.published += 1
@@ -154,38 +149,6 @@ class Queue(destination.Destination):
         if self.on_turn is not None:
             self.wake()
         return 1
-
-    def _hand_over_small(self, message):
-        """As _hand_over, where nothing was promised about the message and one consumer alone is ready: it has
-        those of a batch with one call. Several have their shares of what was stored (_deliver), and of a
-        batch the most urgent come first.
-        """
-        if (
-            self.ring.ready != 1 or (message.persistent and self.durable) or not self.scheduler.walking
-            or not self.store.is_fifo
-        ):
-            return 0
-        consumer = self.handed
-        if consumer is None or not consumer.ringed:
-            consumer = self.ring.show_next()
-            if consumer is None:
-                return 0
-        if not consumer.gather(message):
-            return 0
-        self.handed = consumer
-        self.gathers = True
-        self.published += 1
-        self.delivered += 1
-        self.auto_delivered += 1
-        if not self.touched:
-            self.scheduler.touch(self)
-        return 1
-
-    def _send_gathered(self):
-        """What the consumer was handed leaves now."""
-        self.gathers = False
-        if self.handed is not None:
-            self.handed.send_gathered()
 
     def next_store(self):
         return self.store if self.durable else None
@@ -452,7 +415,6 @@ class Queue(destination.Destination):
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
         if self.handed is consumer:
-            self._send_gathered()
             self.handed = None
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # perhaps the queue is gone and it has not been told yet
@@ -535,11 +497,7 @@ class Queue(destination.Destination):
     # the scheduler's side
 
     def flush(self):
-        """End of a batch: acks and delivered marks of the batch outlive a kill from here on, and what was
-        handed over leaves.
-        """
-        if self.gathers:
-            self._send_gathered()
+        """End of a batch: acks and delivered marks of the batch outlive a kill from here on."""
         if not self.closed:
             try:
                 self.store.flush()
@@ -782,7 +740,6 @@ class Queue(destination.Destination):
         if self._waiting_for_files is not None:
             self.wake()
         ring, self.ring = self.ring, None
-        self._send_gathered()
         self.handed = None
         if ring is not None:
             for consumer in ring.consumers:

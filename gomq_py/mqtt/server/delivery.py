@@ -130,7 +130,7 @@ class SessionConsumer(consumers.Consumer):
     def _deliver(self, limit):
         queue = self.source
         message = self.message
-        out = self.output.buffers.take_output()
+        out = self.output.buffers.output_at
         room = self.output.buffers.output_octets
         at = taken = 0
         if self.sink is not None and self.sink.gathered:

@@ -31,7 +31,6 @@ class PriorityStore(_store.Store):
         _store.Store.__init__(
             self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
         )
-        self.is_fifo = False
         self.max_priority = max_priority
         self._levels: list = [None] * (max_priority + 1)
         self._used = []

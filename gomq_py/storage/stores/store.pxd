@@ -6,7 +6,7 @@ cdef class Store:
     cdef readonly object folder, files, pool, committer, incarnation, failure
     cdef public object listener
     cdef readonly Py_ssize_t segment_bytes
-    cdef readonly bint durable, is_named_at_once, is_fifo
+    cdef readonly bint durable, is_named_at_once
     cdef readonly uint64_t key
     cdef readonly Py_ssize_t ready_count, unacked_count
     cdef readonly uint64_t ready_bytes, unacked_bytes

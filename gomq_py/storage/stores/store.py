@@ -16,7 +16,7 @@ class Store:
     """``ready_*`` count waiting messages, ``unacked_*`` those taken and not yet deleted; ``*_bytes`` are of
     bodies.
 
-    ``durable=False``: the files have no names and no acks. ``is_fifo``: messages come out once, in order.
+    ``durable=False``: the files have no names and no acks.
 
     ``key``: the first 8 bytes of its incarnation as a number, which identifies it in other stores' records.
     ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
@@ -30,7 +30,7 @@ class Store:
     __slots__ = (
         "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener",
         "failure", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes", "key",
-        "is_named_at_once", "is_fifo",
+        "is_named_at_once",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -47,7 +47,6 @@ class Store:
         self.listener = listener
         self.failure = None
         self.is_named_at_once = False
-        self.is_fifo = True
         self.ready_count = self.unacked_count = 0
         self.ready_bytes = self.unacked_bytes = 0
 

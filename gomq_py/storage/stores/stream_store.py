@@ -51,7 +51,7 @@ class StreamStore(segment_log.SegmentLog):
         )
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
-        self.rolled = self._is_busy = self.is_fifo = False
+        self.rolled = self._is_busy = False
         self._unstaged = 0  # bytes written from the stage in this batch
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []

@@ -448,49 +448,6 @@ def test_a_consumer_that_left_gets_nothing_more(bench, queue):
     assert consumer.bodies == [] and consumer.queue is None
 
 
-class HandedConsumer(KeepingConsumer):
-    """Is handed what comes. ``sent``: what has left for its client."""
-
-    def __init__(self, **options):
-        super().__init__(no_ack=True, **options)
-        self.ready = True
-        self.gathered, self.sent = [], []
-
-    def capacity(self):
-        return 1 if self.ready else 0
-
-    def gather(self, message):
-        self.gathered.append(message.get_body())
-        return True
-
-    def send_gathered(self):
-        self.sent += self.gathered
-        self.gathered.clear()
-
-    def hand_over(self, message):
-        self.sent.append(message.get_body())
-        return True
-
-
-def test_what_a_consumer_was_handed_leaves_though_the_next_message_goes_to_another(bench, queue):
-    """Which becomes ready in the same read, comes first, and is handed a large one."""
-    first, urgent = HandedConsumer(), HandedConsumer(priority=1)
-    urgent.ready = False
-    queue.add_consumer(first)
-    queue.add_consumer(urgent)
-    bench.settle()
-    large = b"large" * 50_000
-
-    bench.scheduler.begin(bench.now_ms)
-    assert queue.publish(message(b"small")) == 1
-    urgent.ready = True
-    queue.offer(urgent)
-    assert queue.publish(message(large)) == 1
-    bench.scheduler.finish()
-
-    assert (first.sent, urgent.sent) == ([b"small"], [large])
-
-
 def test_a_held_queue_delivers_when_it_is_released(bench, queue):
     consumer = KeepingConsumer()
     queue.add_consumer(consumer)
