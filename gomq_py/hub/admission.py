@@ -31,7 +31,7 @@ from typing import Any
 
 from gomq_py.hub.threads import in_thread
 from gomq_py.observability.garbage import let_go_of_spares
-from gomq_py.observability.log import forget_second, logger
+from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.resources import give_memory_back
 
@@ -320,7 +320,6 @@ def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
 
 def give_back():
     """What nobody uses. May take milliseconds, most of them in a thread. May switch."""
-    forget_second()
     let_go_of_spares()
     in_thread(give_memory_back)
 

@@ -83,11 +83,6 @@ def _second(unix_s: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(unix_s))
 
 
-def forget_second() -> None:
-    """Free the cached time text: it stays in memory among the objects of its time."""
-    _second.cache_clear()
-
-
 class TextFormatter(Formatter):
     """``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``; a traceback follows
     indented.
