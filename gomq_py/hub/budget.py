@@ -251,7 +251,6 @@ class BodyBudget(Budget):
         self._turns = {}  # account that holds anything: the turn it had last, or one before the last it found
         self._letting_on = None
         self._whole = 0  # octets of messages that wait to be stored
-        self._ahead = 0  # octets that were read ahead in vain, and are to be read again
 
     def grow(self, body, octets):
         """Count ``octets`` more for ``body``.
@@ -280,14 +279,6 @@ class BodyBudget(Budget):
                 "another unfinished message body of this connection has all the room "
                 "(max_unfinished_bodies)")
         return ""
-
-    def has_room(self, octets):
-        """Whether so much of any body may be read ahead now."""
-        return self.held + self._ahead + octets <= self.limit
-
-    def count_ahead(self, octets):
-        """Count what was read ahead of a body and is no part of it, or, less than 0, what is kept no more."""
-        self._ahead += octets
 
     def release(self, body):
         """``body`` is complete or given up; whoever may go on now is resumed."""

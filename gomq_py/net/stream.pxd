@@ -18,7 +18,7 @@ cdef class Stream:
     cdef dict holds
     cdef bint rewalk, together, is_over
     cdef object direct
-    cdef Py_ssize_t direct_octets, frame_octets, doubted_frames
+    cdef Py_ssize_t direct_octets
     cdef object coalescer
     cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets
@@ -31,18 +31,8 @@ cdef class Stream:
     cdef int _read_and_look(self) except -1
     @cython.locals(count=Py_ssize_t, tail=bytes, buffers=HubBuffers, is_long=bint, is_first=bint)
     cdef Py_ssize_t _read(self) except -1
-    @cython.locals(count=Py_ssize_t, more=Py_ssize_t)
+    @cython.locals(count=Py_ssize_t, here=Py_ssize_t)
     cdef Py_ssize_t _read_direct(self) except -1
-    @cython.locals(here=Py_ssize_t)
-    cdef Py_ssize_t _came(self, Py_ssize_t count) except -1
-    @cython.locals(
-        parts=list, sizes=list, total=Py_ssize_t, count=Py_ssize_t, start=Py_ssize_t, number=Py_ssize_t,
-        size=Py_ssize_t, head=Py_ssize_t)
-    cdef Py_ssize_t _read_ahead(self) except -1
-    @cython.locals(
-        ahead=Py_ssize_t, left=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t, room=Py_ssize_t)
-    cdef tuple _parts(self, target)
-    cdef _put_back(self, bytes octets)
     cdef Py_ssize_t _receive(self, room, receive=*) except -1
     @cython.locals(output=Output, position=Py_ssize_t)
     cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1

@@ -13,7 +13,7 @@ import time
 import gevent
 from gevent.event import Event
 
-from gomq_py.net.receiving import PutBack, has_to_write_first, is_not_now, parts_function, receive_functions
+from gomq_py.net.receiving import has_to_write_first, is_not_now, parts_function, receive_functions
 
 READABLE = 1
 # A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
@@ -24,13 +24,6 @@ SMALL_OCTETS = 8192
 FLOOD_S = FLOOD_READS * 60e-6
 # A frame's last octet, and what says of the next one how long it is.
 HEAD_OCTETS = 8
-# One read takes so much of a body whose frames are alike, as much as is sent of one in a go. Smaller frames
-# go the usual way, as does what is behind the body, of which so much is read with it.
-AHEAD_OCTETS = 1024 * 1024
-LEAST_FRAME_OCTETS = 16 * 1024
-BEHIND_OCTETS = 4096
-# So many frames are read one by one after one was not like the one before it.
-DOUBTED_FRAMES = 64
 # What waits in OpenSSL for room in the socket, for an answer to a change of keys, is looked for so often, and
 # the socket does not call meanwhile: OpenSSL would not read.
 ANSWER_S = 0.01
@@ -71,10 +64,10 @@ class Stream:
 
     __slots__ = (
         "buffers", "output", "received_octets", "socket", "receive_into", "receive_parts", "pending",
-        "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
-        "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
-        "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
-        "full_read", "reads_more", "goes_by_clock", "after_s", "lacks_room",
+        "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "error", "after_poll",
+        "tail", "holds", "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets",
+        "flood_began", "flood_sent_octets", "full_read", "reads_more", "goes_by_clock", "after_s",
+        "lacks_room",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -89,7 +82,7 @@ class Stream:
         self.is_over = self.rewalk = self.together = self.lacks_room = False
         self.tail = b""
         self.holds = self.direct = None
-        self.direct_octets = self.frame_octets = self.doubted_frames = 0
+        self.direct_octets = 0
         self.coalescer = coalescer
         self.least_octets = self.small_reads = self.small_octets = 0
         self.flood_sent_octets = 0
@@ -306,113 +299,35 @@ class Stream:
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
 
-    def read_into(self, target, count, frame_octets):
+    def read_into(self, target, count):
         """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets, the
-        rest of a frame of ``frame_octets``, go to ``target.room(count)``, which gives the view of as many as
-        are still to come. It hears with ``came(count)`` of those that are there. What is behind is walked. Of
-        a target that has more ``to_come()`` the next frames are expected to be alike, and where the handler
-        ``has_room(count)`` read to ``room(count, ahead)``, behind so many; ``put_back(count)`` if in vain.
+        rest of a frame, go to ``target.room(count)``, which gives the view of as many as are still to come.
+        It hears with ``came(count)`` of those that are there. What is behind is walked.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
                 self.receive_parts = parts_function(self.socket)
             self.direct = target
             self.direct_octets = count
-            self.frame_octets = frame_octets
 
     def _read_direct(self):
-        target = self.direct
-        if self.doubted_frames:
-            self.doubted_frames -= 1
-        elif self.receive_parts is not None and self.handler.has_room(min(AHEAD_OCTETS, target.to_come())):
-            return self._read_ahead()
-        count = self._receive(target.room(self.direct_octets))
-        if count:
-            self._came(count)
-        if count and self.direct is None:
-            # the end of the frame and the head of the next one, which says where its octets belong
-            more = self._receive(self.buffers.input_room[:HEAD_OCTETS])
-            if more:
-                count += more
-                self._walk(self.buffers.reserve, self.buffers.reserve + more, b"")
-        return count
-
-    def _came(self, count):
-        """Up to so many octets are in their place. Returns how many are behind the frame."""
+        """The rest of a frame, and its end with the head of the next one, which says where that belongs."""
+        rest, head = self.direct.room(self.direct_octets), self.buffers.input_room[:HEAD_OCTETS]
+        if self.receive_parts is not None:
+            count = self._receive((rest, head), self.receive_parts)
+        else:
+            count = self._receive(rest)
+            if count == self.direct_octets:
+                count += self._receive(head)
         here = min(count, self.direct_octets)
-        self.direct.came(here)
-        self.direct_octets -= here
+        if here:
+            self.direct.came(here)
+            self.direct_octets -= here
         if not self.direct_octets:
             self.direct = None
-        return count - here
-
-    def _read_ahead(self):
-        """Read the rest of a frame, those behind it as if they were of the same size, and the beginning of
-        what follows the body, in one call. Returns the octets.
-
-        Each end of a frame is walked with the head of the next one, as ever: where that is not the frame that
-        was expected, what was read behind it is put back.
-        """
-        target = self.direct
-        parts, sizes = self._parts(target)
-        total = count = self._receive(parts, self.receive_parts)
-        if not count:
-            return 0
-        start = self.buffers.reserve - HEAD_OCTETS
-        number = 0
-        for size in sizes:
-            count = self._came(count)
-            if not count:
-                return total
-            head = min(count, HEAD_OCTETS)
-            count -= head
-            number += 2
-            self.buffers.input_view[start:start + head] = parts[number - 1][:head]
-            self._walk(start, start + head, b"")
-            if not count or self.is_over:
-                return total
-            if self.direct is not target or self.direct_octets != size:
-                self._put_back(b"".join(parts[number:])[:count])
-                return total
-        count = self._came(count)
-        if count:
-            self._walk(self.buffers.reserve, self.buffers.reserve + count, b"")
-        return total
-
-    def _parts(self, target):
-        """Where the next octets go: [frame, head, frame, head, frame, ..., what is behind them], and the
-        sizes of the frames but the first. The last one may have room for its beginning only, and nothing
-        behind it.
-        """
-        ahead = self.direct_octets
-        left = target.to_come() - ahead
-        most = max(AHEAD_OCTETS, ahead)
-        heads = memoryview(bytearray(HEAD_OCTETS * (AHEAD_OCTETS // self.frame_octets + 1)))
-        parts, sizes = [target.room(ahead)], []
-        at = 0
-        while left >= LEAST_FRAME_OCTETS and ahead < most:
-            size = min(left, self.frame_octets)
-            sizes.append(size)
-            room = min(size, most - ahead)
-            parts.append(heads[at:at + HEAD_OCTETS])
-            parts.append(target.room(room, ahead))
-            at += HEAD_OCTETS
-            ahead += room
-            left -= size
-        if ahead < most and left < LEAST_FRAME_OCTETS:
-            parts.append(self.buffers.input_room[:left + BEHIND_OCTETS])
-        return parts, sizes
-
-    def _put_back(self, octets):
-        """These are read once more, before anything else."""
-        self.received_octets -= len(octets)
-        self.doubted_frames = DOUBTED_FRAMES
-        put_back = PutBack(octets, self._nothing_put_back, self.handler.put_back)
-        self.receive_into, self.pending = put_back.receive_into, put_back.pending
-        self.receive_parts = None
-
-    def _nothing_put_back(self):
-        self.receive_into, self.pending = receive_functions(self.socket)
+        if count > here:
+            self._walk(self.buffers.reserve, self.buffers.reserve + count - here, b"")
+        return count
 
     def _receive(self, room, receive=None):
         """Octets that were read into the view, or, with ``receive``, into what that takes. 0: there are none,

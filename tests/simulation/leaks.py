@@ -36,7 +36,6 @@ def held(process):
         "places by address": sum(gate._hosts.total() for gate in gates),
         "octets of the budget for bodies": hub.bodies.held,
         "octets of messages that wait to be stored": hub.bodies._whole,
-        "octets read ahead in vain": hub.bodies._ahead,
         "octets of the budget for large output": hub.large_output.held,
         "heartbeats": len(hub.heartbeats._ticks),
         "streams read by the clock": len(hub.coalescer),

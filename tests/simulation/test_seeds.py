@@ -80,7 +80,7 @@ def test_seed_by_itself_shows_its_trace(output):
 
 @pytest.mark.parametrize("mutant, finding, seeds", [
     ("confirm_before_the_flush", "accepted and lost", "4-20"),
-    ("pubrec_before_its_record", "came twice at QoS 2", "85"),
+    ("pubrec_before_its_record", "came twice at QoS 2", "111"),
     ("requeue_out_of_order", "came", "1-20"),
     ("log_not_flushed", "", "1-20"),
     ("part_of_a_write_counts_as_all", "octets that nobody published", "9"),
@@ -93,7 +93,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("message_told_behind_the_question", "accepted and lost", "35"),
     ("definitions_told_behind_the_question", "is not there any more", "173"),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2", "111"),
-    ("right_to_read_withdrawn_in_vain", "may read, while right", "28"),
+    ("right_to_read_withdrawn_in_vain", "may read, while right", "16"),
     ("refusal_told_behind_its_batch", "accepted and lost", "47"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):

@@ -73,8 +73,7 @@ class Connection(ClientConnection):
     # There is a dict where tests replace a method.
     __slots__ = (
         "local_user", "door", "channels", "login", "client_properties", "capabilities", "default_prefetch",
-        "takes", "_answering", "_body", "_timers", "_octets_sent", "_checks_to_heartbeat", "_octets_put_back",
-        "__dict__",
+        "takes", "_answering", "_body", "_timers", "_octets_sent", "_checks_to_heartbeat", "__dict__",
     )
 
     log = LOG
@@ -95,7 +94,7 @@ class Connection(ClientConnection):
         self._answering: Any = ()
         self._body = None
         self._timers: tuple = ()
-        self._octets_sent = self._checks_to_heartbeat = self._octets_put_back = 0
+        self._octets_sent = self._checks_to_heartbeat = 0
 
     # its life
 
@@ -173,7 +172,6 @@ class Connection(ClientConnection):
         self._body = None
         if self._answering:
             self._answering.clear()  # nobody hears them
-        self.put_back(0)
         for timer in self._timers:
             timer.kill(block=False)
         self._timers = ()
@@ -237,18 +235,8 @@ class Connection(ClientConnection):
             return False
         gathered.add(self.hub.buffers.input_view[start:end])
         self._body = channel, gathered, size
-        self.stream.read_into(gathered, size - (end - start), size)
+        self.stream.read_into(gathered, size - (end - start))
         return True
-
-    def has_room(self, octets):
-        """Whether so many octets of a body may be read ahead: what would have to wait is left to its client.
-        """
-        return self.hub.bodies.has_room(octets)
-
-    def put_back(self, octets):
-        """So many octets that were read ahead are kept, to be read again; 0: none any more."""
-        self.hub.bodies.count_ahead(octets - self._octets_put_back)
-        self._octets_put_back = octets
 
     def body_ends(self):
         """The frame of the last body_begins() is complete. As slow_frame."""

@@ -167,17 +167,6 @@ def test_over_the_limit_nobody_grows_while_a_whole_message_waits_to_be_stored(
     assert second.resumed == 1
 
 
-def test_no_body_is_read_ahead_where_what_was_read_in_vain_takes_the_room(budget, first):
-    budget.grow(first, 40)
-
-    budget.count_ahead(30)
-    assert budget.has_room(30) and not budget.has_room(31)
-    assert budget.grow(first, 60)
-    budget.count_ahead(-30)
-    budget.release(first)
-    assert budget.has_room(100)
-
-
 def test_release_of_an_unknown_body_changes_nothing(budget, first):
     budget.release(first)
 

@@ -23,8 +23,6 @@ from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.content.properties import Properties
 from gomq_py.hub import turns
 from gomq_py.hub.budget import BodyBudget
-from gomq_py.net import stream
-from gomq_py.net.receiving import PutBack
 from tests.support.door import Door, poll_the_loop, publish_frames
 from tests.support.virtual_time import VirtualTime
 from tests.support.waiting import wait_until
@@ -200,11 +198,7 @@ def test_large_bodies_arrive_whole_whatever_stands_between_their_frames(door, se
     assert sorted(stored(client)[1] for _ in bodies) == sorted(bodies)
 
 
-def test_bodies_that_wait_for_room_go_on_and_nothing_of_them_was_read_ahead(small_budget_door, monkeypatch):
-    """What was read ahead and is put back counts nowhere, and might be a mebibyte of each connection."""
-    put_back = []
-    monkeypatch.setattr(
-        stream, "PutBack", lambda octets, *told: put_back.append(len(octets)) or PutBack(octets, *told))
+def test_bodies_that_wait_for_room_go_on_when_there_is_some(small_budget_door):
     door = small_budget_door
     bodies = [random.Random(number).randbytes(9 * FRAME_MAX) for number in range(8)]
     getter, *clients = [door.client() for _ in range(9)]
@@ -225,39 +219,7 @@ def test_bodies_that_wait_for_room_go_on_and_nothing_of_them_was_read_ahead(smal
 
     wait_until(lambda: count(getter) == len(bodies), sleep=gevent.sleep)
     assert sorted(stored(getter)[1] for _ in bodies) == sorted(bodies)
-    assert door.hub.bodies.held == 0 and not put_back
-
-
-@pytest.mark.parametrize("goes", [False, True])
-def test_what_was_read_ahead_in_vain_counts_until_it_is_read_or_its_client_has_gone(small_budget_door, goes):
-    """Of a body of frames that are alike the next ones are read ahead. Here another publish comes between
-    them, which an alarm holds.
-    """
-    door = small_budget_door
-    client, limit = door.client(channels=(1, 2)), door.hub.bodies.limit
-    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
-    connection, frames = door.connection(), publish_frames("q", bytes(600_000))
-    second = sum(map(len, list(split_frames(frames))[:4]))  # where the second frame of the body ends
-    before = connection.stream.received_octets
-    client.send(frames[:second - 100])
-    wait_until(
-        lambda: connection.stream.received_octets == before + second - 100, sleep=gevent.sleep)
-    door.broker.alarms.set("a test", "disk")
-
-    sending = gevent.spawn(
-        client.send, frames[second - 100:second], publish_frames("q", b"x", channel=2), frames[second:])
-
-    wait_until(lambda: connection.flow == "blocked", sleep=gevent.sleep)
-    assert not door.hub.bodies.has_room(limit - door.hub.bodies.held)
-    if goes:
-        sending.kill()
-        client.close()
-        connection.abort("enough")
-    else:
-        door.broker.alarms.clear("a test")
-        wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
-    wait_until(lambda: door.hub.bodies.has_room(limit), sleep=gevent.sleep)
-    door.broker.alarms.clear("a test")
+    assert door.hub.bodies.held == 0
 
 
 def split_frames(octets):
