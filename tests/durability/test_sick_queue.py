@@ -21,7 +21,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.mqtt.wire.constants import MQTT_5
 from gomq_py.mqtt.wire.packets import ConnectPacket, Will
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.flush import group_commit
+from gomq_py.storage.flush import batch
 from tests.support.door import Door, publish_frames
 from tests.support.waiting import TIMEOUT_S, wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, MQTTDoor
@@ -403,7 +403,7 @@ def wait_for_compaction(door):
 @pytest.fixture(autouse=True)
 def no_second_attempt(monkeypatch):
     """What a failed log is replaced by is written at once, and later when a test has a definition change."""
-    monkeypatch.setattr(group_commit, "REPLACE_AGAIN_S", 1e9)
+    monkeypatch.setattr(batch, "REPLACE_AGAIN_S", 1e9)
 
 
 @pytest.mark.parametrize("log", ["definitions", "users"])

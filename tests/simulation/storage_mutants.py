@@ -8,7 +8,7 @@ import gevent
 
 from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush import group_commit
-from gomq_py.storage.flush.flush_failures import FlushFailures
+from gomq_py.storage.flush.batch import FlushFailures
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.flush.name_changes import NameChanges
 from gomq_py.storage.stores.stream_store import StreamStore

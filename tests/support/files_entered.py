@@ -96,7 +96,7 @@ class Journeys:
     def _settle(self):
         """Until the disk has all that was asked for, acks that nobody waits for among it."""
         disk = self.broker.call(lambda launcher: launcher._node.durability.disk)
-        wait_until(lambda: disk.is_idle and disk.is_done_aside)
+        wait_until(lambda: disk.is_idle and disk.background.is_idle)
 
     def _profile(self, function):
         threading.setprofile(function)  # the pool's threads ask for it before each piece of work

@@ -33,6 +33,7 @@ FIGURES = {
     "methods storage.stores.stream_store:StreamStore": 45,
     "attributes broker.queues.queue:Queue": 38,
     "attributes broker.topology.vhost:VHost": 30,
+    "attributes connections.connection:ClientConnection": 29,
     "attributes client.link:Link": 26,
     "attributes links.link:Link": 39,
     "attributes links.relay:Relay": 28,

@@ -3,24 +3,20 @@ cimport cython
 from gomq_py.storage.flush.batch cimport (
     Concerned, FlushBatch, NotOfLogs, OfLog, call_back, release, release_files, tell,
 )
-from gomq_py.storage.flush.bell cimport Bell
-from gomq_py.storage.flush.flush_failures cimport FlushFailures
+from gomq_py.storage.flush.commit_delay cimport CommitDelay, NextFlush, Wakeup
 from gomq_py.storage.flush.flushing cimport Flushing
-from gomq_py.storage.flush.gathering cimport Coming, Gathering
-from gomq_py.storage.flush.name_changes cimport NameChanges
 
 cdef class GroupCommit:
     cdef readonly Py_ssize_t begun
     cdef readonly object sync_seconds
     cdef public bint enabled, tells_before_it_answers, has_failed
-    cdef readonly NameChanges names
+    cdef readonly object names, _failures
     cdef public object background
-    cdef readonly FlushFailures _failures
     cdef readonly Flushing _flushing
-    cdef Gathering _gathering
+    cdef CommitDelay _commit_delay
     cdef object _slice_clock, _gone
     cdef readonly object _greenlet
-    cdef readonly Bell _wake
+    cdef readonly Wakeup _wake
     cdef bint _is_resting, _killed
     cdef readonly FlushBatch _next
     cdef readonly object _in_flight
@@ -43,7 +39,7 @@ cdef class GroupCommit:
     cdef _sync_marks(self)
     @cython.locals(due=double, now=double, soon=double)
     cdef _wait_for_more(self)
-    @cython.locals(batch=FlushBatch, changes=list, jobs=list, coming=Coming)
+    @cython.locals(batch=FlushBatch, changes=list, jobs=list, next_flush=NextFlush)
     cdef _cycle(self)
     @cython.locals(began=double, unbegun=dict, failed=list)
     cdef _flush(self, FlushBatch batch, list jobs, Py_ssize_t answered)

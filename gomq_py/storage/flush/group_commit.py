@@ -4,7 +4,7 @@ waited for it. The only place that flushes.
 Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the
 disk. A sync that begins takes everything marked by then, so batches grow by themselves when the disk is slow
 and are small when it is fast. Where that would be too often, one waits for more
-(``storage.flush.gathering``); each waits for the disk in threads (``storage.flush.flushing``). A sync that
+(``storage.flush.commit_delay``); each waits for the disk in threads (``storage.flush.flushing``). A sync that
 failed proves nothing, not even when it is repeated: whoever it covered is fenced, and callbacks get the
 error. One per broker; idle, it holds neither a timer nor a thread's time.
 """
@@ -22,12 +22,10 @@ from gomq_py.observability.histogram import Histogram
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.flush.background import WORKERS, Background
 from gomq_py.storage.flush.batch import (
-    Concerned, FlushBatch, NotOfLogs, OfLog, call_back, release, release_files, tell,
+    Concerned, FlushBatch, FlushFailures, NotOfLogs, OfLog, call_back, release, release_files, tell,
 )
-from gomq_py.storage.flush.bell import Bell
-from gomq_py.storage.flush.flush_failures import FlushFailures
+from gomq_py.storage.flush.commit_delay import CommitDelay, Wakeup
 from gomq_py.storage.flush.flushing import Flushing
-from gomq_py.storage.flush.gathering import Gathering
 from gomq_py.storage.flush.name_changes import NameChanges
 
 logger = logging.getLogger("gomq_py.storage.sync")
@@ -62,8 +60,8 @@ class GroupCommit:
 
     __slots__ = (
         "begun", "sync_seconds", "enabled", "tells_before_it_answers", "has_failed", "names", "background",
-        "_failures", "_flushing", "_gathering", "_slice_clock", "_greenlet", "_wake", "_is_resting", "_next",
-        "_in_flight", "_is_syncing", "_stopping", "_gone", "_killed", "__dict__", "__weakref__",
+        "_failures", "_flushing", "_commit_delay", "_slice_clock", "_greenlet", "_wake", "_is_resting",
+        "_next", "_in_flight", "_is_syncing", "_stopping", "_gone", "_killed", "__dict__", "__weakref__",
     )
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
@@ -78,14 +76,14 @@ class GroupCommit:
         self.has_failed = False
         self._slice_clock = slice_clock
         self._greenlet = None
-        self._wake = Bell()
+        self._wake = Wakeup()
         self._is_resting = False  # the greenlet has nothing to do, and waits for more
         self._next = FlushBatch()
         self._in_flight = deque()  # callbacks of the sync that is running
         self._is_syncing = self._stopping = self._killed = False
         self._gone = None  # the error that ended group commit
         self._flushing = Flushing(files, threads, len(WORKERS), slow_s)
-        self._gathering = Gathering()
+        self._commit_delay = CommitDelay()
         self._failures = FlushFailures(files)
         self.names = NameChanges(
             self._flushing.change_each, lambda: self._begin_soon(), self._wake, gathers_soon=enabled)
@@ -143,7 +141,7 @@ class GroupCommit:
         ``about_logs=False``, for housekeeping: what was promised has nothing to do with it, and it hears of
         failures of stores, folders and names alone.
 
-        Returns the Coming where the callback waits for the flush that begins next, and else None.
+        Returns the NextFlush where the callback waits for the flush that begins next, and else None.
         """
         if concerns is not None:
             callback = Concerned(callback, concerns)
@@ -163,8 +161,8 @@ class GroupCommit:
             if hurry:
                 self._next.is_hurried = True
                 self._wake.set()
-            self._gathering.asked()
-            return self._gathering.coming
+            self._commit_delay.asked()
+            return self._commit_delay.next_flush
         elif self._is_syncing:
             self._in_flight.append(callback)
         elif isinstance(callback, (NotOfLogs, OfLog)):
@@ -259,7 +257,7 @@ class GroupCommit:
 
     def _take(self):
         """The batch for the sync that begins now."""
-        self._gathering.begin()
+        self._commit_delay.begin()
         batch, self._next = self._next, FlushBatch()
         return batch
 
@@ -342,7 +340,7 @@ class GroupCommit:
         while self._has_work():
             if not self._next.is_hurried:
                 self._wait_for_more()
-            self._gathering.hold_up(None if self._stopping else self._flushing.flusher)
+            self._commit_delay.hold_up(None if self._stopping else self._flushing.flusher)
             if self._killed:
                 return
             if self._has_work():
@@ -400,7 +398,7 @@ class GroupCommit:
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
         self._mark_unwritten()
-        coming = self._gathering.coming
+        next_flush = self._commit_delay.next_flush
         batch, changes, unawaited = self._take(), self.names.take(), ()
         if batch.acks:
             if self._stopping or time.monotonic() - batch.acks_since >= UNHURRIED_S:
@@ -425,7 +423,7 @@ class GroupCommit:
                 return
         jobs += self._flushing.jobs_of(batch.logs, batch.folders)
         if jobs:
-            self._flush(batch, jobs, len(self._in_flight) + coming.joined)
+            self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
             if self._killed:
                 return  # the flush ended in the very moment of the crash: nobody hears of it
         self._failures.blame(batch)
@@ -469,7 +467,7 @@ class GroupCommit:
         release_files(jobs)
         if not self._killed:
             self.sync_seconds.observe(time.monotonic() - began)
-            self._gathering.flushed(began, bool(self._next.callbacks), answered)
+            self._commit_delay.flushed(began, bool(self._next.callbacks), answered)
 
     def _mark_unwritten(self):
         """Mark the logs that could not be written, so that the next sync tries again."""

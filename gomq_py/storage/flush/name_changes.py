@@ -16,7 +16,7 @@ SOON_S = 0.02
 
 class NameChanges:
     """One per GroupCommit. ``change_each(groups)`` makes changes in a thread, ``begin()`` has the greenlet
-    that flushes run, and ``wake``, a Bell, wakes it. ``gathers_soon=False``: all are made in the order in
+    that flushes run, and ``wake``, a Wakeup, wakes it. ``gathers_soon=False``: all are made in the order in
     which they were asked for.
     """
 

@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxSelect,
     TxSelectOk, decode_method,
 )
-from gomq_py.storage.flush.gathering import Coming
+from gomq_py.storage.flush.commit_delay import NextFlush
 from tests.support.door import publish_frames
 
 QUEUES = ((SimpleNamespace(failed=False),),)
@@ -134,7 +134,7 @@ def test_failed_sync_refuses_everything_it_covered():
 
 def test_publishes_of_many_reads_that_one_flush_covers_are_confirmed_by_one_ack():
     told = channel()
-    told.disk.coming = Coming()
+    told.disk.coming = NextFlush()
     for last in (2, 3, 7):
         told.confirms.published(last, [], unsynced=QUEUES)
 
@@ -145,7 +145,7 @@ def test_publishes_of_many_reads_that_one_flush_covers_are_confirmed_by_one_ack(
 
 def test_refused_publishes_of_many_reads_that_one_flush_covers_are_nacked_in_their_place():
     told = channel()
-    told.disk.coming = Coming()
+    told.disk.coming = NextFlush()
     told.confirms.published(2, [1], unsynced=QUEUES)
     told.confirms.published(4, [], unsynced=())
     told.confirms.published(6, [5], unsynced=QUEUES)
@@ -159,7 +159,7 @@ def test_refused_publishes_of_many_reads_that_one_flush_covers_are_nacked_in_the
 
 def test_publish_is_not_confirmed_by_a_flush_that_had_begun_before_it():
     told = channel()
-    told.disk.coming = Coming()
+    told.disk.coming = NextFlush()
     told.confirms.published(2, [], unsynced=QUEUES)
     told.disk.coming.has_begun = True
     told.confirms.published(3, [], unsynced=QUEUES)
@@ -173,7 +173,7 @@ def test_publish_is_not_confirmed_by_a_flush_that_had_begun_before_it():
 
 def test_publishes_to_other_queues_hear_nothing_of_those_before_whose_queue_has_failed():
     told, queue, other = channel(), SimpleNamespace(name="a", failed=False), SimpleNamespace(failed=False)
-    told.disk.coming = Coming()
+    told.disk.coming = NextFlush()
     told.confirms.published(2, [], unsynced=((queue,),))
     told.confirms.published(4, [], unsynced=((other,),))
     queue.failed = True

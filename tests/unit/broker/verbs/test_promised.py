@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.broker.verbs.promised import Answer, Promised
-from gomq_py.storage.flush.gathering import Coming
+from gomq_py.storage.flush.commit_delay import NextFlush
 
 QUEUES = ((SimpleNamespace(failed=False),),)
 
@@ -120,7 +120,7 @@ def test_the_answer_that_waits_last_may_be_added_to():
 
 def test_until_its_flush_begins_the_last_answer_takes_what_is_published_to_the_same_queues():
     bench, said = Bench(), Said(b"a")
-    bench.coming = Coming()
+    bench.coming = NextFlush()
     bench.promised.done(said, QUEUES)
 
     assert bench.promised.last_for(QUEUES) is said
@@ -134,7 +134,7 @@ def test_until_its_flush_begins_the_last_answer_takes_what_is_published_to_the_s
 
 def test_behind_another_answer_nothing_is_added_to_the_one_before():
     bench = Bench()
-    bench.coming = Coming()
+    bench.coming = NextFlush()
     bench.promised.done(Said(b"a"), QUEUES)
     bench.promised.done(Said(b"b"), ())
 
@@ -146,7 +146,7 @@ def test_nothing_is_added_to_an_answer_whose_flush_was_running_already_or_that_w
     bench.promised.done(Said(b"a"), QUEUES)
     assert bench.promised.last_for(QUEUES) is None
 
-    bench.coming = Coming()
+    bench.coming = NextFlush()
     bench.promised.done(Said(b"b"), QUEUES)
     bench.flush()
     bench.flush()

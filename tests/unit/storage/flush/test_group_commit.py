@@ -14,7 +14,7 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.files import Change, Files
 from gomq_py.storage.errors import StoreClosed
-from gomq_py.storage.flush import background, flush_failures, flushing, group_commit, name_changes
+from gomq_py.storage.flush import background, batch, flushing, group_commit, name_changes
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.format.log import LogScan
 from gomq_py.storage.logs.framed_log import FramedLog
@@ -395,7 +395,7 @@ def test_log_on_which_nothing_stands_and_that_cannot_be_written_fails_nobody_lat
 def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_are_asked_for(
     committer, files, monkeypatch
 ):
-    monkeypatch.setattr(flush_failures, "REPLACE_AGAIN_S", 1e9)
+    monkeypatch.setattr(batch, "REPLACE_AGAIN_S", 1e9)
     log, asked = FakeFile("/data/log"), []
     log.failed = lambda: asked.append(None)
     files.failing = {log.path}
@@ -407,7 +407,7 @@ def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_
     committer.after_sync(lambda error: None)
     assert len(asked) == 1, "not with each"
 
-    monkeypatch.setattr(flush_failures, "REPLACE_AGAIN_S", 0.0)
+    monkeypatch.setattr(batch, "REPLACE_AGAIN_S", 0.0)
     committer._failures._replace_at_s = 0.0
     for count in (2, 3):
         committer.after_sync(lambda error: None)
@@ -473,7 +473,7 @@ def test_owner_of_a_log_is_told_of_its_flush_though_the_log_that_is_in_use_has_f
 
 
 def test_owner_of_a_log_hears_once_that_its_flush_failed(committer, files, monkeypatch):
-    monkeypatch.setattr(flush_failures, "REPLACE_AGAIN_S", 1e9)
+    monkeypatch.setattr(batch, "REPLACE_AGAIN_S", 1e9)
     log, heard = FakeFile("/data/log"), []
     log.failed = lambda: heard.append("failed")
     files.failing.add(log.path)

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.storage.flush import gathering
-from gomq_py.storage.flush.gathering import GATHER_FROM, GATHER_S, GRACE_S, Coming, Gathering
+from gomq_py.storage.flush import commit_delay
+from gomq_py.storage.flush.commit_delay import GATHER_FROM, GATHER_S, GRACE_S, CommitDelay, NextFlush
 
 
 class Pauser:
@@ -31,21 +31,21 @@ class Pauser:
 @pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now_s=1000.0)
-    monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(commit_delay, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     return clock
 
 
 @pytest.fixture
 def bench(clock):
-    return SimpleNamespace(clock=clock, gathering=Gathering(), pauser=Pauser(clock))
+    return SimpleNamespace(clock=clock, commit_delay=CommitDelay(), pauser=Pauser(clock))
 
 
 def flush(bench, overlaps=True, answered=1):
     """A flush that takes a tenth of the time for which the next one is held up, and then that one's turn."""
     began_s = bench.clock.now_s
     bench.clock.now_s += GATHER_S / 10
-    bench.gathering.flushed(began_s, overlaps, answered)
-    bench.gathering.hold_up(bench.pauser)
+    bench.commit_delay.flushed(began_s, overlaps, answered)
+    bench.commit_delay.hold_up(bench.pauser)
     return began_s
 
 
@@ -73,27 +73,27 @@ def test_flush_is_held_up_where_it_overlaps_or_the_last_one_answered_many(
 
 
 def test_flush_that_took_longer_is_followed_at_once(bench):
-    bench.gathering.flushed(bench.clock.now_s, True, 1)
+    bench.commit_delay.flushed(bench.clock.now_s, True, 1)
     bench.clock.now_s += 2 * GATHER_S
 
-    bench.gathering.hold_up(bench.pauser)
+    bench.commit_delay.hold_up(bench.pauser)
 
     assert bench.pauser.pauses == []
 
 
 def test_nothing_is_held_up_twice_or_without_what_pauses(bench):
-    bench.gathering.flushed(bench.clock.now_s, True, 1)
-    bench.gathering.hold_up(None)
-    bench.gathering.hold_up(bench.pauser)
+    bench.commit_delay.flushed(bench.clock.now_s, True, 1)
+    bench.commit_delay.hold_up(None)
+    bench.commit_delay.hold_up(bench.pauser)
 
     assert bench.pauser.pauses == []
 
 
 def test_where_asks_come_steadily_a_flush_begins_with_the_first_one_after_it_was_due(bench):
-    bench.pauser.asks = bench.gathering.asked
+    bench.pauser.asks = bench.commit_delay.asked
     flush(bench)
     bench.clock.now_s += GRACE_S / 2
-    bench.gathering.asked()  # while the flush runs that was due before: asks come steadily
+    bench.commit_delay.asked()  # while the flush runs that was due before: asks come steadily
     bench.pauser.while_pausing = ask_after(*[GATHER_S * tenths / 10 for tenths in range(3, 20)])
 
     began_s = flush(bench)
@@ -104,7 +104,7 @@ def test_where_asks_come_steadily_a_flush_begins_with_the_first_one_after_it_was
 
 def test_who_all_wait_for_the_flush_do_not_wait_longer_for_more_asks(bench):
     """They ask when they have their answers, and not while a flush is due or has begun."""
-    bench.pauser.asks = bench.gathering.asked
+    bench.pauser.asks = bench.commit_delay.asked
     bench.pauser.while_pausing = ask_after(GATHER_S / 5, GATHER_S / 3)
 
     for _ in range(20):
@@ -115,13 +115,13 @@ def test_who_all_wait_for_the_flush_do_not_wait_longer_for_more_asks(bench):
 
 
 def test_where_no_ask_comes_in_its_time_the_next_flush_begins_when_it_is_due(bench):
-    bench.pauser.asks = bench.gathering.asked
+    bench.pauser.asks = bench.commit_delay.asked
     flush(bench)
-    bench.gathering.asked()
+    bench.commit_delay.asked()
 
     flush(bench)
     bench.clock.now_s += 2 * GRACE_S
-    bench.gathering.asked()
+    bench.commit_delay.asked()
     flush(bench)
 
     due = pytest.approx(GATHER_S * 9 / 10)
@@ -129,7 +129,7 @@ def test_where_no_ask_comes_in_its_time_the_next_flush_begins_when_it_is_due(ben
 
 
 def test_ask_before_a_flush_is_due_does_not_begin_it(bench):
-    bench.pauser.asks = bench.gathering.asked
+    bench.pauser.asks = bench.commit_delay.asked
     bench.pauser.while_pausing = ask_after(0, GATHER_S / 2)
 
     flush(bench)
@@ -149,25 +149,25 @@ def test_pause_that_is_cut_short_is_nobodys_any_more(bench):
         flush(bench)
     bench.clock.now_s += GATHER_S
 
-    bench.gathering.asked()
+    bench.commit_delay.asked()
 
     assert not bench.pauser.is_ended
 
 
 def test_who_joins_a_flush_asks_for_it_until_it_has_begun(bench):
-    coming = bench.gathering.coming
+    coming = bench.commit_delay.next_flush
     bench.pauser.asks = coming.join
     bench.pauser.while_pausing = ask_after(GATHER_S / 2, GATHER_S)
 
     flush(bench)
-    bench.gathering.begin()
+    bench.commit_delay.begin()
 
     assert bench.pauser.is_ended and coming.joined == 2 and coming.has_begun
-    assert bench.gathering.coming is not coming and not bench.gathering.coming.has_begun
+    assert bench.commit_delay.next_flush is not coming and not bench.commit_delay.next_flush.has_begun
 
 
 def test_flush_that_nobody_gathers_for_counts_who_joins():
-    coming = Coming()
+    coming = NextFlush()
 
     coming.join()
 

@@ -5,9 +5,9 @@ import threading
 import gevent
 
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.flush import sync_watch
+from gomq_py.storage.flush import flushing
 from gomq_py.storage.flush.group_commit import GroupCommit
-from gomq_py.storage.flush.sync_watch import SyncWatch
+from gomq_py.storage.flush.flushing import SyncWatch
 from tests.support.faulty_files import FaultyFiles
 from tests.support.waiting import in_time, wait_until
 
@@ -39,7 +39,7 @@ def test_the_hub_writes_what_threads_have_to_say(monkeypatch):
     """The log's locks may be gevent's, for which no thread may wait."""
     lines = []
     monkeypatch.setattr(
-        sync_watch.LOG, "log", lambda _, text, *more: lines.append((text, threading.get_ident())))
+        flushing.LOG, "log", lambda _, text, *more: lines.append((text, threading.get_ident())))
     watch = SyncWatch(LONG_S)
     running = watch.begin("/data/msgs.1")
     watch._after_s = 1e-9
@@ -113,7 +113,7 @@ def test_no_flush_fails_where_the_watch_gets_no_thread_and_the_next_one_asks_aga
 
     watch = SyncWatch(AFTER_S)
     with monkeypatch.context() as patch:
-        patch.setattr(sync_watch, "_start_thread", refuses)
+        patch.setattr(flushing, "_start_thread", refuses)
         watch.end(watch.begin("/data/a"))
 
     running = watch.begin("/data/b")

@@ -1,15 +1,15 @@
 cimport cython
 
 @cython.final
-cdef class Coming:
+cdef class NextFlush:
     cdef public bint has_begun
     cdef readonly Py_ssize_t joined
-    cdef Gathering _gathering
+    cdef CommitDelay _commit_delay
     cpdef join(self)
 
 @cython.final
-cdef class Gathering:
-    cdef readonly Coming coming
+cdef class CommitDelay:
+    cdef readonly NextFlush next_flush
     cdef double _may_begin_s, _due_s
     cdef bint _is_steady
     cdef object _pausing
@@ -19,3 +19,14 @@ cdef class Gathering:
     cpdef hold_up(self, flusher)
     @cython.locals(late=double)
     cpdef asked(self)
+
+@cython.final
+cdef class Wakeup:
+    cdef readonly bint is_rung
+    cdef readonly double rings_at_s
+    cdef object waiter, timer
+    cpdef set(self)
+    cpdef clear(self)
+    cpdef wait(self, double until_s)
+    cpdef close(self)
+    cdef _set_timer(self, double until_s)
