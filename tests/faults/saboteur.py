@@ -8,7 +8,7 @@ from gomq_py.hub.timers import HubTimers
 from tests.unit.source_tree import module_name, sources, tree
 
 # What starts a job by a name that it is given: which of its arguments that is.
-STARTERS = {"_in_slices": 1, "Transfer": 0}
+STARTERS = {"in_slices": 1, "Transfer": 0}
 # Classes of jobs that are given their names, or whose subclasses have one.
 GENERAL = {"Transfer", "Steps", "Again"}
 # What jobs are made of.
@@ -69,7 +69,7 @@ def job_names():
     """{name of a job, or None where it has none: modules that start it}."""
     found = {}
     for path in sources():
-        for call in _calls(path, "_in_slices(", "Transfer("):
+        for call in _calls(path, ".in_slices(", "Transfer("):
             if _name_of(call.func) in STARTERS:
                 found.setdefault(ast.unparse(call.args[STARTERS[_name_of(call.func)]]), set()).add(
                     module_name(path)
