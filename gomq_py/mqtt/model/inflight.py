@@ -371,7 +371,8 @@ class Inflight(_scheduler.TurnTaker):
             self._use(bytearray(room))
         size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         at, place = self.at, self.message.body_at + len(had)
-        self.record[self.message.body_at:place] = had
+        if had:
+            self.record[self.message.body_at:place] = had
         for destination in destinations:
             store = destination.next_store()
             if store is not None:
