@@ -3,6 +3,7 @@ and the order at the end.
 """
 import gevent
 import pytest
+from gevent import socket
 
 from gomq_py.amqp.server import connection as connection_module
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
@@ -26,6 +27,23 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 
 def gone(door):
     wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
+
+
+def test_a_fault_at_the_beginning_gives_everything_back_and_is_raised(door, monkeypatch):
+    ours, theirs = socket.socketpair()
+    given_back = []
+
+    def fails(login):
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr(connection_module.LoginAttempt, "begin", fails)
+    monkeypatch.setattr(type(door.server.gate), "leave", lambda gate, admitted: given_back.append(admitted))
+    with ours, theirs:
+        connection = connection_module.Connection(door.server, theirs, ("127.0.0.1", 50000), "admitted")
+        with pytest.raises(OSError, match="Bad file"):
+            connection.begin()
+
+    assert given_back == ["admitted"]
 
 
 # framing
