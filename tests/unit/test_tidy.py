@@ -48,7 +48,7 @@ FIGURES = {
     "lines auth.users": 612,
     "lines broker.queues.queue": 747,
     "lines broker.topology.definitions": 605,
-    "lines broker.topology.vhost": 729,
+    "lines broker.topology.vhost": 698,
     "lines config.settings": 832,
     "lines content.fields": 548,
     "lines mqtt.server.connection": 510,

@@ -5,7 +5,6 @@ writes the log, then changes the model, all without yielding; what it raises is 
 RabbitMQ's words. Permissions are the business of broker.verbs; waiting for the committer before an answer
 about something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
 """
-import time
 from functools import partial
 
 from gomq_py.broker import names
@@ -31,14 +30,13 @@ from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.topology.binding import frozen
 from gomq_py.broker.topology.bindings import Bindings
 from gomq_py.broker.topology.own_stores import OwnStores
+from gomq_py.broker.topology.steps import Steps
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.values import difference, difference_in, same_argument
 from gomq_py.errors import (
     AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked,
 )
-from gomq_py.hub.job import Job
 from gomq_py.hub.shutdown import Shutdown
-from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 
@@ -683,35 +681,6 @@ class VHost(Routing):
         """The last consumer of a queue has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
-
-
-class Steps(Job):
-    """A change of the model step by step, on behalf of whoever began it.
-
-    It goes on whatever one step raises.
-    """
-
-    def __init__(self, name, step, events):
-        super().__init__()
-        self.name = name
-        self._step = step
-        self._events = events
-        self._actor = events.actor
-        self._clock = SliceClock(clock=time.thread_time)
-
-    def step(self):
-        return self._events.on_behalf_of(self._actor, self.some)
-
-    def some(self):
-        """Take some steps. Whether there are more."""
-        self._clock.begin()
-        while self._step():
-            if self._clock.is_over():
-                return True
-        return False
-
-    def failed(self, error):
-        return True
 
 
 def metadata(description, tags, default_queue_type, is_protected):

@@ -144,7 +144,7 @@ class SyncWatch:
             return None
 
 
-logger = logging.getLogger("gomq_py.storage.flushing")
+FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 
 class Flushing:
@@ -202,7 +202,7 @@ class Flushing:
         else:
             failed = self._run_in_pool([job for job in jobs if job[0] != in_hub], here, unbegun)
         for _, failure in failed:
-            logger.error("sync failed: %s", failure)
+            FLUSH_LOG.error("sync failed: %s", failure)
         return failed
 
     def change_each(self, groups):
@@ -238,7 +238,7 @@ class Flushing:
                 self.flusher = flusher.Flusher(self._threads)
             except OSError as error:
                 if not self._lacks_flusher:  # it is asked for with each sync, thousands of times a second
-                    logger.warning("%s: the pool flushes instead", error)
+                    FLUSH_LOG.warning("%s: the pool flushes instead", error)
             self._lacks_flusher = self.flusher is None
         return self.flusher is not None and self._files.may_sync_in_hub
 
@@ -250,7 +250,7 @@ class Flushing:
             for lane in lanes:
                 begun.append(begin(flush_each, lane, self.watch, pool=self.threads_of()))
         except Exception as error:  # no thread to be had
-            logger.exception("sync failed")
+            FLUSH_LOG.exception("sync failed")
             for lane in lanes[len(begun):]:
                 unbegun.update(dict.fromkeys([owner for _, _, owner in lane], error))
         failed = self._run_here(here) if here else []

@@ -6,7 +6,7 @@ import pytest
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.signals import events
-from gomq_py.broker.topology import vhost as vhost_module
+from gomq_py.broker.topology import steps as steps_module
 from gomq_py.content.properties import Properties
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.message import Message
@@ -247,7 +247,7 @@ def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypa
     """Bindings of a deleted queue and of a deleted exchange, and exclusive queues;
     nobody else's events meanwhile.
     """
-    monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(3, clock=StepClock(1)))
+    monkeypatch.setattr(steps_module, "SliceClock", lambda clock: SliceClock(3, clock=StepClock(1)))
     vhost, acts = node.vhost, node.broker.events.on_behalf_of
     for number in range(10):
         vhost.declare_queue(f"mine-{number}", exclusive=True, owner=node)

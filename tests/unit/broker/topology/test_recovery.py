@@ -3,7 +3,7 @@ from logs: tests/durability).
 """
 import pytest
 
-from gomq_py.broker.topology import vhost as vhost_module
+from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.recovery import snapshot
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.node import Node
@@ -52,7 +52,7 @@ def test_bindings_of_a_queue_that_is_deleted_after_they_were_listed_are_not_writ
     for number in range(3):
         node.vhost.bindings.bind_queue("q", "x", f"{number}")
     found = definitions(node)
-    monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(0))
+    monkeypatch.setattr(steps_module, "SliceClock", lambda clock: SliceClock(0))
     node.vhost.delete_queue("q")
     listed = said(found)
     node.vhost.declare_queue("q", durable=True)

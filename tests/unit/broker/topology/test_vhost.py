@@ -1,7 +1,7 @@
 """VHost: declaring, deleting, binding, and what is refused with which words."""
 import pytest
 
-from gomq_py.broker.topology import vhost as vhost_module
+from gomq_py.broker.topology import steps as steps_module
 from gomq_py.errors import (
     AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked, UnknownType,
 )
@@ -323,7 +323,7 @@ def test_exclusive_queues_go_with_their_owner():
 
 def cut_after(monkeypatch, steps):
     """Let a slice of what a vhost does end after so many steps."""
-    monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(steps, clock=StepClock(1)))
+    monkeypatch.setattr(steps_module, "SliceClock", lambda clock: SliceClock(steps, clock=StepClock(1)))
 
 
 def test_exclusive_queues_of_a_connection_that_is_gone_go_in_slices_and_are_locked_until_then(monkeypatch):
