@@ -28,12 +28,15 @@ class ClientLogin:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, patience)
         except LoginRefused as error:
-            if not self.clients.is_closing:  # which is no fault of the client's
-                self.tell("failure", username, protocol, str(error))
+            self.tell("failure", username, protocol, str(error))
             raise
 
     def tell(self, outcome, username, protocol, *error):
-        """The event exchange: the login has come to a ``success`` or ``failure``."""
+        """The event exchange: the login has come to a ``success`` or ``failure``, unless it is the broker's
+        stop that refuses all clients.
+        """
+        if error and self.clients.is_closing:
+            return
         one = self.connection
         self.broker.events.emit(
             f"user.authentication.{outcome}", logged_in, one.name, username, one.socket,

@@ -110,6 +110,7 @@ def test_message_that_waited_for_files_comes_once_wherever_the_leader_is_lost(tm
         assert queues[0].publish(message)
         before = ids.postpone(7, message, queues, queues[1:], True)
         node.hub.scheduler.finish()
+        message.restamp(message.timestamp_ms + 5)
         before(queues[1:], None, True)
         assert queues[1].publish(message)
         ids.add(7, queues[1:])

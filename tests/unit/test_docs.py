@@ -53,14 +53,13 @@ _MODULE = re.compile(r"`((\w+)(?:\.\w+)+)[`(]")
 
 def lost_modules(text):
     """The modules that a text names in backquotes, ``room.module`` or ``room.module.function``,
-    and that are not there.
+    and that are not there. An exchange is called mqtt.default.
     """
-    named = [name for name, room in _MODULE.findall(text) if room in _ROOMS]
+    named = [name for name, room in _MODULE.findall(text) if room in _ROOMS and name != "mqtt.default"]
     return [
-        name
-        for name in named
-        if not {f"gomq_py.{name}", f"gomq_py.{name.rpartition('.')[0]}"}
-        & (module_names() - {"gomq_py.broker"})
+        name for name in named
+        if f"gomq_py.{name}" not in module_names()
+        and not PACKAGE.joinpath(*name.split(".")[:-1]).with_suffix(".py").exists()
     ]
 
 

@@ -102,13 +102,16 @@ class Connection(ClientConnection):
         """Read what the client says, and have it log in first. A fault gives back what was taken, and is
         raised.
         """
-        self.open_stream()
         try:
+            self.open_stream()
             self.login = LoginAttempt(self)
             self.login.begin()
             self.stream.begin(self.login, self.login, b"", self.over)
         except BaseException:
-            self._end()
+            if self.login is not None:
+                self.login.end()
+            if self.output is not None:
+                self.output.close()
             self._gone()
             raise
 

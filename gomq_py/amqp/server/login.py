@@ -180,9 +180,12 @@ class LoginAttempt(ClientLogin):
         """Check the credentials. Raises HandshakeError. May switch."""
         try:
             self.user = self.checked(login.username, login.password, patience, PROTOCOL)
+            self._check_not_stopping()
         except LoginRefused as error:
             raise HandshakeError(str(error), self._handshake.refused()) from error
-        self._check_not_stopping()
+        except HandshakeError as error:
+            self.tell("failure", login.username, PROTOCOL, str(error))
+            raise
 
     def _logged_in(self, login):
         self.tell("success", login.username, PROTOCOL)

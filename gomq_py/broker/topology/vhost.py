@@ -55,7 +55,8 @@ class VHost(Routing):
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
-        self.bindings = Bindings(self, events or Events(None))
+        self._events = events or Events(None)
+        self.bindings = Bindings(self, self._events)
         super().__init__(self.bindings.to)
         self.name = name
         self.description = description
@@ -73,7 +74,6 @@ class VHost(Routing):
         self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
-        self._events = events or Events(None)
         self._tracing_watchers = {}
         self._exclusive = {}  # owner: {queue: None}
         self._restarting = set()

@@ -85,6 +85,8 @@ class Found:
         for (key, identifier), found in received.items():
             found.sort(key=attrgetter("location"))
             is_whole, places = self._judged(found[-1])
+            if not (is_whole or places) and found[0].kind == PARTLY:  # the others are too many to be noted
+                _, places = self._judged(found[0])
             if is_whole or places:
                 counting.append((is_whole, places, by_key[key].received_ids(), identifier, found))
             else:

@@ -364,7 +364,8 @@ class Inflight(_scheduler.TurnTaker):
         """Put the places of a message, after those it ``had``, behind the next record."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
-        self.came_ms = message.timestamp_ms
+        # Those that have it got it at another time, by which it is not looked for then.
+        self.came_ms = 0 if had else message.timestamp_ms
         if len(destinations) > PLACES:
             return
         if room > len(self.record):

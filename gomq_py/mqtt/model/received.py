@@ -216,7 +216,8 @@ class Received:
         places = b""
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT and identifier not in self.storing:
-            places = those_in(self.inflight.noted(kept_at)[0], _sound(destinations))
+            noted = self.inflight.noted(kept_at)[0]
+            places = those_in(noted, self.inflight.keys_in(noted) - _failed(destinations))
         if places:
             self._keep_partly(identifier, places)
         else:
@@ -378,3 +379,9 @@ def _sound(destinations):
     return {
         store.key: store for destination in destinations if not destination.failed
         for store in destination.stores() if store.failure is None}
+
+
+def _failed(destinations):
+    """The keys of the stores of these that have failed."""
+    stores = {store.key for destination in destinations for store in destination.stores()}
+    return stores - _sound(destinations).keys()

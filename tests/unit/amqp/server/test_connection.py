@@ -19,7 +19,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.hub import alarms
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.slice_clock import SliceClock
-from tests.support.door import publish_frames
+from tests.support.door import poll_the_loop, publish_frames
 from tests.support.waiting import in_time, wait_until
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
@@ -29,19 +29,37 @@ def gone(door):
     wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
 
 
-def test_a_fault_at_the_beginning_gives_everything_back_and_is_raised(door, monkeypatch):
+def no_stream(monkeypatch):
+    monkeypatch.setattr(connection_module.Connection, "open_stream", fails)
+
+
+def no_login(monkeypatch):
+    monkeypatch.setattr(connection_module.LoginAttempt, "begin", fails)
+
+
+def no_reading(monkeypatch):
+    def begin(login):
+        login.connection.stream.begin(login, login, b"", login.connection.over)
+        fails()
+
+    monkeypatch.setattr(connection_module.LoginAttempt, "begin", begin)
+
+
+def fails(*_):
+    raise OSError(9, "Bad file descriptor")
+
+
+@pytest.mark.parametrize("fault", [no_stream, no_login, no_reading])
+def test_a_fault_at_the_beginning_gives_everything_back_once_and_is_raised(door, monkeypatch, fault):
     ours, theirs = socket.socketpair()
     given_back = []
-
-    def fails(login):
-        raise OSError(9, "Bad file descriptor")
-
-    monkeypatch.setattr(connection_module.LoginAttempt, "begin", fails)
+    fault(monkeypatch)
     monkeypatch.setattr(type(door.server.gate), "leave", lambda gate, admitted: given_back.append(admitted))
     with ours, theirs:
         connection = connection_module.Connection(door.server, theirs, ("127.0.0.1", 50000), "admitted")
         with pytest.raises(OSError, match="Bad file"):
             connection.begin()
+        poll_the_loop()
 
     assert given_back == ["admitted"]
 

@@ -450,3 +450,21 @@ def test_what_all_share_counts_a_token_apart_from_the_local_user_of_its_name(doo
     door.client()
 
     assert door.connection().output.account == (("guest", False), "/")
+
+
+def test_login_that_runs_out_of_time_while_it_is_checked_is_told_as_a_failure(door, monkeypatch):
+    told = []
+    ours, theirs = socket_pair()
+    logins = door.server.broker.logins
+    monkeypatch.setattr(type(logins), "login_at_once", lambda *_: None)
+    monkeypatch.setattr(type(logins), "login", lambda *_: Event().wait())
+    monkeypatch.setattr(patience, "PAUSE_S", 0.01)
+    monkeypatch.setattr(type(door.broker.events), "emit", lambda _events, key, *_: told.append(key))
+    with ours, theirs:
+        attempt = LoginAttempt(Connection(door.server, theirs, ("127.0.0.1", 50000)))
+        asked = login.Login(mechanism="PLAIN", username="guest", password=b"guest")
+        limit = patience.Patience(0.01, login.HandshakeError("no login in time"))
+        with pytest.raises(login.HandshakeError), limit:
+            attempt._check(asked, limit)
+
+    assert told == ["user.authentication.failure"]

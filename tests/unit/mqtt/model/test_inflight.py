@@ -15,6 +15,7 @@ from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content import forms
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import again as again_module
+from gomq_py.mqtt.model import inflight as inflight_module
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
 from gomq_py.mqtt.wire import packets
@@ -763,14 +764,17 @@ def test_what_waits_for_files_counts_when_it_has_them(nodes):
 
 
 def left_waiting(node, taken=True, first="a"):
-    """Identifier 7, whose message queue a has, and queue b does not, because it waits for files: what a
-    HeldPublish calls before it tries again. ``first``: the first of its queues, a or b.
+    """Identifier 7, whose message queue a has, and queue b does not, because it waits for files, and has
+    another time then: what a HeldPublish calls before it tries again. ``first``: the first of its queues, a
+    or b.
     """
     ids = Peer(node).session.received_ids()
     queues = tuple([queue_of(node, name) for name in "ab" if name >= first])
-    ids.begin(7, queues, sent_at_once())
+    earlier = sent_at_once()
+    earlier.restamp(earlier.timestamp_ms - 5)
+    ids.begin(7, queues, earlier)
     for queue in queues[:-1]:
-        assert queue.publish(sent_at_once())
+        assert queue.publish(earlier)
     before = ids.postpone(7, sent_at_once(), queues, queues[-1:], taken)
     node.hub.scheduler.finish()
     return before, queues[-1]
@@ -842,6 +846,43 @@ def test_failed_flush_of_one_that_waited_for_files_forgets_nobody_who_has_it(nod
     queue.fail(OSError(errno.EIO, "no disk"))
 
     ids.lost_by_some(7, [node.vhost.queues["a"], queue])
+
+    assert lacking(node) == ["b"]
+
+
+def refused_by_all_but_the_first(node):
+    """Identifier 7, whose message queue a has, and b and c do not. Returns these two."""
+    ids, queues = Peer(node).session.received_ids(), [queue_of(node, name) for name in "abc"]
+    message = sent_at_once()
+    ids.begin(7, tuple(queues), message)
+    assert queues[0].publish(message)
+    ids.refused_by_some(7, tuple(queues))
+    node.hub.scheduler.finish()
+    return ids, tuple(queues[1:])
+
+
+def test_what_comes_again_to_too_many_to_be_noted_is_known_of_those_that_have_it(nodes, monkeypatch):
+    node = nodes()
+    ids, others = refused_by_all_but_the_first(node)
+    monkeypatch.setattr(inflight_module, "PLACES", 1)
+
+    ids.begin(7, others, sent_at_once())
+
+    assert lacking(nodes()) == ["b"]
+
+
+def test_failed_flush_of_what_came_again_forgets_nobody_who_had_it(nodes):
+    node = nodes()
+    ids, others = refused_by_all_but_the_first(node)
+    again = sent_at_once()
+    again.restamp(again.timestamp_ms + 1000)
+    ids.begin(7, others, again)
+    for queue in others:
+        assert queue.publish(again)
+    ids.add(7, others)
+    others[0].fail(OSError(errno.EIO, "no disk"))
+
+    ids.lost_by_some(7, list(others))
 
     assert lacking(node) == ["b"]
 
