@@ -43,7 +43,7 @@ FIGURES = {
     "attributes storage.segments.pool:SegmentPool": 27,
     "attributes storage.segments.segment:Segment": 56,
     "code lines amqp.server.fast_lane:FastLane.process": 64,
-    "lines amqp.server.connection": 564,
+    "lines amqp.server.connection": 567,
     "lines amqp.wire.methods": 536,
     "lines auth.users": 612,
     "lines broker.queues.queue": 747,
