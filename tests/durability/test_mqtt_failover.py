@@ -12,6 +12,8 @@ from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 from tests.support.unflushed import Unflushed
 
 MESSAGES = 60
+# Behind the time of the messages that mqtt_message() makes.
+LATER_MS = 1_700_000_000_005
 
 
 class Follower:
@@ -110,7 +112,7 @@ def test_message_that_waited_for_files_comes_once_wherever_the_leader_is_lost(tm
         assert queues[0].publish(message)
         before = ids.postpone(7, message, queues, queues[1:], True)
         node.hub.scheduler.finish()
-        message.restamp(message.timestamp_ms + 5)
+        message.restamp(LATER_MS)
         before(queues[1:], None, True)
         assert queues[1].publish(message)
         ids.add(7, queues[1:])

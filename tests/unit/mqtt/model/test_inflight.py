@@ -15,7 +15,6 @@ from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content import forms
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import again as again_module
-from gomq_py.mqtt.model import inflight as inflight_module
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
 from gomq_py.mqtt.wire import packets
@@ -27,6 +26,10 @@ from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import (
     Peer, make_sure, mqtt_message, mqtt_node, note_received, noted_of, publish,
 )
+
+# Of the messages that mqtt_message() makes; and more destinations than the places of are noted.
+SENT_MS = 1_700_000_000_000
+PLACES = 4096
 
 
 @pytest.fixture
@@ -771,7 +774,7 @@ def left_waiting(node, taken=True, first="a"):
     ids = Peer(node).session.received_ids()
     queues = tuple([queue_of(node, name) for name in "ab" if name >= first])
     earlier = sent_at_once()
-    earlier.restamp(earlier.timestamp_ms - 5)
+    earlier.restamp(SENT_MS - 5)
     ids.begin(7, queues, earlier)
     for queue in queues[:-1]:
         assert queue.publish(earlier)
@@ -861,12 +864,11 @@ def refused_by_all_but_the_first(node):
     return ids, tuple(queues[1:])
 
 
-def test_what_comes_again_to_too_many_to_be_noted_is_known_of_those_that_have_it(nodes, monkeypatch):
+def test_what_comes_again_to_too_many_to_be_noted_is_known_of_those_that_have_it(nodes):
     node = nodes()
     ids, others = refused_by_all_but_the_first(node)
-    monkeypatch.setattr(inflight_module, "PLACES", 1)
 
-    ids.begin(7, others, sent_at_once())
+    ids.begin(7, others * PLACES, sent_at_once())
 
     assert lacking(nodes()) == ["b"]
 
@@ -875,7 +877,7 @@ def test_failed_flush_of_what_came_again_forgets_nobody_who_had_it(nodes):
     node = nodes()
     ids, others = refused_by_all_but_the_first(node)
     again = sent_at_once()
-    again.restamp(again.timestamp_ms + 1000)
+    again.restamp(SENT_MS + 1000)
     ids.begin(7, others, again)
     for queue in others:
         assert queue.publish(again)
