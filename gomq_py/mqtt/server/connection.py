@@ -35,7 +35,6 @@ from gomq_py.mqtt.wire.constants import (
 )
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError
 from gomq_py.mqtt.wire.packets import ConnackPacket, DisconnectPacket, PingrespPacket
-from gomq_py.net.listener import telling_why
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
@@ -178,8 +177,9 @@ class Connection(ClientConnection):
         self.hub.slow_turns.has_time()  # so that its time counts
         self.why = self.why or self.how_it_broke()
         try:
-            with telling_why(DOOR, self.address, self.server.strangers):
-                self._take_leave()
+            self._take_leave()
+        except Exception:
+            LOG.exception("connection %s: fault while ending it", self.name)
         finally:
             self._gone()
 

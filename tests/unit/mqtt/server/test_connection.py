@@ -63,6 +63,23 @@ def test_client_that_writes_on_behind_its_leave_is_not_reset(mqtt):
     wait_until(lambda: not mqtt.hub.admission.count, sleep=gevent.sleep)
 
 
+def test_fault_at_the_end_of_a_client_is_in_the_log_with_its_name_and_the_client_is_let_go_of(
+        mqtt, caplog, monkeypatch):
+    """Also that of a disk, which is no loss of the connection."""
+    client = mqtt.client()
+    connection = mqtt.connection()
+
+    def fails(_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(connection), "_say_last_word", fails)
+    client.send(DISCONNECT)
+    client.expect_end()
+
+    assert [(each.levelname, each.getMessage()) for each in caplog.records if each.exc_info] == [
+        ("ERROR", f"connection {connection.name}: fault while ending it")]
+
+
 def test_client_that_is_gone_is_forgotten(mqtt, caplog):
     caplog.set_level("INFO", "gomq_py.mqtt")
     client = mqtt.client()
