@@ -11,7 +11,7 @@ from flask import Response, current_app, g, request
 from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
 from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way, paced
 
 # Octets of a body read between two checks of the clock.

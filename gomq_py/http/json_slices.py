@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from gomq_py.http.answers import elements, json_octets
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way
 
 # Characters of one element, as many as a request's body about a single thing.

@@ -14,8 +14,7 @@ import os
 import socket
 import time
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 
 INTERVAL_S = 60
 

@@ -7,8 +7,7 @@ connections in the order in which they ended. Never switches.
 from collections import deque
 from itertools import chain, islice
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 
 # Channels that end without waiting for others to be served: some 0.3 ms.
 FEW = 32

@@ -1,10 +1,49 @@
-"""Job: long work that is done in slices, has a name, and hears when it fails.
+"""Job: long work that is done in slices, has a name, and hears when it fails; the scheduler (hub.scheduler)
+runs it. SliceClock: how long a slice, or a loop whose items do not all cost the same, may keep the hub before
+others get their turn.
 
-The scheduler (hub.scheduler) runs it.
-
-Below everything that works in slices; imports nothing. A kind of job is a class: its name is what the log and
-the metrics call it, ``failed`` is its rule for what a fault costs, and there is no default for that.
+Below everything that works in slices; imports nothing of ours. A kind of job is a class: its name is what the
+log and the metrics call it, ``failed`` is its rule for what a fault costs, and there is no default for that.
 """
+import time
+
+# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.turns).
+SLICE_S = 0.002
+
+
+class SliceClock:
+    """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another.
+
+    A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
+    clock lasts its time and one item more. The time is what passes, not what the processor spends, because
+    others wait as long.
+
+    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
+    less than a microsecond. ``clock``: in seconds.
+    """
+
+    __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")
+
+    def __init__(self, seconds=None, every=1, clock=time.perf_counter):
+        self._seconds = SLICE_S if seconds is None else seconds
+        self._every = every
+        self._clock = clock
+        self.begin()
+
+    def begin(self):
+        """The time counts from now."""
+        self._until = self._clock() + self._seconds
+        self._left = self._every
+
+    def is_over(self):
+        """Whether it is time for others, asked after an item. Stays True until begin()."""
+        self._left -= 1
+        if self._left > 0:
+            return False
+        if self._clock() >= self._until:
+            return True
+        self._left = self._every
+        return False
 
 
 class Job:

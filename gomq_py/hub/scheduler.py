@@ -16,7 +16,7 @@ from collections import Counter, deque
 
 import gevent
 
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 

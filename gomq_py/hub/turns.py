@@ -18,8 +18,7 @@ from collections import deque
 import gevent
 from gevent.event import Event
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 
 # Any time there is: what counts is that it takes the loop through a poll.
 _SHORTEST_S = 1e-4

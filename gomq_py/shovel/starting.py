@@ -2,8 +2,7 @@
 
 For the supervisor, which owns this job.
 """
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 
 
 class Starting(Job):

@@ -21,8 +21,8 @@ from gomq_py.http import answers, kinds, shapes
 from gomq_py.http.answers import node
 from gomq_py.http.api import docs
 from gomq_py.http.columns import at
-from gomq_py.hub import slice_clock, turns
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub import job, turns
+from gomq_py.hub.job import SliceClock
 from tests.support.waiting import in_time
 
 QUEUES = 2000
@@ -69,7 +69,7 @@ def short_slices():
     and a slice must be a small share of that.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slice_clock, "SLICE_S", slice_clock.SLICE_S / 4)
+        patch.setattr(job, "SLICE_S", job.SLICE_S / 4)
         yield
 
 

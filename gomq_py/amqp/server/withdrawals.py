@@ -6,8 +6,7 @@ consumers of its connections looked at once, in slices. RabbitMQ leaves such con
 from gomq_py.amqp.server.login import DOOR
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import NoPermission
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 
 
 class Withdrawals(Job):

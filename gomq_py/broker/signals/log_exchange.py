@@ -8,8 +8,7 @@ import logging
 import threading
 from collections import deque
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.observability.log import ROOT, escape
 from gomq_py.storage.message import Message
 

@@ -1,6 +1,6 @@
 """Delayed reopening: reopens a delayed exchange's store after a fault. Never switches."""
 from gomq_py.hub.again import Again
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

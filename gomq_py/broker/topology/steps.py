@@ -1,8 +1,7 @@
 """Steps: a change of a vhost's model in slices, while everybody else goes on."""
 import time
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 
 
 class Steps(Job):

@@ -9,8 +9,7 @@ from functools import partial
 
 from gevent.event import Event
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

@@ -24,8 +24,7 @@ A crash at any point leaves a message in two places rather than in none. Never y
 from typing import Any
 
 from gomq_py import octets
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message

@@ -19,7 +19,7 @@ from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.patterns import Pattern
 from gomq_py.storage.message import Message

@@ -20,8 +20,7 @@ from functools import partial
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import Refused
 from gomq_py.hub.again import Again
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
 from gomq_py.mqtt.model.shelf import Shelf
 from gomq_py.observability.log import logger

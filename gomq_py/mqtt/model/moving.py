@@ -7,8 +7,7 @@ from functools import partial
 
 from gomq_py.errors import Refused
 from gomq_py.hub.again import FIRST_PAUSE_MS, Again
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger
 from gomq_py.storage import locations

@@ -6,8 +6,7 @@ yields.
 """
 from collections import OrderedDict
 
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.interests import identifier_property
 from gomq_py.mqtt.wire import crossing
 from gomq_py.observability.log import logger

@@ -9,8 +9,7 @@ import time
 from collections import Counter
 
 import gomq_py
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.session_kind import EXTRA, TYPE
 from gomq_py.mqtt.server.loads import Loads
 from gomq_py.mqtt.server.login import DOOR

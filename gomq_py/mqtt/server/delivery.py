@@ -11,7 +11,7 @@ from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication, sink as _sink  # noqa: F401
 from gomq_py.mqtt.wire import frames

@@ -8,8 +8,7 @@ from collections import deque
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.promised import Answer, Promised
 from gomq_py.errors import OutOfResources, Refused
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.server.broker_topics import is_of_broker
 from gomq_py.mqtt.server.refusals import FilterRefused, subscribe_code

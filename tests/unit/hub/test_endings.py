@@ -10,8 +10,8 @@ from gomq_py.amqp.wire.methods import (
     ConfirmSelect, ConfirmSelectOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
     QueueDelete,
 )
+from gomq_py.hub.job import SliceClock
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.door import publish_frames
 from tests.support.queues import HandLoop

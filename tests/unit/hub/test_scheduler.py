@@ -6,9 +6,8 @@ from functools import partial
 import gevent
 import pytest
 
-from gomq_py.hub.job import Job
+from gomq_py.hub.job import Job, SliceClock
 from gomq_py.hub.scheduler import BUDGET_OCTETS, FEW_TURNS, Scheduler, TurnTaker
-from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock, patient_scheduler
 from tests.support.jobs import Doing
 from tests.support.queues import HandLoop

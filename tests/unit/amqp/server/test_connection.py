@@ -18,7 +18,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.hub import alarms
 from gomq_py.hub.heartbeats import Heartbeats
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from tests.support.door import poll_the_loop, publish_frames
 from tests.support.waiting import in_time, wait_until
 

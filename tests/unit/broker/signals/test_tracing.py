@@ -13,7 +13,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.header_edit import CUT
 from gomq_py.broker.signals import tracing
 from gomq_py.content.properties import Properties
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.door import Door

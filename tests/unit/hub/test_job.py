@@ -1,5 +1,5 @@
 """The time of a slice: over when it has passed, looked at as seldom as the caller says."""
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.job import SliceClock
 from tests.support.clocks import StepClock
 
 
