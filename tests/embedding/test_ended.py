@@ -29,7 +29,7 @@ RESET = struct.pack("ii", 1, 0)
 # Of the test's own side.
 CLIENTS = ("gomq_py.client.", "gomq_py.amqp.wire.", "gomq_py.mqtt.wire.")
 # Kept on purpose: what changed lately, for viewers; what is being flushed together.
-KEPT = ("gomq_py.http.feed.Change", "gomq_py.storage.flush.commit_delay.NextFlush")
+KEPT = ("gomq_py.http.feed.Change", "gomq_py.storage.flush.flushing.NextFlush")
 
 
 @pytest.fixture(scope="module")

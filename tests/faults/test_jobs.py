@@ -595,7 +595,7 @@ TIMERS = {
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
     "gomq_py.launcher": (1, "the limit of a stop, which ends the process"),
     "gomq_py.links.passage": (1, "of one link; what raises ends its passage, which is made anew"),
-    "gomq_py.storage.flush.commit_delay": (1, "forgets its time first, and wakes one greenlet"),
+    "gomq_py.storage.flush.flushing": (1, "forgets its time first, and wakes one greenlet"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 

@@ -10,7 +10,7 @@ from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush import group_commit
 from gomq_py.storage.flush.batch import FlushFailures
 from gomq_py.storage.flush.group_commit import GroupCommit
-from gomq_py.storage.flush.name_changes import NameChanges
+from gomq_py.storage.flush.batch import NameChanges
 from gomq_py.storage.stores.stream_store import StreamStore
 from tests.simulation.disk import ProcessFiles
 from tests.simulation.follower import Follower

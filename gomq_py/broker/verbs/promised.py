@@ -41,7 +41,7 @@ class Answer:
     """An answer to publishes made together; each door has its own class.
 
     Either ``kept`` or ``lost`` is called, once, after all earlier answers. ``flush``: the
-    storage.flush.commit_delay.NextFlush that it waits for, if that had not begun when it was requested.
+    storage.flush.flushing.NextFlush that it waits for, if that had not begun when it was requested.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")

@@ -1,7 +1,7 @@
 """Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
 
 Below group_commit, which says when, above flush_threads. Whoever calls ``flush`` waits as for a socket; the
-loop goes on. Interpreted there is none (``is_native``), and flushes run in a pool of Python's threads.
+loop goes on. Interpreted there is none (``IS_NATIVE``), and flushes run in a pool of Python's threads.
 """
 import contextlib
 import errno
@@ -16,10 +16,8 @@ from gomq_py.storage.flush import flush_threads
 
 READ = 1  # of the loop's watchers
 
-
-def is_native():
-    """Whether a Flusher can be had."""
-    return flush_threads.is_native()
+# Whether a Flusher can be had.
+IS_NATIVE = flush_threads.is_native()
 
 
 class Flusher:

@@ -3,8 +3,7 @@ cimport cython
 from gomq_py.storage.flush.batch cimport (
     Concerned, FlushBatch, NotOfLogs, OfLog, call_back, release, release_files, tell,
 )
-from gomq_py.storage.flush.commit_delay cimport CommitDelay, NextFlush, Wakeup
-from gomq_py.storage.flush.flushing cimport Flushing
+from gomq_py.storage.flush.flushing cimport CommitDelay, Flushing, NextFlush, Wakeup
 
 cdef class GroupCommit:
     cdef readonly Py_ssize_t begun

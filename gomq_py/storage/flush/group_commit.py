@@ -3,8 +3,8 @@ waited for it. The only place that flushes.
 
 Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the
 disk. A sync that begins takes everything marked by then, so batches grow by themselves when the disk is slow
-and are small when it is fast. Where that would be too often, one waits for more
-(``storage.flush.commit_delay``); each waits for the disk in threads (``storage.flush.flushing``). A sync that
+and are small when it is fast. Where that would be too often, one waits for more;
+each waits for the disk in threads (both ``storage.flush.flushing``). A sync that
 failed proves nothing, not even when it is repeated: whoever it covered is fenced, and callbacks get the
 error. One per broker; idle, it holds neither a timer nor a thread's time.
 """
@@ -22,11 +22,10 @@ from gomq_py.observability.histogram import Histogram
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.flush.background import WORKERS, Background
 from gomq_py.storage.flush.batch import (
-    Concerned, FlushBatch, FlushFailures, NotOfLogs, OfLog, call_back, release, release_files, tell,
+    Concerned, FlushBatch, FlushFailures, NameChanges, NotOfLogs, OfLog, call_back, release, release_files,
+    tell,
 )
-from gomq_py.storage.flush.commit_delay import CommitDelay, Wakeup
-from gomq_py.storage.flush.flushing import Flushing
-from gomq_py.storage.flush.name_changes import NameChanges
+from gomq_py.storage.flush.flushing import CommitDelay, Flushing, Wakeup
 
 logger = logging.getLogger("gomq_py.storage.sync")
 

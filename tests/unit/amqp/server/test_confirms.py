@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxSelect,
     TxSelectOk, decode_method,
 )
-from gomq_py.storage.flush.commit_delay import NextFlush
+from gomq_py.storage.flush.flushing import NextFlush
 from tests.support.door import publish_frames
 
 QUEUES = ((SimpleNamespace(failed=False),),)

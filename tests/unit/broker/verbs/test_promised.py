@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.broker.verbs.promised import Answer, Promised
-from gomq_py.storage.flush.commit_delay import NextFlush
+from gomq_py.storage.flush.flushing import NextFlush
 
 QUEUES = ((SimpleNamespace(failed=False),),)
 

@@ -14,11 +14,11 @@ import pytest
 
 from gomq_py.storage.disk import files as files_module
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.flush import commit_delay, flusher
+from gomq_py.storage.flush import flusher, flushing as flushing_module
 from gomq_py.storage.flush.group_commit import GroupCommit
 from tests.support.waiting import in_time, wait_until
 
-pytestmark = pytest.mark.skipif(not flusher.is_native(), reason="interpreted, Python's threads flush")
+pytestmark = pytest.mark.skipif(not flusher.IS_NATIVE, reason="interpreted, Python's threads flush")
 MOST = 4
 
 
@@ -487,20 +487,20 @@ def flush_twice(folder, overlapping):
 
 
 def test_flushes_that_overlap_are_gathered(tmp_path, monkeypatch):
-    monkeypatch.setattr(commit_delay, "GATHER_S", 3600)  # however long this process stands still
+    monkeypatch.setattr(flushing_module, "GATHER_S", 3600)  # however long this process stands still
 
     (pause,) = flush_twice(tmp_path, overlapping=True)
 
-    assert 0 < pause <= commit_delay.GATHER_S
+    assert 0 < pause <= flushing_module.GATHER_S
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["callbacks", "one-callback"])
-@pytest.mark.parametrize("count", [commit_delay.GATHER_FROM - 1, commit_delay.GATHER_FROM])
+@pytest.mark.parametrize("count", [flushing_module.GATHER_FROM - 1, flushing_module.GATHER_FROM])
 def test_flush_that_answers_many_holds_the_next_one_up_though_nobody_asked_meanwhile(
     tmp_path, count, joined, monkeypatch
 ):
     """Who asked for it several times, or once and then added to that."""
-    monkeypatch.setattr(commit_delay, "GATHER_S", 3600)
+    monkeypatch.setattr(flushing_module, "GATHER_S", 3600)
     files, answers = Files(), []
     committer, store = GroupCommit(files), Store(files, tmp_path, "a")
     recording = committer._flushing.flusher = RecordingFlusher(lambda: None)
@@ -519,7 +519,7 @@ def test_flush_that_answers_many_holds_the_next_one_up_though_nobody_asked_meanw
     committer.stop()
 
     # the second one answered one
-    assert len(recording.pauses) == (1 if count >= commit_delay.GATHER_FROM else 0)
+    assert len(recording.pauses) == (1 if count >= flushing_module.GATHER_FROM else 0)
     store.file.close()
 
 

@@ -14,7 +14,7 @@ from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.files import Change, Files
 from gomq_py.storage.errors import StoreClosed
-from gomq_py.storage.flush import background, batch, flushing, group_commit, name_changes
+from gomq_py.storage.flush import background, batch, flushing, group_commit
 from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.format.log import LogScan
 from gomq_py.storage.logs.framed_log import FramedLog
@@ -1277,7 +1277,7 @@ def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committe
     so that a flood through many segments makes few.
     """
     log, trips, change_each = files.flushed, [], flushing.change_each
-    monkeypatch.setattr(name_changes, "SOON_S", 1000)
+    monkeypatch.setattr(batch, "SOON_S", 1000)
     monkeypatch.setattr(
         flushing, "change_each",
         lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch))
@@ -1286,7 +1286,7 @@ def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committe
         committer.names.change([NameChange(name, log)], soon=True)
         give_way()
         assert log == []
-    monkeypatch.setattr(name_changes, "SOON_S", 0)
+    monkeypatch.setattr(batch, "SOON_S", 0)
     committer.names.change([NameChange("c", log)])
     committer.after_sync(answers := Answers())
     wait_until(lambda: answers)
@@ -1298,7 +1298,7 @@ def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_a_change_is_bein
     committer, files, monkeypatch
 ):
     monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.01)
-    monkeypatch.setattr(name_changes, "SOON_S", 1000)
+    monkeypatch.setattr(batch, "SOON_S", 1000)
     committer.mark_folder("/data/queues")
     committer.names.change([NameChange("a", files.flushed)], soon=True)
 
@@ -1312,7 +1312,7 @@ def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_changes_are_want
 ):
     """As a flood makes them, which goes from one segment to the next."""
     monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.01)
-    monkeypatch.setattr(name_changes, "SOON_S", 0)
+    monkeypatch.setattr(batch, "SOON_S", 0)
 
     def one_more(_error=None):
         if "/data/queues" not in files.flushed:

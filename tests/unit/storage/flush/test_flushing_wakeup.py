@@ -4,7 +4,7 @@ import time
 import gevent
 import pytest
 
-from gomq_py.storage.flush.commit_delay import Wakeup
+from gomq_py.storage.flush.flushing import Wakeup
 from tests.support.waiting import in_time
 
 FAR_S = 3600.0

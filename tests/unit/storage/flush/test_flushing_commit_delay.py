@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.storage.flush import commit_delay
-from gomq_py.storage.flush.commit_delay import GATHER_FROM, GATHER_S, GRACE_S, CommitDelay, NextFlush
+from gomq_py.storage.flush import flushing
+from gomq_py.storage.flush.flushing import GATHER_FROM, GATHER_S, GRACE_S, CommitDelay, NextFlush
 
 
 class Pauser:
@@ -31,7 +31,7 @@ class Pauser:
 @pytest.fixture
 def clock(monkeypatch):
     clock = SimpleNamespace(now_s=1000.0)
-    monkeypatch.setattr(commit_delay, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(flushing, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     return clock
 
 
