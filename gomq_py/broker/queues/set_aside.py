@@ -8,7 +8,7 @@ Operators see the number and the reasons.
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-from gomq_py.storage import locations
+from gomq_py.storage.format import record
 
 LOG = logger("queue")
 
@@ -41,7 +41,7 @@ class SetAside:
         self._log.error(
             None, "%s: the message in segment %d at octet %d is set aside until the next restart: %s",
             self._owner,
-            locations.number_of(location), locations.position_of(location), reason)
+            record.number_of(location), record.position_of(location), reason)
 
 
 def described(error):

@@ -4,9 +4,8 @@ from gomq_py cimport octets
 from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.hub cimport scheduler as _scheduler
 from gomq_py.hub.scheduler cimport Scheduler
-from gomq_py.storage cimport locations
+from gomq_py.storage.format cimport record as record_format
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.format cimport sizes
 from gomq_py.storage.stores.message_store cimport MessageStore
 from gomq_py.storage.stores.store cimport Store
 

@@ -39,9 +39,8 @@ from gomq_py.mqtt.model.moving import Moving
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreError, StoreFull
-from gomq_py.storage.format import sizes
+from gomq_py.storage.format import record as record_format
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores import message_store as _message_store  # noqa: F401  (its .pxd types the store)
 
@@ -370,7 +369,7 @@ class Inflight(_scheduler.TurnTaker):
             return
         if room > len(self.record):
             self._use(bytearray(room))
-        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
+        size = record_format.size_of(message.routing_length, message.properties_length, message.body_length)
         at, place = self.at, self.message.body_at + len(had)
         if had:
             self.record[self.message.body_at:place] = had
@@ -408,8 +407,8 @@ class Inflight(_scheduler.TurnTaker):
         except (StoreError, Refused) as error:
             self._complain(error)
             return 0
-        if locations.number_of(kept_at) != self.segment:
-            self.segment = locations.number_of(kept_at)
+        if record_format.number_of(kept_at) != self.segment:
+            self.segment = record_format.number_of(kept_at)
             self._make_space()
         return kept_at
 

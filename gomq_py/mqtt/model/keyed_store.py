@@ -24,8 +24,8 @@ from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
 from gomq_py.mqtt.model.shelf import Shelf
 from gomq_py.observability.log import logger
-from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
+from gomq_py.storage.format import record
 from gomq_py.storage.message import Message
 
 LOG = logger("mqtt")
@@ -166,7 +166,7 @@ class KeyedStore(Destination):
         store.listener = self
 
     def _touch(self, location):
-        number = locations.number_of(location)
+        number = record.number_of(location)
         if number != self._segment:
             self._segment = number
             self._rewriting.start()
@@ -340,7 +340,7 @@ class KeyedStore(Destination):
         """Rewrite the key's message behind all others. Raises StoreError."""
         now = self._shelf.again(location)
         if now:
-            self._segment = locations.number_of(now)
+            self._segment = record.number_of(now)
             self.index.put(key, now)
             self._outdated.append((key, location))
             self.on_kept(key, now, self._shelf.expires_at_ms)
@@ -458,7 +458,7 @@ class Rewriting(Job):
                 self._at = None
                 break
             for key, location in page:
-                if locations.number_of(location) in self._segments:
+                if record.number_of(location) in self._segments:
                     self._kept.write_anew(key, location)
                 self._at = successor(key)
                 if clock.is_over():

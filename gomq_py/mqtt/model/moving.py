@@ -10,7 +10,7 @@ from gomq_py.hub.again import FIRST_PAUSE_MS, Again
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger
-from gomq_py.storage import locations
+from gomq_py.storage.format import record
 
 LOG = logger("mqtt")
 
@@ -34,7 +34,7 @@ class Moving(Job):
             self._left = self._inflight.vhost.extras[EXTRA].with_identifiers()
             for name in ("sure_at", "trust_at", "doubt_at"):
                 kept_at = getattr(self._inflight, name)
-                if kept_at and locations.number_of(kept_at) < self._oldest:
+                if kept_at and record.number_of(kept_at) < self._oldest:
                     setattr(self._inflight, name, self._inflight.again(kept_at))
         clock = SliceClock(every=1)
         while self._left:

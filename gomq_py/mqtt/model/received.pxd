@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.mqtt.model.inflight cimport Inflight
-from gomq_py.storage cimport locations
+from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t COUNT_AT, PAGE_OCTETS

@@ -8,7 +8,7 @@ from functools import partial
 from gomq_py import octets
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what keeps them)
 from gomq_py.mqtt.model.found import held_in, those_in
-from gomq_py.storage import locations
+from gomq_py.storage.format import record
 
 # A page has 32 identifiers; COUNT_AT is the offset of their count.
 PAGE_BITS, PAGE_MASK = 5, 31
@@ -290,7 +290,7 @@ class Received:
         """Rewrite records in segments before number ``oldest``."""
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
-            if kept_at != NOT_KEPT and locations.number_of(kept_at) < oldest:
+            if kept_at != NOT_KEPT and record.number_of(kept_at) < oldest:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.inflight.again(kept_at))
 
     def keep_in(self, inflight):

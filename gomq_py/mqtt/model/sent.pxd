@@ -3,7 +3,7 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.mqtt.model.inflight cimport Inflight
-from gomq_py.storage cimport locations
+from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 
 cdef int ROW, FIRST_ROWS, KEPT_ROWS, FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE

@@ -24,7 +24,7 @@ from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401
 from gomq_py.mqtt.model.returning import Returning
 from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBREC
-from gomq_py.storage import locations
+from gomq_py.storage.format import record
 
 ROW = 24
 FIRST_ROWS = 16
@@ -205,7 +205,7 @@ class Sent:
         for identifier in range(first, self.capacity + 1):
             row = (identifier - 1) * ROW
             kept_at = octets.le64(self.at, row + 8)
-            if kept_at and locations.number_of(kept_at) < oldest:
+            if kept_at and record.number_of(kept_at) < oldest:
                 if left == 0:
                     return identifier
                 left -= 1

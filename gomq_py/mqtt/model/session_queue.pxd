@@ -2,7 +2,7 @@ cimport cython
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.mqtt.model.interests cimport Interest, Interests
 from gomq_py.mqtt.wire cimport crossing
-from gomq_py.storage.format cimport sizes
+from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 
 cdef unsigned int KIND

@@ -12,7 +12,7 @@ from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.crossing import KIND
-from gomq_py.storage.format import sizes
+from gomq_py.storage.format import record
 
 
 class SessionQueue(broker_queue.Queue):
@@ -60,7 +60,7 @@ class SessionQueue(broker_queue.Queue):
         counted = self.store.ready_octets()
         if message is None:
             return counted
-        return counted + sizes.record_size(
+        return counted + record.size_of(
             message.routing_length, message.properties_length, message.body_length)
 
     def purge(self):

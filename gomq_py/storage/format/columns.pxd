@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gomq_py cimport octets
-from gomq_py.storage.format cimport record, sizes
+from gomq_py.storage.format cimport record
 
 ctypedef const unsigned char* const_octets
 

@@ -6,7 +6,7 @@ and ``lengths``, 32 bits each, start -1 where a row has none. gather() copies on
 piece. Both checksums of every record handed out were checked. A leaf: octets in, octets out; no I/O.
 """
 from gomq_py import octets
-from gomq_py.storage.format import record, sizes
+from gomq_py.storage.format import record
 
 # What ended a walk.
 END = 0  # the octets: the next record needs more of them
@@ -93,7 +93,7 @@ class Block:
                 return DONE
             properties_length = octets.le32(p, at + 8)
             body_length = octets.le32(p, at + 12)
-            size = sizes.record_size(routing_length, properties_length, body_length)
+            size = record.size_of(routing_length, properties_length, body_length)
             if size > end - at:
                 self.skipped = size
                 return END

@@ -2,12 +2,19 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from gomq_py cimport octets
-from gomq_py.storage.format cimport sizes
 
 ctypedef const unsigned char* const_octets
 
 cdef unsigned int MAGIC
 cdef Py_ssize_t SMALLEST_RECORD_BYTES, LARGEST_ROUTING_BYTES
+
+cpdef Py_ssize_t size_of(
+    Py_ssize_t routing_length, Py_ssize_t properties_length, Py_ssize_t body_length) noexcept
+cpdef uint64_t level_bits(uint64_t level) noexcept
+cpdef uint64_t location_of(uint64_t bits, uint64_t number, uint64_t position) noexcept
+cpdef Py_ssize_t level_of(uint64_t location) noexcept
+cpdef Py_ssize_t number_of(uint64_t location) noexcept
+cpdef Py_ssize_t position_of(uint64_t location) noexcept
 
 @cython.locals(routing=Py_ssize_t, properties=Py_ssize_t, body=Py_ssize_t, trailer=Py_ssize_t,
     size=Py_ssize_t, checksum=uint32_t, padding=Py_ssize_t)

@@ -25,9 +25,14 @@ Both checksums continue from the segment's seed, the checksum of its head: what 
 life, or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by
 it, by recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is
 believed before it was compared with the end of the data.
+
+A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
+the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
+level grow from older to younger messages, so that they sort as their messages came. A location holds for one
+run: after a restart another message may lie there. Whoever keeps one on disk (mqtt.model.inflight) keeps
+beside it when its message was stored.
 """
 from gomq_py import octets
-from gomq_py.storage.format import sizes
 
 MAGIC = 0x4D52
 MAGIC_OCTETS = b"RM"
@@ -45,6 +50,41 @@ LARGEST_ROUTING_BYTES = 512
 # How much of a damaged region is copied at a time to look for the next record's magic.
 SEARCH_BYTES = 65536
 
+# Of a location.
+NUMBER_BITS = POSITION_BITS = 28
+
+
+def size_of(routing_length, properties_length, body_length):
+    """The octets that a record takes of a segment: a header of 40, the three parts, a checksum of 4, and zeros
+    up to a multiple of 8.
+    """
+    return (44 + routing_length + properties_length + body_length + 7) & ~7
+
+
+def level_bits(level):
+    """The part of a location that is the same for all of a level."""
+    return level << 56
+
+
+def location_of(bits, number, position):
+    """The location of a record; ``bits`` are its level's."""
+    return bits | number << 28 | position
+
+
+def level_of(location):
+    """The level of priority."""
+    return location >> 56
+
+
+def number_of(location):
+    """The number of the segment."""
+    return location >> 28 & 0xFFFFFFF
+
+
+def position_of(location):
+    """Where in the segment the record begins."""
+    return location & 0xFFFFFFF
+
 
 def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
@@ -59,7 +99,7 @@ def encode(
     properties = routing + routing_length
     body = properties + properties_length
     trailer = body + body_length
-    size = sizes.record_size(routing_length, properties_length, body_length)
+    size = size_of(routing_length, properties_length, body_length)
     if is_there:
         for padding in range(trailer + 4, at + size):
             p[padding] = 0
@@ -99,7 +139,7 @@ def measure(p, at, end):
     routing_length = octets.le16(p, at + 6)
     if routing_length > LARGEST_ROUTING_BYTES:
         return 0
-    size = sizes.record_size(routing_length, octets.le32(p, at + 8), octets.le32(p, at + 12))
+    size = size_of(routing_length, octets.le32(p, at + 8), octets.le32(p, at + 12))
     return size if size <= end - at else 0
 
 

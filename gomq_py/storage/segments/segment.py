@@ -11,7 +11,7 @@ from gomq_py.storage.disk import pages
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
-from gomq_py.storage.format import record, sizes
+from gomq_py.storage.format import record
 
 # Bits of ``unsynced``: what the next sync must flush.
 MSGS = 1
@@ -201,7 +201,7 @@ class Segment:
         message.properties_length = properties_length
         message.body_at = at + properties_length
         message.body_length = body_length
-        return sizes.record_size(routing_length, properties_length, body_length)
+        return record.size_of(routing_length, properties_length, body_length)
 
     def size_at(self, at):
         """Size of the record at a position that the store has returned.

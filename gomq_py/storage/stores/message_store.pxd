@@ -1,8 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport locations
-from gomq_py.storage.format cimport sizes
+from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments.segment cimport Segment
 from gomq_py.storage.stores cimport segment_log

@@ -4,12 +4,11 @@ Below broker.queues, above segment and format. append() copies a message in; pee
 and shift() takes it; delete() acks it, requeue() returns it to its place. No object per message: a location
 is a number, and a backlog costs one Segment per 8 MiB. Never yields or flushes: durability belongs to
 storage.flush.group_commit, which a store notifies once per sync if it has something to flush. A location
-(storage.locations) is returned with each message and identifies it until it is deleted.
+(storage.format.record) is returned with each message and identifies it until it is deleted.
 """
 from gomq_py.observability.log import logger
-from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.format import sizes
+from gomq_py.storage.format import record
 from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.segments import damage
@@ -70,7 +69,7 @@ class MessageStore(segment_log.SegmentLog):
         if not 0 <= level <= 255:
             raise ValueError(f"level={level}")
         self.level = level
-        self._level_bits = locations.level_bits(level)
+        self._level_bits = record.level_bits(level)
         self._read = self._proof = self._requeued = self._counts = None
         self._read_at = HEAD_BYTES
         self._ahead_at = 0  # position at which the cursor next checks what to open ahead
@@ -87,7 +86,7 @@ class MessageStore(segment_log.SegmentLog):
         Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
         segment).
         """
-        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
+        size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._roll(size, message.may_wait)
@@ -97,7 +96,7 @@ class MessageStore(segment_log.SegmentLog):
                 segment.append(message)
             else:
                 segment.append_around(message)
-        message.location = locations.pack(self._level_bits, segment.number, at)
+        message.location = record.location_of(self._level_bits, segment.number, at)
         self.ready_count += 1
         self.ready_bytes += message.body_length
         if message.persistent and not segment.unsynced & MSGS:
@@ -150,7 +149,7 @@ class MessageStore(segment_log.SegmentLog):
         self._peeked_size = segment.fill(self._read_at, message)
         self._peeked = _FROM_CURSOR
         self._peeked_body = message.body_length
-        self._peeked_location = message.location = locations.pack(
+        self._peeked_location = message.location = record.location_of(
             self._level_bits, segment.number, self._read_at
         )
         message.delivery_count = self._peeked_count
@@ -214,9 +213,9 @@ class MessageStore(segment_log.SegmentLog):
 
         Neighbours deleted in order become one entry of the acks file, at the latest in flush.
         """
-        at = locations.position_of(location)
+        at = record.position_of(location)
         segment = self._run.segment
-        if segment is None or segment.number != locations.number_of(location):
+        if segment is None or segment.number != record.number_of(location):
             segment = self._turn_to(location)
             if segment is None:
                 return 0
@@ -246,7 +245,7 @@ class MessageStore(segment_log.SegmentLog):
         segment = self._find(location)
         if segment is None:
             return 0
-        at = locations.position_of(location)
+        at = record.position_of(location)
         segment.size_at(at)
         body_length = segment.body_length_at(at)
         if self._requeued is None:
@@ -266,7 +265,7 @@ class MessageStore(segment_log.SegmentLog):
         segment = self._find(location)
         if segment is None:
             return False
-        at = locations.position_of(location)
+        at = record.position_of(location)
         segment.size_at(at)
         segment.fill(at, message)
         message.location = location
@@ -314,7 +313,7 @@ class MessageStore(segment_log.SegmentLog):
 
         False: it is not ready (any more).
         """
-        at = locations.position_of(location)
+        at = record.position_of(location)
         self._peeked = 0
         self._end_stage()  # may fence the store: then there is nothing to take
         if (
@@ -341,7 +340,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def unpick(self, location):
         """Make a picked message ready again, as if it had not been picked."""
-        at = locations.position_of(location)
+        at = record.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
             segment.unpick(at)
@@ -366,7 +365,7 @@ class MessageStore(segment_log.SegmentLog):
         entry = self._counts.get_entry(location)
         if segment.spare_entries() < 3:
             self._grow_acks(segment)
-        written = segment.put_due(locations.position_of(location), count, entry, due_value(due_s, count))
+        written = segment.put_due(record.position_of(location), count, entry, due_value(due_s, count))
         if entry and written == entry:
             self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * (entry + 1))
             self._mark_acks(segment)
@@ -415,7 +414,7 @@ class MessageStore(segment_log.SegmentLog):
         oldest = 0
         if self._requeued is not None and self._requeued.count:
             location = self._requeued.first()
-            oldest = self._find(location).timestamp_at(locations.position_of(location))
+            oldest = self._find(location).timestamp_at(record.position_of(location))
         segment = self._read
         if segment is not None and segment.count > segment.taken:
             at_cursor = segment.timestamp_at(self._read_at) if segment.is_open else segment.timestamps[0]
@@ -481,7 +480,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def location_of(self, number, at):
         """The location of a record."""
-        return locations.pack(self._level_bits, number, at)
+        return record.location_of(self._level_bits, number, at)
 
     def browsable(self, number):
         """The first segment from this number on that the cursor has not passed."""
@@ -496,7 +495,7 @@ class MessageStore(segment_log.SegmentLog):
     def read_back(self, location, message):
         """Show a requeued message; False if it is no longer there."""
         return (
-            locations.number_of(location) in self._segments
+            record.number_of(location) in self._segments
             and self._counts is not None and self._counts.get(location) > 0
             and self.read(location, message)
         )
@@ -510,7 +509,7 @@ class MessageStore(segment_log.SegmentLog):
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
-        return locations.pack(0, segment.number, segment.end)
+        return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
         """Note that the store is no longer watched: it reports itself again the next time it becomes empty.
@@ -596,13 +595,13 @@ class MessageStore(segment_log.SegmentLog):
     def _find(self, location):
         """The open segment of a location; None if the store has been fenced or closed."""
         self._end_stage()
-        number = locations.number_of(location)
+        number = record.number_of(location)
         segment = self._segments.get(number)
         if segment is None or not segment.is_open:
             if self.failure is not None:
                 return None
             raise StoreError(
-                self.folder, locations.position_of(location), f"segment {number} has no unacked message"
+                self.folder, record.position_of(location), f"segment {number} has no unacked message"
             )
         return segment
 
@@ -611,11 +610,11 @@ class MessageStore(segment_log.SegmentLog):
     def _before_cursor(self, location):
         """The segment of a location that the cursor has not reached, or None."""
         self._end_stage()
-        number = locations.number_of(location)
+        number = record.number_of(location)
         segment = self._segments.get(number)
         if segment is None or self._read is None or number < self._read.number:
             return None
-        if segment is self._read and locations.position_of(location) < self._read_at:
+        if segment is self._read and record.position_of(location) < self._read_at:
             return None
         return segment
 
@@ -634,7 +633,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def _remember_failures(self, segment, location):
         """Keep the failed deliveries of a message of an earlier run, in case it comes back again."""
-        failed, entry = segment.failed_before(locations.position_of(location))
+        failed, entry = segment.failed_before(record.position_of(location))
         if failed:
             if self._counts is None:
                 self._counts = DeliveryCounts()
@@ -678,7 +677,7 @@ class MessageStore(segment_log.SegmentLog):
             self._counts = None
             return 0
         for location in sorted(requeued.snapshot()):
-            if locations.number_of(location) in whole:
+            if record.number_of(location) in whole:
                 self._counts.discard(location)
             else:
                 self._purge_one(location)
@@ -706,7 +705,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def _purge_one(self, location):
         self.unacked_count += 1  # delete subtracts it again
-        self.unacked_bytes += self._find(location).body_length_at(locations.position_of(location))
+        self.unacked_bytes += self._find(location).body_length_at(record.position_of(location))
         self.delete(location)
 
     def _purge_segment(self, segment):
@@ -743,7 +742,7 @@ class MessageStore(segment_log.SegmentLog):
             size = segment.size_at(at)
             segment.take_waiting(at)
             self._count_taken(1, segment.body_length_at(at))
-            self.delete(locations.pack(self._level_bits, segment.number, at))
+            self.delete(record.location_of(self._level_bits, segment.number, at))
             at += size
             self._read_at = at
         if segment.picked_count:
@@ -935,7 +934,7 @@ class MessageStore(segment_log.SegmentLog):
         segment = self._find(location)
         if segment is None:
             return False
-        self._peeked_size = segment.fill(locations.position_of(location), message)
+        self._peeked_size = segment.fill(record.position_of(location), message)
         self._peeked = _FROM_REQUEUED
         self._peeked_body = message.body_length
         self._peeked_location = message.location = location
@@ -965,7 +964,7 @@ class MessageStore(segment_log.SegmentLog):
         if segment.acks is not None:
             if entry == 0 and segment.spare_entries() < 2:
                 self._grow_acks(segment)
-            written = segment.put_count(locations.position_of(location), self._peeked_count + 1, entry)
+            written = segment.put_count(record.position_of(location), self._peeked_count + 1, entry)
             if entry:
                 self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * entry)
                 self._mark_acks(segment)

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport locations
+from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stores cimport store as _store
 from gomq_py.storage.stores.message_store cimport MessageStore

@@ -8,8 +8,8 @@ import os
 import re
 from operator import attrgetter
 
-from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreClosed, StoreError
+from gomq_py.storage.format import record
 from gomq_py.storage.stores import message_store, store as _store
 from gomq_py.storage.stores.recovery import RecoveryReport, open_store
 
@@ -160,7 +160,7 @@ class PriorityStore(_store.Store):
             store.requeue(location)
         finally:
             self._put_on(store)
-        self._raise_top(locations.level_of(location))
+        self._raise_top(record.level_of(location))
         return 0
 
     def pick(self, location):
@@ -180,7 +180,7 @@ class PriorityStore(_store.Store):
             store.unpick(location)
         finally:
             self._put_on(store)
-        self._raise_top(locations.level_of(location))
+        self._raise_top(record.level_of(location))
         return 0
 
     def read(self, location, message):
@@ -320,7 +320,7 @@ class PriorityStore(_store.Store):
 
     def _of(self, location):
         """The store that handed out this location."""
-        number = locations.level_of(location)
+        number = record.level_of(location)
         store = self._levels[number] if number <= self.max_priority else None
         if store is None:
             raise StoreError(self.folder, 0, f"no message lies on level {number}")

@@ -16,8 +16,7 @@ from gomq_py.storage.disk.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
-from gomq_py.storage.format.record import RecordScanner
-from gomq_py.storage.format.sizes import record_size
+from gomq_py.storage.format.record import RecordScanner, size_of
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.segment import Segment
 from gomq_py.storage.stores.message_store import MessageStore
@@ -25,7 +24,7 @@ from gomq_py.storage.stores.message_store import MessageStore
 LOG = logger("storage")
 
 # Two empty names and no properties.
-_SMALLEST_RECORD = record_size(2, 2, 0)
+_SMALLEST_RECORD = size_of(2, 2, 0)
 
 _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
-from gomq_py.storage cimport locations
+from gomq_py.storage.format cimport record
 
 cdef class LocationHeap:
     cdef readonly Py_ssize_t count

@@ -5,7 +5,7 @@ comes back.
 """
 from array import array
 
-from gomq_py.storage import locations
+from gomq_py.storage.format import record
 
 # Slots of a new table; each doubling rehashes.
 FIRST_SLOTS = 16
@@ -74,10 +74,10 @@ class LocationHeap:
         counted = {}
         number = count = 0
         for at in range(self.count):
-            if locations.number_of(self._items[at]) != number:  # neighbours mostly share a segment
+            if record.number_of(self._items[at]) != number:  # neighbours mostly share a segment
                 if count:
                     counted[number] = counted.get(number, 0) + count
-                number = locations.number_of(self._items[at])
+                number = record.number_of(self._items[at])
                 count = 0
             count += 1
         if count:

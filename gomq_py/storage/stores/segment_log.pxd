@@ -2,7 +2,7 @@ cimport cython
 
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport locations
+from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.segments cimport stage
 from gomq_py.storage.segments.segment cimport Segment

@@ -9,11 +9,11 @@ import errno
 import os
 from functools import partial
 
-from gomq_py.storage import locations
 from gomq_py.storage.disk import pages
 from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.disk.segment_list import Listed
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
+from gomq_py.storage.format import record
 from gomq_py.storage.format.acks import capacity_for, is_among
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
 from gomq_py.storage.segments import stage
@@ -23,7 +23,7 @@ from gomq_py.storage.segments.segment import ACKS, MSGS, Segment
 from gomq_py.storage.stores import store as _store
 from gomq_py.storage.stores.store import LARGEST_SEGMENT_BYTES
 
-LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
+LARGEST_SEGMENT_NUMBER = (1 << record.NUMBER_BITS) - 1
 
 # Read-ahead of the cursor in an earlier run's segment: about a millisecond of a cold disk.
 PROVEN_BYTES = 262144
@@ -190,14 +190,14 @@ class SegmentLog(_store.Store):
         """As Store.place_of."""
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
-            return locations.pack(0, self._next_number, HEAD_BYTES)
-        return locations.pack(0, segment.number, segment.end + self._staged)
+            return record.location_of(0, self._next_number, HEAD_BYTES)
+        return record.location_of(0, segment.number, segment.end + self._staged)
 
     def holds(self, place, came_ms):
         """As Store.holds. A segment is removed when all its messages have been acked. Without its acks file,
         a later segment proves that, except after a loss of power.
         """
-        number, position = locations.number_of(place), locations.position_of(place)
+        number, position = record.number_of(place), record.position_of(place)
         self._end_stage()
         settled = {} if self.pool.settled is None else self.pool.settled.get(self.folder, {})
         segment, runs = settled.get(number, (self._segments.get(number), None))

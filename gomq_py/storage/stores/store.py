@@ -5,11 +5,11 @@ message store for each level) and stream_store (read without being consumed). Ne
 """
 import os
 
-from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import record
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES
 
-LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
+LARGEST_SEGMENT_BYTES = 1 << record.POSITION_BITS
 
 
 class Store:

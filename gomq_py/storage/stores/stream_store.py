@@ -13,7 +13,7 @@ from functools import partial
 
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreFull
-from gomq_py.storage.format import sizes
+from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.pool import ALONE, FIRST_SEGMENT_BYTES
@@ -67,7 +67,7 @@ class StreamStore(segment_log.SegmentLog):
         Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
         segment).
         """
-        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
+        size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._begin_segment(size, message.may_wait)

@@ -7,8 +7,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings, strategies as st
 
-from gomq_py.storage.format import head as head_format
-from gomq_py.storage.format import sizes
+from gomq_py.storage.format import head as head_format, record
 from gomq_py.storage.format.record import RecordScanner
 from tests.support.stores import StoreBench
 
@@ -54,7 +53,7 @@ def test_a_record_is_these_octets(tmp_path):
     expected += content + crc32c(content, written.seed).to_bytes(4, "little")
 
     assert written.octets[128:128 + 64] == expected.ljust(64, b"\0")
-    assert sizes.record_size(6, 3, 5) == 64
+    assert record.size_of(6, 3, 5) == 64
 
 
 def test_a_walk_finds_every_record(written):

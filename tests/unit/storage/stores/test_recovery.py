@@ -8,16 +8,15 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from gomq_py.storage import locations
 from gomq_py.storage.disk.data_dir import KILLED, POWER_LOST
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.format import head as head_format, sizes
+from gomq_py.storage.format import head as head_format, record
 from tests.support.stores import Shown, StoreBench
 from tests.support.unflushed import Unflushed
 
 # Of what a bench pushes with five octets, and when it came.
-SIZE, CAME_MS = sizes.record_size(3, 2, 5), 1700000000000
+SIZE, CAME_MS = record.size_of(3, 2, 5), 1700000000000
 
 
 def bench_with(folder, count=20, **options):
@@ -523,7 +522,7 @@ def test_a_place_tells_whole_messages_and_consumed_ones_from_torn_ones(tmp_path)
 def test_a_segment_that_is_gone_had_been_acked_unless_the_power_was_lost(tmp_path, last_end, is_known):
     """After a loss of power the acks have to say so, which go later than the messages."""
     bench, places = StoreBench(tmp_path), []
-    while not places or locations.number_of(places[-1]) < 2:
+    while not places or record.number_of(places[-1]) < 2:
         places.append(bench.store.place_of(SIZE))
         bench.push(b"there")
     bench.drain(most=len(places) - 1)
