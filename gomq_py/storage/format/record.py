@@ -55,7 +55,7 @@ NUMBER_BITS = POSITION_BITS = 28
 
 
 def size_of(routing_length, properties_length, body_length):
-    """The octets that a record takes of a segment: a header of 40, the three parts, a checksum of 4, and zeros
+    """The octets that a record takes: a header of 40, the three parts, a checksum of 4, and zeros
     up to a multiple of 8.
     """
     return (44 + routing_length + properties_length + body_length + 7) & ~7
