@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from gomq_py.broker.queues.peeking import browse
-from gomq_py.storage.disk.files import File
+from gomq_py.storage.disk.open_file import File
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from gomq_py.storage.disk.files import File
+from gomq_py.storage.disk.open_file import File
 from gomq_py.storage.errors import StoreError
 from tests.durability import flush_pool
 from tests.durability.account import Account

@@ -4,7 +4,7 @@ from gomq_py.hub.admission import Gate
 from gomq_py.hub.budget import BodyBudget
 from gomq_py.hub.clients import Clients
 from gomq_py.net.stream import Stream
-from gomq_py.storage.disk.files import File
+from gomq_py.storage.disk.open_file import File
 
 
 def budget_not_given_back_on_reset():

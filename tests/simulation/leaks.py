@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from greenlet import greenlet
 
-from gomq_py.storage.disk.files import File
+from gomq_py.storage.disk.open_file import File
 from tests.simulation.network import Listening
 
 # What is bounded, and remembers clients that are gone.

@@ -27,7 +27,7 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 class FileDelivery:
     """``lead``: the frames before the body, which is ``count`` octets from ``start`` on of the file of
-    ``reading`` (storage.disk.files.Reading), which is closed with this. ``left``: octets that the socket has
+    ``reading`` (a storage.disk.open_file.Reading), closed with this. ``left``: octets that the socket has
     not taken.
     """
 

@@ -14,17 +14,18 @@ Everything runs on the hub's thread except what ``storage.flush.group_commit`` c
 A mapped file needs no descriptor: its mapping is flushed itself, and gets the disk's errors as a descriptor
 would (both are one open file to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those
 often written with calls. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps them
-in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread. Descriptors
-are closed by ``posix.close``: ``os.close`` patched by gevent closes later, and mistakes a new descriptor of
-another thread for a closed one with the same number.
+in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
 """
 import contextlib
 import errno
 import os
 import posix
-from collections import Counter, deque
+from collections import Counter
 
-from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS, flush_mapping, map_file
+from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS
+from gomq_py.storage.disk.open_file import (
+    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, hold, reserve_room, take_room,
+)
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
 
 # Messages and password hashes are private (Mosquitto CVE-2017-9868: a world-readable persistence file).
@@ -36,223 +37,16 @@ FOLDER_MODE = 0o700
 MAPPED_DESCRIPTORS = 128
 # Most unlinked files whose room is freed in the background. A mapping holds each: a process may have 65 530.
 LEAVING = 4096
-_ZEROS = bytes(1 << 20)
 
 # Room reserved behind the end of a log, and again when half of it is used: some 3500 declares between two
 # flushes need no new room.
 ROOM_AHEAD = 1 << 20
 
-# fallocate's errors on file systems that cannot reserve: NFS before 4.2, ZFS before 2.1.
-NO_RESERVING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-
 # Errors of a full disk, and of a user's quota.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-# Modes of fallocate, linux/falloc.h.
-_KEEP_SIZE = 0x01
-
 # open()'s errors without O_TMPFILE: NFS, old overlay file systems, kernels that see O_DIRECTORY in it.
 NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
-
-
-class File:
-    """An open file.
-
-    ``map``: its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
-    extend and close. ``fd``: -1 if only mapped, or closed; ``identity`` (device, inode) is known of those
-    without. ``cached``: the system has pages up to here; later bytes are better written with calls.
-
-    A held file (``retain``: a running sync, a follower, a backup) is not closed, and must not be recycled.
-    Hub thread only.
-    """
-
-    __slots__ = (
-        "path", "fd", "size", "cached", "synced_size", "map", "mapped", "named", "broken", "identity",
-        "closed", "_holders", "_closing", "_aside", "_counted_in",
-    )
-
-    def __init__(self, path, fd, size, mapped, named=True):
-        self.path = path
-        self.fd = -1  # the caller still owns it
-        self.size = self.cached = size
-        # size of the file when its last successful sync began; 0: unknown
-        self.synced_size = 0
-        self.map = None
-        self.mapped = mapped
-        self.named = named
-        self.broken = None  # error after which a log's end is unknown
-        self.identity = None
-        self.closed = False
-        self._holders = 0
-        self._closing = False
-        self._aside = None
-        self._counted_in = None  # set of descriptors that counts it
-        self.map = self._mapping(fd)
-        self.fd = fd
-
-    def __del__(self, close=posix.close):
-        """Close a file that was not closed, as when a boot fails halfway."""
-        if self.fd >= 0:
-            self._uncount()
-            close(self.fd)
-
-    def __repr__(self):
-        return f"<File {self.path} fd={self.fd} size={self.size}>"
-
-    @property
-    def held(self):
-        """Whether the file and its content are still needed."""
-        return self._holders > 0
-
-    def retain(self):
-        """Keep the file open, and unrecycled, until ``release``."""
-        self._holders += 1
-
-    def release(self):
-        """Undo one ``retain``; closes the file if its owner has closed it meanwhile."""
-        assert self._holders > 0, self.path
-        self._holders -= 1
-        if self._closing and not self._holders:
-            self.close()
-
-    def read(self, start, end):
-        """A copy of the bytes [start, end); fewer at the end of the file."""
-        if self.map is not None:
-            return self.map[start:end]
-        return os.pread(self.fd, end - start, start)
-
-    def remap(self, fd=-1):
-        """Map the whole file again, at its present size; by ``fd`` if it has no descriptor.
-
-        Raises BufferError while a view of the old mapping exists.
-        """
-        self.unmap()
-        self.map = self._mapping(fd if self.fd < 0 else self.fd)
-
-    def grow(self, size, fd):
-        """Map the file again after it grew to ``size``.
-
-        The old mapping stays for its present users: a thread may be about to flush it. Raises OSError, and
-        nothing has changed.
-        """
-        self.map = map_file(fd, size, self.path) if self.mapped else None
-        self.size = size
-
-    def _mapping(self, fd):
-        if not self.mapped or not self.size:
-            return None
-        return map_file(fd, self.size, self.path)
-
-    def count_in(self, descriptors):
-        """Count the file in the set ``descriptors`` while it has a descriptor."""
-        descriptors.add(self.fd)
-        self._counted_in = descriptors
-
-    def _uncount(self):
-        if self._counted_in is not None:
-            self._counted_in.discard(self.fd)
-            self._counted_in = None
-
-    def give_up_descriptor(self):
-        """Close the descriptor; the mapping is enough from here on."""
-        status = os.fstat(self.fd)
-        self.identity = status.st_dev, status.st_ino
-        fd, self.fd = self.fd, -1
-        posix.close(fd)
-
-    def unmap(self):
-        """Drop the mapping. Raises BufferError while a view of it exists."""
-        if self.map is not None:
-            self.map.close()
-            self.map = None
-
-    def close(self, aside=None):
-        """Close now, or when the last holder releases it.
-
-        ``aside(function, *arguments)`` closes an unlinked file in the background: freeing its room may take
-        tens of milliseconds.
-        """
-        self._closing = True
-        self._aside = aside or self._aside
-        if self._holders or self.closed:
-            return
-        self.closed = True
-        self._uncount()
-        mapping, fd, self.map, self.fd = self.map, self.fd, None, -1
-        if self._aside is None:
-            close_parts(mapping, fd)
-        else:
-            self._aside(close_parts, mapping, fd)
-
-
-class Reading:
-    """A mapped file for a reader that may be slow: it stays open, and is not recycled, until close(). ``fd``:
-    a descriptor of it.
-    """
-
-    __slots__ = ("file", "fd")
-
-    def __init__(self, file, fd):
-        file.retain()
-        self.file = file
-        self.fd = fd
-
-    def close(self):
-        """End the reading. May be called again."""
-        file, self.file = self.file, None
-        if file is not None:
-            if self.fd != file.fd:
-                posix.close(self.fd)
-            file.release()
-
-
-class LogFile(File):
-    """An open log.
-
-    ``size``: length of the file; ``accepted``: bytes to be written behind it, in order, up to ``end``.
-
-    ``room``: end of the reserved room; None if the disk cannot reserve, and then each append is written at
-    once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the hub
-    changes everything else.
-
-    ``is_relied_on``: promises depend on it; False for a second log while the first one still has everything.
-
-    ``failure``: the error of a failed flush. It stays: what the log held by then may be lost. ``failed()``,
-    if set, is called in the hub then, and again while promises are asked for. ``fails_all``: from then on all
-    promises fail. False for a log on which no queue depends: it fails only the flushes that include it.
-    """
-
-    __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
-
-    def __init__(self, path, fd, size):
-        super().__init__(path, fd, size, False)
-        self.accepted = deque()
-        self.room = None
-        self.is_relied_on = self.fails_all = True
-        self.failure = self.failed = None
-        self.begin_at(size)
-
-    def begin_at(self, size):
-        """Set the file's length, with nothing to be written."""
-        self.size = self.end = self.told = size  # told: end of what listeners have heard
-
-    @property
-    def is_awaited(self):
-        """Whether promises depend on bytes still to be written."""
-        return self.is_in_use and bool(self.accepted)
-
-    @property
-    def is_in_use(self):
-        """Whether promises depend on it: no other log has replaced it."""
-        return self.named and self.is_relied_on
-
-    def forget_accepted(self):
-        """Drop what was not written, because another log has replaced this one.
-
-        A thread that fails to write it at this moment may put it back.
-        """
-        self.named = False
-        self.accepted.clear()
 
 
 class Change:
@@ -448,8 +242,8 @@ class Files:
         stop the boot.
         """
         try:
-            for at in range(start, end, len(_ZEROS)):
-                self._put(file, at, file.read(at, min(end, at + len(_ZEROS))))
+            for at in range(start, end, len(ZEROS)):
+                self._put(file, at, file.read(at, min(end, at + len(ZEROS))))
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -888,94 +682,6 @@ class Files:
                 listener.resized(file.path, file.size)
 
 
-def hold(fd):
-    """Keep an unlinked file on the disk, by a mapping or by its descriptor, which belongs to this function
-    from here on. Returns (mapping or None, descriptor or -1), for ``close_parts``.
-
-    A purge may unlink thousands of files at once. Python 3.13 cannot map an empty file, which has no room to
-    keep.
-    """
-    if not CAN_FLUSH_MAPPINGS:
-        return None, fd
-    mapping = None
-    try:
-        if os.fstat(fd).st_size:
-            mapping = map_file(fd, 1)
-    except OSError:
-        return None, fd
-    posix.close(fd)
-    return mapping, -1
-
-
-def close_parts(mapping, fd):
-    """Close a File's mapping, or descriptor (-1: none), or both."""
-    try:
-        if mapping is not None:
-            mapping.close()
-    finally:
-        if fd >= 0:
-            posix.close(fd)
-
-
-def check_sound(file):
-    """Raises OSError for a log that refuses appends."""
-    if file.broken is not None:
-        raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
-
-
 def with_path(error, path):
     """The same error with the file's path, which calls on descriptors lack."""
     return OSError(error.errno, error.strerror, path)
-
-
-def take_room(fd, start, count):
-    """Allocate [start, start + count) for real; existing content stays."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, start, count)
-        return
-    size = os.fstat(fd).st_size  # macOS: can only allocate behind the end, by writing
-    while size < start + count:
-        size += os.pwrite(fd, _ZEROS[:start + count - size], size)
-
-
-def flush_file(file):
-    """Make the file's content and size survive a power cut. Blocks without the interpreter's lock."""
-    if file.fd >= 0:
-        flush_descriptor(file.fd)
-    else:
-        flush_mapping(file.map)
-
-
-def flush_descriptor(fd):
-    """Make the file's content and size survive a power cut. Blocks without the interpreter's lock."""
-    if hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
-    else:
-        import fcntl
-        # macOS: fsync leaves the bytes in the drive's cache
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
-
-
-def reserve_room(fd, start, count):
-    """Allocate [start, start + count), which may lie behind the end, without changing the file's size or
-    content.
-
-    False if impossible. Raises OSError without a path.
-    """
-    number = errno.EINTR
-    while number == errno.EINTR:
-        number = _fallocate(fd, _KEEP_SIZE, start, count)
-    if number and number not in NO_RESERVING:
-        raise OSError(number, os.strerror(number))
-    return not number
-
-
-def _fallocate(fd, mode, start, count):
-    """0, or the error number."""
-    import ctypes
-    try:
-        fallocate = ctypes.CDLL(None, use_errno=True).fallocate
-    except AttributeError:
-        return errno.ENOSYS
-    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    return 0 if fallocate(fd, mode, start, count) == 0 else ctypes.get_errno()

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from gomq_py.storage.disk import files as files_module, mapping, pages
+from gomq_py.storage.disk import files as files_module, mapping, open_file, pages
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.mapping import flush_mapping
 from gomq_py.storage.disk.replication import Replicator
@@ -568,7 +568,7 @@ def test_so_many_mapped_files_have_a_descriptor_and_the_next_one_when_one_has_go
 def test_file_without_a_descriptor_is_flushed_through_its_mapping(other, monkeypatch):
     files, file = other
     flushed = []
-    monkeypatch.setattr(files_module, "flush_mapping", flushed.append)
+    monkeypatch.setattr(open_file, "flush_mapping", flushed.append)
 
     files.sync(file)
 
@@ -609,7 +609,7 @@ def test_file_that_grows_while_a_thread_is_about_to_flush_it_fails_no_flush(othe
         files.extend(file, 65536)
         flush_mapping(mapping)
 
-    monkeypatch.setattr(files_module, "flush_mapping", grown_meanwhile)
+    monkeypatch.setattr(open_file, "flush_mapping", grown_meanwhile)
 
     files.sync(file)
 
@@ -622,7 +622,7 @@ def test_file_that_has_grown_and_cannot_be_mapped_keeps_its_mapping(other, monke
     def refused(fd, size, path):
         raise OSError(errno.ENOMEM, "no more mappings", path)
 
-    monkeypatch.setattr(files_module, "map_file", refused)
+    monkeypatch.setattr(open_file, "map_file", refused)
 
     with pytest.raises(OSError, match="no more mappings"):
         files.extend(file, 65536)

@@ -1,7 +1,7 @@
 """Stage: messages of a queue that are put together and written with their batch."""
 import pytest
 
-from gomq_py.storage.disk.files import File
+from gomq_py.storage.disk.open_file import File
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.stores.recovery import open_store
 from tests.support.faulty_files import FaultyFiles
