@@ -59,7 +59,7 @@ def is_quiet(launcher):
     is_busy = pool._in_making or pool.has_unnamed or pool._retiring or pool.resting.count
     if launcher._node.hub.clients or is_busy:
         return False
-    pool._give_up_spares()
+    pool._drop_spares(None)
     return True
 
 

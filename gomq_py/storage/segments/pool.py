@@ -62,10 +62,9 @@ UNCACHED = "uncached"
 class SegmentPool:
     """Provides pairs of files for new segments and takes back emptied ones.
 
-    ``folder`` is the pool's own and holds nothing else.
-
-    ``in_threads=False``: nothing is made ahead, and returned files are removed at once, for callers that
-    compare folders between two steps. ``start_timer`` as in Resting. ``stage``: the broker's.
+    ``folder`` is the pool's own and holds nothing else. ``in_threads=False``: nothing is made ahead, and
+    returned files are removed at once, for callers that compare folders between two steps. ``start_timer`` as
+    in Resting.
     """
 
     def __init__(
@@ -84,12 +83,12 @@ class SegmentPool:
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}
         self._alone = {size: [] for size in self._kept}
-        self._expected = {}  # (msgs_bytes, shelf) -> count of writers that will need them
+        self._expected = Counter()  # (msgs_bytes, shelf) -> count of writers that will need them
         self._uncached = Counter()  # msgs_bytes -> how many of these write with calls
         # the same -> (folders, callback) of waiting writers, each for one set of files and its folders
         self._waiting = {}
         self._in_making = set()  # keys being made
-        self._naming = {}  # folder -> count of taken files without final names
+        self._naming = Counter()  # folder -> count of taken files without final names
         self._at_once = set()  # folders whose files are named when taken
         # msgs_bytes -> pairs being returned: the msgs file is moving here, or waits for the acks file
         self._coming = dict.fromkeys(self._kept, 0)
@@ -190,7 +189,7 @@ class SegmentPool:
             elif told is not None:
                 told()
 
-        self._naming[folder] = self._naming.get(folder, 0) + 1
+        self._naming[folder] += 1
         names = [self.files.renaming(file.path, path, file, True) for file, path in zip(files, paths)]
         self._change(names[::-1], named, soon=True)
 
@@ -198,7 +197,7 @@ class SegmentPool:
         try:
             return create(*arguments)
         except OSError as error:
-            if not is_full(error) or not self._give_up_spares():
+            if not is_full(error) or not self._drop_spares(None):
                 raise
         return create(*arguments)
 
@@ -227,24 +226,22 @@ class SegmentPool:
 
     def expect(self, msgs_bytes, shelf=None):
         """Have such files made ahead for a writer that will soon take them."""
-        key = self._expected_key(msgs_bytes, shelf, 1)
-        self._expected[key] = self._expected.get(key, 0) + 1
-        self._make_ahead(key)
+        self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
         """Withdraw an ``expect``: the writer has its files, or is gone."""
-        key = self._expected_key(msgs_bytes, shelf, -1)
-        self._expected[key] -= 1
+        self._count_expected(msgs_bytes, shelf, -1)
+
+    def _count_expected(self, msgs_bytes, shelf, count):
+        if shelf == UNCACHED:
+            self._uncached[msgs_bytes] += count
+            shelf = None
+        key = msgs_bytes, shelf
+        self._expected[key] += count
         if self._expected[key]:
             self._make_ahead(key)
         else:
             del self._expected[key]
-
-    def _expected_key(self, msgs_bytes, shelf, count):
-        if shelf != UNCACHED:
-            return msgs_bytes, shelf
-        self._uncached[msgs_bytes] += count
-        return msgs_bytes, None
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take the files of an emptied segment: recycle the pair, or unlink it.
@@ -277,7 +274,7 @@ class SegmentPool:
         ):
             self._unnamed[msgs.size].append(msgs)
         else:
-            self.files.close(msgs, self._aside)
+            self.let_go(msgs)
 
     def let_go(self, file):
         """Close a segment's file. Its name stays; the caller may remove it."""
@@ -289,7 +286,7 @@ class SegmentPool:
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
                 if path is not None and os.path.dirname(path) == self.folder:
-                    self._change([self.files.unlinking(path)], _nothing)
+                    self._change([self.files.unlinking(path)])
             self._keep_out(pair)
             self._close(pair)
 
@@ -328,34 +325,24 @@ class SegmentPool:
         if self._closed or key in self._in_making:  # a callback may have begun another
             return
         waiting, ready = self._waiting.get(key), self._ready(shelf).get(msgs_bytes, ())
-        if waiting is None and len(ready) >= min(self._expected.get(key, 0), self._kept.get(msgs_bytes, 0)):
+        if waiting is None and len(ready) >= min(self._expected[key], self._kept.get(msgs_bytes, 0)):
             return
         self._in_making.add(key)
         how = shelf
         if waiting is None and shelf is None and 2 * self._uncached[msgs_bytes] >= self._expected[key]:
             how = UNCACHED
+        count = max(1, min(TOGETHER, TOGETHER_BYTES // msgs_bytes))
+        served = [folders for folders, _, _ in takewhile(_goes_on, islice(waiting or (), count))] or [()]
         jobs = [
             ([self.files.having_folder(path) for path in folders if self.files.lacks_folder(path)],
-             self._paths_for(shelf))
-            for folders in self._next_waiting(key)
+             self._new_paths(shelf) if shelf is None or shelf == ALONE else None)
+            for folders in served
         ]
         self._aside(
             self._make_each, jobs, how, msgs_bytes, waiting is not None,
             first=0 if waiting is None else sum(1 if paths is None else len(paths) for _, paths in jobs),
             done=lambda made, error: self._made(key, jobs, made or [(None, error)], waiting is not None),
         )
-
-    def _next_waiting(self, key):
-        """Folders of the writers served by one trip; [()] without waiting writers."""
-        count = max(1, min(TOGETHER, TOGETHER_BYTES // key[0]))
-        return [
-            folders for folders, _, store in takewhile(_goes_on, islice(self._waiting.get(key, ()), count))
-        ] or [()]
-
-    def _paths_for(self, shelf):
-        if shelf is None or shelf == ALONE:
-            return self._new_paths()[:2 if shelf is None else 1]
-        return None
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
         """In a thread: make the (folders, paths) of each of ``jobs``, until the disk is full or the time is
@@ -394,27 +381,35 @@ class SegmentPool:
 
     def _check_room(self, folder, msgs_bytes):
         figures = os.statvfs(folder)
-        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * (
-            msgs_bytes + capacity_for(msgs_bytes)
-        ):
+        pair = msgs_bytes + capacity_for(msgs_bytes)
+        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * pair:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
         """Use the result of a thread: files, or errors that the waiting writers hear. Writers for whom there
         was no room or time wait on.
         """
+        def make_again():
+            self._in_making.discard(key)
+            self._make_ahead(key)
+
         msgs_bytes, shelf = key
         for folders, _ in jobs:
             for folder in folders:
                 folder.told()
         for (folders, _), (files, error) in zip(jobs, made):
-            if error is None:
-                self._add_made(key, folders, files)  # one at a time: a callback may take all files
+            if error is None:  # one at a time: a callback may take all files
+                for folder in folders:
+                    self.committer.mark_folder(os.path.dirname(folder.path))
+                if isinstance(files, tuple):
+                    for file in files:
+                        self.files.made(file)
+                self._ready(shelf).setdefault(msgs_bytes, []).append(files)
             elif (
                 is_awaited and is_full(error) and not self._closed
                 and (spare := self._take_largest_spare())
             ):
-                self._drop_aside(spare, lambda: self._make_again(key))
+                self._drop_aside(spare, make_again)
                 return
             if error is None or is_awaited:
                 self._tell_waiting(key, error)
@@ -424,20 +419,6 @@ class SegmentPool:
         if error is None or key in self._waiting:
             self._make_ahead(key)
         self._drop_surplus(msgs_bytes, shelf)
-
-    def _add_made(self, key, folders, files):
-        msgs_bytes, shelf = key
-        for folder in folders:
-            self.committer.mark_folder(os.path.dirname(folder.path))
-        if isinstance(files, tuple):
-            for file in files:
-                self.files.made(file)
-        self._ready(shelf).setdefault(msgs_bytes, []).append(files)
-
-    def _make_again(self, key):
-        """Make files again, after a spare pair was removed for room."""
-        self._in_making.discard(key)
-        self._make_ahead(key)
 
     def _tell_waiting(self, key, error):
         """Call the first waiting writer back: it takes the files at once, or hears the error, which may
@@ -474,25 +455,19 @@ class SegmentPool:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
             self._drop_aside(_each_file(surplus))
 
-    def _give_up_spares(self):
-        """Remove all spare files at once, because the disk is full. False: there were none. Blocks."""
-        return self._drop_spares(None)
-
     def _drop_spares(self, aside):
-        """Remove all spare files. Returns whether there were any."""
-        spares = self._take_spares()
+        """Remove all spare files, their room ``aside`` as in File.close. Returns whether there were any.
+
+        Blocks.
+        """
+        spares = []
+        while spare := self._take_largest_spare():
+            spares += spare
         for file in spares:
             if file.named:
                 self.files.unlink(file.path)
             self.files.close(file, aside)
         return bool(spares)
-
-    def _take_spares(self):
-        """All spare files, which belong to the caller from here on."""
-        spares = []
-        while spare := self._take_largest_spare():
-            spares += spare
-        return spares
 
     def _take_largest_spare(self):
         """Take the largest spare: its removal alone may free enough room."""
@@ -503,10 +478,7 @@ class SegmentPool:
         return _each_file([max(kept, key=lambda spares: spares[0])[1].pop()]) if kept else []
 
     def _drop_aside(self, files, done=None):
-        """Have a thread unlink unused files and free their room.
-
-        Then ``done()``.
-        """
+        """Have a thread unlink unused files and free their room, then call ``done()``."""
         names, parts = [self.files.unlinking(file.path) for file in files if file.named], []
         for file in files:
             self.files.close(file, lambda *part: parts.append(part))
@@ -524,13 +496,15 @@ class SegmentPool:
 
     # emptied pairs being returned
 
-    def _change(self, changes, done, soon=False):
+    def _change(self, changes, done=None, soon=False):
+        """Have names changed by the committer, which logs errors, or here without threads."""
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
         for change in changes:
             change.make()
-        done(None)
+        if done is not None:
+            done(None)
 
     def _leaving(self, pair, path):
         """The change that moves the msgs file into the pool, or unlinks it.
@@ -549,12 +523,11 @@ class SegmentPool:
         return self.files.unlinking(path, self._aside if msgs is None else None)
 
     def _msgs_left(self, pair, error):
-        if pair.pool_path is not None and error is None:
-            return
-        self._keep_out(pair)
-        msgs, pair.msgs = pair.msgs, None
-        if msgs is not None:
-            self.files.close(msgs, self._aside)
+        if pair.pool_path is None or error is not None:
+            self._keep_out(pair)
+            msgs, pair.msgs = pair.msgs, None
+            if msgs is not None:
+                self.let_go(msgs)
 
     def _names_flushed(self, folder, pair, error):
         """The removal of the msgs file from the queue's folder is flushed. If the sync failed, the acks file
@@ -571,16 +544,20 @@ class SegmentPool:
 
     def _finish_retiring(self, folder, pair, leaving):
         """Let the acks file follow, with the changes ``leaving`` before it."""
-        if self._is_usable(pair):
+        msgs, acks = pair.msgs, pair.acks
+        if (
+            pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
+            and acks.size == capacity_for(msgs.size)
+        ):
             pair.acks_path, path = (
                 os.path.join(self.folder, f"acks.{os.path.basename(pair.pool_path)[5:]}"), pair.acks_path
             )
-            changes = [*leaving, self.files.renaming(path, pair.acks_path, pair.acks)]
+            changes = [*leaving, self.files.renaming(path, pair.acks_path, acks)]
             self._change(
                 changes, lambda error: self._retired(folder, pair) and self._keep(pair, error), soon=True
             )
             return
-        changes = [*leaving, self.files.unlinking(pair.acks_path, self._aside if pair.acks is None else None)]
+        changes = [*leaving, self.files.unlinking(pair.acks_path, self._aside if acks is None else None)]
         if pair.pool_path is not None:
             changes.append(self.files.unlinking(pair.pool_path))
             self._keep_out(pair)
@@ -610,14 +587,7 @@ class SegmentPool:
     def _close(self, pair):
         for file in (pair.msgs, pair.acks):
             if file is not None:
-                self.files.close(file, self._aside)
-
-    def _is_usable(self, pair):
-        msgs, acks = pair.msgs, pair.acks
-        return (
-            pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
-            and acks.size == capacity_for(msgs.size)
-        )
+                self.let_go(file)
 
     def _retired(self, folder, pair):
         """Note that the pair has left its folder. False: the folder was removed meanwhile with the pair."""
@@ -654,11 +624,12 @@ class SegmentPool:
             failed(error)
         for file in files:
             if os.path.dirname(file.path) == self.folder:
-                self._change([self.files.unlinking(file.path)], _nothing)
+                self._change([self.files.unlinking(file.path)])
 
-    def _new_paths(self):
+    def _new_paths(self, shelf=None):
         self._numbers += 1
-        return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in ("msgs", "acks")]
+        kinds = ("msgs",) if shelf == ALONE else ("msgs", "acks")
+        return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in kinds]
 
     def _clear_folder(self):
         """Remove the files of an earlier run, whose pages on the disk are unknown."""
@@ -699,24 +670,18 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """In a thread, without logging: unlink and free; returns (name, error or None) of each. Files that keep
-    their names are removed at the next boot. Blocks.
-    """
+    """In a thread, without logging: unlink and free; returns (name, error or None) of each. Blocks."""
     outcomes = []
     for name in names:
+        error = None
         try:
             name.act()
-        except OSError as error:
-            outcomes.append((name, error))
-        else:
-            outcomes.append((name, None))
+        except OSError as refusal:
+            error = refusal
+        outcomes.append((name, error))
     for close, *part in parts:
         close(*part)
     return outcomes
-
-
-def _nothing(error):
-    """Ignore the error: the committer has logged it."""
 
 
 def growth(segment_bytes):
