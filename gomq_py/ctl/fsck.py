@@ -12,8 +12,8 @@ from gomq_py.storage.disk.data_dir import (
     DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in,
     logs_left_in, lost_logs,
 )
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format import record
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.stores import stream_offsets
@@ -257,13 +257,13 @@ def _head_of(content, pair, number, incarnation, findings):
 
 def _count_left(content, head, pair):
     """How many messages of the file are not acked in its acks file."""
-    runs = acks_format.Acks().runs
+    runs = record.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
     if "acks" in pair:
         with open(pair["acks"], "rb") as file:
             acks = file.read()
         if head_format.decode(acks, head_format.ACKS_MAGIC) == twin:
-            runs = acks_format.load(acks, twin.seed).runs
+            runs = record.load_acks(acks, twin.seed).runs
     scanner = RecordScanner(content, head_format.HEAD_BYTES, len(content), head.seed)
     scanner.tally(runs)
     return scanner.count - scanner.acked
@@ -276,7 +276,7 @@ def _check_records(content, head, pair, findings, is_stream):
     if seal is None and any(start[head_format.SEAL_AT:head_format.SYNCED_AT]):
         findings.damage.append((path, "the seal does not check"))
     synced = head_format.decode_mark(head.seed, head_format.SYNCED_SALT, start, head_format.SYNCED_AT)
-    acks = acks_format.Acks() if is_stream else _acks_of(head, pair, findings)
+    acks = record.Acks() if is_stream else _acks_of(head, pair, findings)
     end = min(seal.end if seal is not None else head.capacity, len(content))
     scanner = RecordScanner(content, head_format.HEAD_BYTES, end, head.seed)
     scanner.tally(acks.runs)
@@ -316,7 +316,7 @@ def _acks_of(head, pair, findings):
         findings.damage.append(
             (pair["msgs"], "its acks file is missing: everything in it counts as not acked")
         )
-        return acks_format.Acks()
+        return record.Acks()
     with open(path, "rb") as file:
         content = file.read()
     twin = head.twin(head_format.ACKS_MAGIC)
@@ -332,7 +332,7 @@ def _acks_of(head, pair, findings):
         and any(start[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES])
     ):
         findings.damage.append((path, "the seal does not check"))
-    acks = acks_format.load(content, twin.seed)
+    acks = record.load_acks(content, twin.seed)
     if seal is not None and acks.entries - acks.holes < seal.entries:
         findings.damage.append(
             (path, f"{acks.entries - acks.holes} entries check, the seal says {seal.entries}")

@@ -172,4 +172,4 @@ def test_changed_declarations_compile_anew_whoever_cimports_the_module():
     finally:
         dependencies.parse_dependencies = original
 
-    assert {"gomq_py.storage.format.acks", "gomq_py.storage.format.record", "gomq_py.octets"} <= set(cimports)
+    assert {"gomq_py.storage.format.record", "gomq_py.octets"} <= set(cimports)

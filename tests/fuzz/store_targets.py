@@ -19,8 +19,8 @@ from gomq_py.content.fields import encode_table
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage.disk.data_dir import DataDir, DataDirError
 from gomq_py.storage.flush.group_commit import GroupCommit
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format import record
 from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.logs.framed_log import HEAD, HEAD_SIZE, FramedLog, LogError, LogScan, encode_record
 from gomq_py.storage.message import Message
@@ -282,7 +282,7 @@ def run_scanner(data):
 
 
 def _check_acks(view, seed):
-    acks = acks_format.load(view, seed)
+    acks = record.load_acks(view, seed)
     runs = acks.runs
     assert list(runs) == sorted(runs) and len(runs) % 2 == 0
     assert all(runs[at] < runs[at + 1] for at in range(0, len(runs), 2))

@@ -37,8 +37,7 @@
         88    4  0
         92    4  CRC-32C of octets 72..91, from the seed + 4
 
-Both files then hold what their modules draw: format.record from 128 on, format.acks from 128 on. A leaf: no
-I/O.
+Both files then hold what format.record draws, from 128 on. A leaf: no I/O.
 """
 from struct import Struct
 from typing import NamedTuple

@@ -20,8 +20,8 @@ import gevent
 
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import POWER_LOST
-from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.format.record import capacity_for
 from gomq_py.storage.segments.damage import DamageNotes
 from gomq_py.storage.segments.idle import Resting
 from gomq_py.storage.segments.opening import Openings

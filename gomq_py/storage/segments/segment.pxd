@@ -2,7 +2,6 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from gomq_py cimport octets
-from gomq_py.storage.format cimport acks as acks_format
 from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
 

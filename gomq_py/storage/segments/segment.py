@@ -9,7 +9,6 @@ from array import array
 from gomq_py import octets
 from gomq_py.storage.disk import pages
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format import record
 
@@ -85,7 +84,7 @@ class Segment:
         self.is_direct = self.written_here and self.picked is None
         if acks is not None:
             self.ack_p = octets.pointer(acks.map)
-            self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // acks_format.ENTRY_BYTES
+            self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // record.ENTRY_BYTES
         return 0
 
     def detach(self):
@@ -314,21 +313,21 @@ class Segment:
 
     def put_ack(self, position):
         """Write one ACKED entry."""
-        self._put(position | acks_format.ACKED)
+        self._put(position | record.ACKED)
         return 0
 
     def put_run(self, start, end):
         """Write that all records in [start, end) are acked."""
         self._find_room(2)
-        self._put(start | acks_format.RUN_START)
-        self._put(end | acks_format.RUN_END)
+        self._put(start | record.RUN_START)
+        self._put(end | record.RUN_END)
         return 0
 
     def put_delivered(self, position):
         """Overwrite the mark: records before ``position`` have been delivered."""
         self.delivered = position
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
-        acks_format.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
+        record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
         return 0
 
     def put_count(self, position, count, entry):
@@ -338,16 +337,16 @@ class Segment:
         Returns the COUNT entry's index + 1; 0 if the remaining room is reserved for acks, so that the count
         is not kept over a restart.
         """
-        if count > acks_format.LARGEST_COUNT:
-            count = acks_format.LARGEST_COUNT
+        if count > record.LARGEST_COUNT:
+            count = record.LARGEST_COUNT
         if entry == 0:
             if self.spare_entries() < 2:
                 return 0
-            self._put(position | acks_format.REQUEUED)
+            self._put(position | record.REQUEUED)
             entry = self.entries + 1
-            self._put(count << 3 | acks_format.COUNT)
+            self._put(count << 3 | record.COUNT)
         else:
-            acks_format.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | acks_format.COUNT)
+            record.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | record.COUNT)
         return entry
 
     def put_due(self, position, count, entry, due):
@@ -356,17 +355,17 @@ class Segment:
         """
         if (
             entry == 0 or entry >= self.entries
-            or acks_format.get_entry(self.ack_p, entry, self.ack_seed) & 7 != acks_format.DUE
+            or record.get_entry(self.ack_p, entry, self.ack_seed) & 7 != record.DUE
         ):
             if self.spare_entries() < 3:
                 return 0
-            self._put(position | acks_format.REQUEUED)
-            self._put(count << 3 | acks_format.COUNT)
+            self._put(position | record.REQUEUED)
+            self._put(count << 3 | record.COUNT)
             entry = self.entries
-            self._put(due << 3 | acks_format.DUE)
+            self._put(due << 3 | record.DUE)
         else:
-            acks_format.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | acks_format.COUNT)
-            acks_format.put_entry(self.ack_p, entry, self.ack_seed, due << 3 | acks_format.DUE)
+            record.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | record.COUNT)
+            record.put_entry(self.ack_p, entry, self.ack_seed, due << 3 | record.DUE)
         return entry
 
     def spare_entries(self):
@@ -382,7 +381,7 @@ class Segment:
         """In a file with gaps (after a power cut), go to ``count`` free entries in a row."""
         free = 0
         while self.patchy and free < count and self.entries + free < self.entry_capacity:
-            if acks_format.get_entry(self.ack_p, self.entries + free, self.ack_seed):
+            if record.get_entry(self.ack_p, self.entries + free, self.ack_seed):
                 self.entries += free + 1
                 free = 0
             else:
@@ -393,7 +392,7 @@ class Segment:
         self._find_room(1)
         if self.entries >= self.entry_capacity:
             raise StoreError(self.path(), self.entries, "no room for another ack")
-        acks_format.put_entry(self.ack_p, self.entries, self.ack_seed, word)
+        record.put_entry(self.ack_p, self.entries, self.ack_seed, word)
         self.entries += 1
         return 0
 
@@ -435,7 +434,7 @@ class Segment:
 
         Breaks the seal, because more entries may be written.
         """
-        acks = acks_format.load(self.acks.map, self.ack_seed, self.sealed_entries)
+        acks = record.load_acks(self.acks.map, self.ack_seed, self.sealed_entries)
         self.runs = acks.runs
         self.run_count = len(acks.runs)
         self.run_at = 0
@@ -445,7 +444,7 @@ class Segment:
         self.entries = self.announced_entries = 0 if self.patchy else acks.entries
 
     def get_runs(self):
-        """The runs of records that were acked when the acks were loaded (format.acks)."""
+        """The runs of records that were acked when the acks were loaded (format.record)."""
         return array("Q", self.runs) if self.runs is not None else array("Q")
 
     def break_acks_seal(self):
@@ -484,7 +483,7 @@ class Segment:
             gone = self._gone_until(at)
             if gone:
                 # A run ends between two records; a single entry says only where its record begins.
-                at = at + size if gone == at + acks_format.ENTRY_BYTES else gone
+                at = at + size if gone == at + record.ENTRY_BYTES else gone
                 continue
             if sound and record.content_is_sound(self.p, at, self.seed):
                 self.checked_at = at
@@ -532,7 +531,7 @@ class Segment:
         """Unix seconds until which the last run postponed the record; 0 if it did not, or delivered the
         record since.
         """
-        return acks_format.due_of(self.dues[at], count, now_s) if at in self.dues else 0
+        return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     def write_off(self, lost_count, lost_bytes):
         """Count missing records, which the seal and the acks promise, as taken and acked."""
@@ -547,7 +546,7 @@ class Segment:
     def put_synced(self, position):
         """Record in the head that everything before ``position`` has been flushed."""
         self.synced = position
-        acks_format.put_mark(
+        record.put_mark(
             self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
         )
         return 0

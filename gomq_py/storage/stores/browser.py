@@ -11,7 +11,6 @@ import posix
 
 from gomq_py import octets
 from gomq_py.storage.disk.pages import read_range
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.stores import message_store as _message_store  # noqa: F401  (its .pxd types the store)
@@ -162,12 +161,12 @@ class Browser:
     def _acks_of(self, segment):
         """The present acks of a segment of an earlier run."""
         if segment.is_open:
-            return acks_format.load(segment.acks.map, segment.ack_seed)
+            return record.load_acks(segment.acks.map, segment.ack_seed)
         try:
             with open(self.store.path_of("acks", segment.number), "rb") as file:
-                return acks_format.load(file.read(), segment.ack_seed)
+                return record.load_acks(file.read(), segment.ack_seed)
         except OSError:
-            return acks_format.Acks()
+            return record.Acks()
 
     # records
 

@@ -9,8 +9,8 @@ storage.flush.group_commit, which a store notifies once per sync if it has somet
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import record
-from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
+from gomq_py.storage.format.record import due_value
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.opening import Proof
 from gomq_py.storage.segments.pool import UNCACHED

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format import record
 from gomq_py.storage.format.record import RecordScanner, size_of
 from gomq_py.storage.segments import damage
 from gomq_py.storage.segments.segment import Segment
@@ -189,7 +189,7 @@ class Recovery:
         check.
         """
         path = self.store.path_of("acks", number)
-        size = acks_format.capacity_for(acks_head.capacity)
+        size = record.capacity_for(acks_head.capacity)
         if acks is None or acks.size < head_format.HEAD_BYTES:
             if acks is not None:
                 self.files.close(acks)
@@ -265,7 +265,7 @@ class Recovery:
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
-        damaged = _joined(part for part in scanner.damaged if not acks_format.is_among(part[0], runs))
+        damaged = _joined(part for part in scanner.damaged if not record.is_among(part[0], runs))
         next_ordinal = scanner.next_ordinal
         if missing is not None:
             next_ordinal = max(next_ordinal, missing.next_ordinal)
@@ -299,7 +299,7 @@ class Recovery:
 
     def _note_settled(self, number, segment, runs):
         """Note for the rest of the boot that all messages of a segment are acked, with its file or the
-        ``runs`` of its acks file (format.acks).
+        ``runs`` of its acks file (format.record).
         """
         if self.store.pool.settled is not None:
             self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
@@ -368,7 +368,7 @@ class Recovery:
             acks is not None
             and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin
         ):
-            runs = acks_format.load(acks.map, twin.seed).runs
+            runs = record.load_acks(acks.map, twin.seed).runs
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
         return scanner.count - scanner.acked
@@ -462,7 +462,7 @@ class Recovery:
         head = self._bound_head(number, file, head_format.ACKS_MAGIC)
         if head is not None:
             self.files.read_through(file)
-            self._note_settled(number, None, acks_format.load(file.map, head.seed).runs)
+            self._note_settled(number, None, record.load_acks(file.map, head.seed).runs)
         self.files.close(file)
         if self.store.pool.last_end == STOPPED:
             if head is not None and (self.listed is None or number in self.listed.counts):

@@ -14,8 +14,8 @@ from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.disk.segment_list import Listed
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format import record
-from gomq_py.storage.format.acks import capacity_for, is_among
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
+from gomq_py.storage.format.record import capacity_for, is_among
 from gomq_py.storage.segments import stage
 from gomq_py.storage.segments.opening import Opening
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH

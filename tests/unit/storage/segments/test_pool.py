@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.format.acks import capacity_for
+from gomq_py.storage.format.record import capacity_for
 from gomq_py.storage.segments.pool import ALONE, TOGETHER, TOGETHER_BYTES, UNCACHED, SegmentPool, _drop_each
 from tests.support.door import poll_the_loop
 

@@ -7,8 +7,8 @@ import pytest
 from gomq_py.content.gathered import Gathered
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format import record
 from tests.support.faulty_files import FaultyFiles
 from tests.support.stores import Shown, StoreBench
 
@@ -234,7 +234,7 @@ def test_purge_forgets_what_came_back_with_its_segment(tmp_path):
 def entries_in(folder, name):
     """How many entries an acks file has."""
     octets = (folder / "queue" / name).read_bytes()
-    return acks_format.load(octets, head_format.decode(octets).seed).entries
+    return record.load_acks(octets, head_format.decode(octets).seed).entries
 
 
 def test_purge_of_what_came_back_keeps_what_is_out(tmp_path):

@@ -3,8 +3,8 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings, strategies as st
 
-from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format import record
 from tests.support.stores import StoreBench
 
 
@@ -65,7 +65,7 @@ def test_load_reads_runs_counts_and_where_they_end(tmp_path):
     acked = Acked(tmp_path, 12, [0, 2, 3, 6, 7, 8, 9], requeued=[5])
     at = acked.locations
 
-    acks = acks_format.load(acked.octets, acked.seed)
+    acks = record.load_acks(acked.octets, acked.seed)
 
     assert list(acks.runs) == [at[0], at[0] + 8, at[2], at[2] + 8, at[3], at[3] + 8, at[6], at[10]]
     assert acks.counts == {at[5]: (2, 4)}  # the run that was being collected is written behind the pair
@@ -75,7 +75,7 @@ def test_load_reads_runs_counts_and_where_they_end(tmp_path):
 def test_entries_behind_the_sealed_number_are_not_read(tmp_path):
     acked = Acked(tmp_path, 12, [0, 2, 4])
 
-    acks = acks_format.load(acked.octets, acked.seed, 2)
+    acks = record.load_acks(acked.octets, acked.seed, 2)
 
     assert len(acks.runs) == 4 and acks.entries == 2
 
@@ -90,7 +90,7 @@ def test_entries_behind_a_gap_are_read(tmp_path, gap):
         word + crc32c(word, acked.seed + index & 0xFFFFFFFF).to_bytes(4, "little")
     )
 
-    acks = acks_format.load(bytes(octets), acked.seed)
+    acks = record.load_acks(bytes(octets), acked.seed)
 
     assert len(acks.runs) == 4
     assert (acks.entries, acks.holes) == (index + 1, index - 1)
@@ -104,9 +104,9 @@ def test_a_flipped_bit_costs_one_entry_or_its_pair(tmp_path_factory, data):
     at = data.draw(st.integers(128, 128 + 8 * 5 - 1))
     octets[at] ^= 1 << data.draw(st.integers(0, 7))
 
-    acks = acks_format.load(bytes(octets), acked.seed)
+    acks = record.load_acks(bytes(octets), acked.seed)
 
-    sound = acks_format.load(acked.octets, acked.seed)
+    sound = record.load_acks(acked.octets, acked.seed)
     pairs = list(zip(sound.runs[::2], sound.runs[1::2]))
     left = list(zip(acks.runs[::2], acks.runs[1::2]))
     assert set(left) < set(pairs) and len(left) == len(pairs) - 1
@@ -115,7 +115,7 @@ def test_a_flipped_bit_costs_one_entry_or_its_pair(tmp_path_factory, data):
 @given(st.binary(max_size=2000), st.integers(0, 0xFFFFFFFF))
 @settings(deadline=None)
 def test_random_octets_hold_no_entries(octets, seed):
-    acks = acks_format.load(bytes(128) + octets, seed)
+    acks = record.load_acks(bytes(128) + octets, seed)
 
     assert len(acks.runs) == 0 and acks.counts == {}
 
@@ -123,7 +123,7 @@ def test_random_octets_hold_no_entries(octets, seed):
 def test_the_file_has_an_entry_for_each_record_that_a_segment_can_hold():
     smallest = (65536 - 128) // 48
 
-    assert acks_format.capacity_for(65536) == 128 + 8 * smallest
+    assert record.capacity_for(65536) == 128 + 8 * smallest
 
 
 _samples = {}
@@ -140,8 +140,8 @@ def _sample(tmp_path_factory):
 ])
 @pytest.mark.parametrize("count", [1, 2])
 def test_due_is_the_time_near_now_and_goes_with_its_count(due_s, now_s, count):
-    value = acks_format.due_value(due_s, count)
+    value = record.due_value(due_s, count)
 
     assert value << 3 < 1 << 32
-    assert acks_format.due_of(value, count, now_s) == due_s
-    assert acks_format.due_of(value, count + 1, now_s) == 0
+    assert record.due_of(value, count, now_s) == due_s
+    assert record.due_of(value, count + 1, now_s) == 0
