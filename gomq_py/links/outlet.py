@@ -280,18 +280,18 @@ class Posted:
 
 
 class HookOutlet(Outlet):
-    """Posts through ``session`` (links.webhook.Session), which it owns. The transfer hands it runs of one
+    """Posts through ``poster`` (links.webhook.Poster), which it owns. The transfer hands it runs of one
     message or of a piece of one.
     """
 
-    def __init__(self, session, hub):
+    def __init__(self, poster, hub):
         super().__init__()
-        self._session = session
+        self._poster = poster
         self._hub = hub
         self._pieces = []
         self._posting = None
         self._why = None
-        session.on_trouble = self._troubled
+        poster.on_trouble = self._troubled
 
     def start(self, passage):
         self._passage = passage
@@ -331,8 +331,8 @@ class HookOutlet(Outlet):
         """Close at once; a message being posted may arrive and is delivered again."""
         super().abort()
         self._pieces.clear()
-        self._session.on_trouble = None
-        self._session.close()
+        self._poster.on_trouble = None
+        self._poster.close()
         if self._posting is not None:
             self._posting.kill(block=False)
             self._posting = None
@@ -346,7 +346,7 @@ class HookOutlet(Outlet):
         """Post a message and report the result. Runs in its own greenlet."""
         is_taken, failure = True, None
         try:
-            self._session.send(Posted(octets))
+            self._poster.send(Posted(octets))
         except Refused as refused:
             is_taken, self._why = False, Refused(*refused.args)  # a copy without a traceback
         except OSError as error:

@@ -82,12 +82,12 @@ class Webhook:
         self.account = account
         self._connector = connector
 
-    def open(self, uri: str) -> "Session":
-        """A connected Session. Raises URIError, OSError. May switch."""
+    def open(self, uri: str) -> "Poster":
+        """A connected Poster. Raises URIError, OSError. May switch."""
         first = self.uris.index(uri)
-        session = Session(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
-        session.open()
-        return session
+        poster = Poster(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
+        poster.open()
+        return poster
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
         """An HTTPConnection to this URI, not open yet."""
@@ -96,7 +96,7 @@ class Webhook:
             self.timeout_s)
 
 
-class Session:
+class Poster:
     """Posts messages to the first of some URIs, or to the next if that fails. ``trouble``: why a message is
     being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
