@@ -15,7 +15,7 @@ from gomq_py.client.backoff import Attempts
 from gomq_py.links import troubles
 from gomq_py.links.buffers import buffers_of
 from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM
-from gomq_py.links.outlet import HookOutlet, WireOutlet
+from gomq_py.links.target_writer import WebhookTargetWriter, WireTargetWriter
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage, Rest
 from gomq_py.links.status import Status, shown
 from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
@@ -148,12 +148,12 @@ class Link:
     @property
     def status(self):
         """The Status now."""
-        outlet = self._passage and self._passage.outlet
+        writer = self._passage and self._passage.writer
         return Status(
             self._state, self._error, self._since_ms, self._moved,
-            outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects,
+            writer.unconfirmed() if writer else 0, self._refused, self._set_aside, self._reconnects,
             self._rate(), shown(self._source_uri), shown(self._target_uri),
-            bool(outlet and outlet.is_held()),
+            bool(writer and writer.is_held()),
         )
 
     @property
@@ -191,7 +191,7 @@ class Link:
             )
         else:
             self._moved += run.count
-            if self._error and not self._passage.inlet.has_held():
+            if self._error and not self._passage.reader.has_held():
                 self._set_state(RUNNING, "")
         self.suspicion.settled(run)
         self._attempts.worked()
@@ -353,7 +353,7 @@ class Link:
 
     def _open(self):
         """(passage, queue to consume), or None if nothing is left to move. Raises _Failed. May switch."""
-        source = outlet = None
+        source = writer = None
         try:
             with self._at(SOURCE):
                 self._source_uri = random.choice(self.source.uris)
@@ -364,18 +364,18 @@ class Link:
                 return None
             with self._at(DESTINATION):
                 self._target_uri = random.choice(self.target.uris)
-                outlet = self._open_target()
+                writer = self._open_target()
             with self._at(OURS):
-                return self._make_passage(channel, outlet), queue
+                return self._make_passage(channel, writer), queue
         except BaseException:
-            for end in (source, outlet):
+            for end in (source, writer):
                 if end is not None:
                     end.abort()
             raise
 
-    def _make_passage(self, channel, outlet):
+    def _make_passage(self, channel, writer):
         return Passage(
-            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left,
+            self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
             self.suspicion.careful,
         )
 
@@ -392,9 +392,9 @@ class Link:
         return name, channel
 
     def _open_target(self):
-        """The outlet. May switch."""
+        """The writer. May switch."""
         if not self.target.has_lane:
-            return HookOutlet(self.target.open(self._target_uri), self._hub)
+            return WebhookTargetWriter(self.target.open(self._target_uri), self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:
@@ -405,7 +405,7 @@ class Link:
         except BaseException:
             connection.abort()
             raise
-        return WireOutlet(
+        return WireTargetWriter(
             channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM, self.target.queue)
 
     @staticmethod

@@ -18,8 +18,8 @@ from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Timeout
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.links.inlet import Inlet
-from gomq_py.links.outlet import FULL_OCTETS
+from gomq_py.links.source_reader import SourceReader
+from gomq_py.links.target_writer import FULL_OCTETS
 from gomq_py.links.relay import Relay
 from gomq_py.links.stamp import Stamp
 from gomq_py.links.wire import Wire
@@ -51,9 +51,9 @@ class Passage:
     count of messages to send one at a time, because one of them may have ended the last passage.
     """
 
-    def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
+    def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
         self.link = link
-        self.outlet = outlet
+        self.writer = writer
         self.failure = None
         self.is_done = self.is_stopping = self._is_up = False
         self.careful = careful
@@ -69,7 +69,7 @@ class Passage:
         self._channel_id = channel.id
         source, target = link.source, link.target
         relay = Relay(
-            buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
+            buffers.input, buffers.output, channel.id, writer.channel, writer.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
             target.edit, _octets(source.offset_argument), _stamp_of(target),
             getattr(target, "queue", None) is not None,
@@ -82,14 +82,14 @@ class Passage:
             most = 1
         # A source that ignores the prefetch is read at most one run beyond it.
         self._most_unsettled = source.prefetch + most if is_acked else UNBOUNDED
-        self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
+        self.reader = SourceReader(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
         self.transfer = Transfer(
-            f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
+            f"link {link.name}", self.reader, writer, hub.scheduler, hub.timers, writer.when_safe)
 
     def start(self, consume):
         """Send ``consume``, a BasicConsume, unless the link is paused."""
         self._consume = consume
-        self.outlet.start(self)
+        self.writer.start(self)
         if self.failure is None:
             if self.link.is_paused:
                 self._up()
@@ -126,7 +126,7 @@ class Passage:
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
-            (DESTINATION, self.outlet.tick), (DESTINATION, self._tick_of_confirms),
+            (DESTINATION, self.writer.tick), (DESTINATION, self._tick_of_confirms),
         )
         for end, tick in ticks:
             try:
@@ -142,12 +142,12 @@ class Passage:
         """Take nothing more; settle the messages in flight."""
         self.is_stopping = True
         self.consume_or_cancel()
-        if not self.inlet.on_its_way():
+        if not self.reader.on_its_way():
             self.link.wake()
 
     def is_over(self):
         """True if nothing is left to wait for."""
-        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.on_its_way()
+        return self.failure is not None or self.is_done or self.is_stopping and not self.reader.on_its_way()
 
     def end(self):
         """Close both connections, in order if possible. May switch."""
@@ -160,7 +160,7 @@ class Passage:
             else:
                 self.wire.part()
             if failed != DESTINATION:
-                self.outlet.part()
+                self.writer.part()
         finally:
             self.abort()
 
@@ -168,34 +168,34 @@ class Passage:
         """Close both connections without a handshake. May be called again."""
         self.transfer.close()
         self.wire.abort()
-        self.outlet.abort()
-        self.inlet.close()
+        self.writer.abort()
+        self.reader.close()
 
     def fail(self, end, error):
         """Record why the passage ends; the first reason counts."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
-            self.link.suspicion.alone = self._alone if self.inlet.unsettled <= 1 else None
-            self.link.suspicion.unsettled = self.inlet.unsettled
+            self.link.suspicion.alone = self._alone if self.reader.unsettled <= 1 else None
+            self.link.suspicion.unsettled = self.reader.unsettled
             self.wire.unwatch()
-            self.outlet.unwatch()
+            self.writer.unwatch()
             self.transfer.close()
             self.link.wake()
 
-    # Called by the inlet.
+    # Called by the reader.
 
     def may_send(self):
         """True if the target may be sent something now."""
-        return self.failure is None and not self.is_stopping and self.outlet.can_take()
+        return self.failure is None and not self.is_stopping and self.writer.can_take()
 
     def may_take(self):
         """True if the next message or piece may be taken from the source now."""
-        inlet = self.inlet
-        may = self.may_send() and not inlet.waits() and self.wire.kept_octets < FULL_OCTETS and (
-            inlet.relay.missing > 0
-            or inlet.may_keep_more() and self._room > 0
-            and inlet.unsettled < self._most_unsettled
-            and not (self.careful and inlet.unsettled)
+        reader = self.reader
+        may = self.may_send() and not reader.waits() and self.wire.kept_octets < FULL_OCTETS and (
+            reader.relay.missing > 0
+            or reader.may_keep_more() and self._room > 0
+            and reader.unsettled < self._most_unsettled
+            and not (self.careful and reader.unsettled)
         )
         if not may and not self._is_held:
             self._is_held = True
@@ -204,7 +204,7 @@ class Passage:
 
     def room(self):
         """Most messages that the next walk may take."""
-        self.inlet.relay.signs = self.careful > 0
+        self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, run):
@@ -214,11 +214,11 @@ class Passage:
         self._room -= run.count
         is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
         if self.careful and run.is_sent and is_first:
-            self._alone = self.inlet.relay.checksum
+            self._alone = self.reader.relay.checksum
             if self.link.suspicion.is_poison(self._alone):
                 run.is_sent, run.is_rejected = False, True
                 self._is_rejecting = not run.is_whole
-                self.inlet.relay.discards = self._is_rejecting
+                self.reader.relay.discards = self._is_rejecting
         if self._is_rejecting:
             run.is_sent, run.is_rejected = False, True
             self._is_rejecting = not run.count
@@ -244,21 +244,21 @@ class Passage:
         self._alone = None
         if self.careful:
             self.careful -= 1
-        if run.offset >= 0 and not self.inlet.has_held():
+        if run.offset >= 0 and not self.reader.has_held():
             self.link.reached(run.offset)
         self.is_done = self.link.settled(run)
-        if self.is_done or self.is_stopping and not self.inlet.on_its_way():
+        if self.is_done or self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
     def refused_numbers(self):
-        """Numbers of refused publishes; the inlet removes them."""
-        return self.outlet.refused
+        """Numbers of refused publishes; the reader removes them."""
+        return self.writer.refused
 
     def refused(self, count, error):
         """Count refused messages; they are sent again after a pause."""
         self.link.suspicion.refused()
         self.link.were_refused(count, error)
-        if self.is_stopping and not self.inlet.on_its_way():
+        if self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
     def large_refused(self, checksum):
@@ -287,9 +287,9 @@ class Passage:
     def paused(self):
         """Flush: the transfer has taken what it could."""
         self.wire.flush()
-        inlet = self.inlet
-        if inlet.has_refused() and self.may_send() or (
-                self._is_held or inlet.has_unread()) and self.may_take():
+        reader = self.reader
+        if reader.has_refused() and self.may_send() or (
+                self._is_held or reader.has_unread()) and self.may_take():
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
@@ -312,7 +312,7 @@ class Passage:
             elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self._any_method(self.wire, channel, method)
 
-    # Called by the outlet.
+    # Called by the writer.
 
     def target_methods(self, wire, methods):
         """Handle methods of the target that are no confirms."""
@@ -320,12 +320,12 @@ class Passage:
             self._unasked[1].count()
             method = decode_method(payload)
             if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
-                self.outlet.is_blocked = isinstance(method, ConnectionBlocked)
+                self.writer.is_blocked = isinstance(method, ConnectionBlocked)
                 self.link.suspicion.has_no_room()
-                self.inlet.forget_refusals()
+                self.reader.forget_refusals()
                 self.link.changed()
             elif isinstance(method, ChannelFlow):
-                self.outlet.is_flowing = method.active
+                self.writer.is_flowing = method.active
                 self.link.changed()
                 wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
                 wire.flush()
@@ -333,7 +333,7 @@ class Passage:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Let the outlet process its input, then settle and take."""
+        """Let the writer process its input, then settle and take."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.flush()
@@ -352,10 +352,10 @@ class Passage:
 
     def _tick_of_confirms(self):
         """Report a target that confirms nothing. It may only be slow, so the passage goes on."""
-        stalled_s = self.outlet.stalled_s()
+        stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
-                f"none of {self.outlet.unconfirmed()} messages is confirmed for more than {STALL_S:g} s")
+                f"none of {self.writer.unconfirmed()} messages is confirmed for more than {STALL_S:g} s")
 
     def _up(self):
         if not self._is_up:
@@ -381,7 +381,7 @@ class Passage:
             self._is_held = False
             self.wire.watch()
             self.transfer.start()
-        elif self.inlet.has_refused() and self.may_send() or self.inlet.has_unread() and self.may_take():
+        elif self.reader.has_refused() and self.may_send() or self.reader.has_unread() and self.may_take():
             self.transfer.start()
 
     def _guard(self, act, end=SOURCE):

@@ -553,7 +553,7 @@ JOBS = {
     "'starting shovels'": Site.starting_shovels,
 }
 # Jobs that are not of every broker -> where they are made to raise.
-ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_inlet.py: what raises ends the passage"}
+ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_source_reader.py: what raises ends the passage"}
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {

@@ -40,7 +40,7 @@ def ends(queues, make_link, uncollected, monkeypatch):
         until(lambda: link._passage is not None and (
             link.status.unconfirmed or link.status.refused), what=lambda: link.status)
         passage = link._passage
-        kept = [weakref.ref(one) for one in (passage, passage.inlet, passage.outlet)]
+        kept = [weakref.ref(one) for one in (passage, passage.reader, passage.writer)]
         del passage
         how(link)
         ended(link)

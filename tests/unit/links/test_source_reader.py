@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.links.buffers import Shares
-from gomq_py.links.inlet import FRUITLESS_WALKS, Inlet
+from gomq_py.links.source_reader import FRUITLESS_WALKS, SourceReader
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.storage.message import Message
@@ -18,19 +18,19 @@ def nothing(*_):
 
 @pytest.fixture
 def refused():
-    """An Inlet that one message was refused to, which may be sent again."""
+    """An SourceReader that one message was refused to, which may be sent again."""
     owner = SimpleNamespace(
         may_send=lambda: True, may_take=lambda: True, room=lambda: 9, refused_numbers=lambda: {1},
         refused=nothing, requeued=nothing, settled=nothing, is_limit=lambda refusals: False)
     relay = SimpleNamespace(missing=0, others=[], walk=lambda end, most: 0)
     wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
     buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), shares=Shares())
-    inlet = Inlet(wire, 1, relay, buffers, owner, 9, True)
+    reader = SourceReader(wire, 1, relay, buffers, owner, 9, True)
     run = Run(PUBLISH, 1, 1)
     run.first_number = 1
-    inlet.unsettled = 1
-    inlet.keep([run], "refused")
-    return inlet
+    reader.unsettled = 1
+    reader.keep([run], "refused")
+    return reader
 
 
 def test_source_is_not_read_in_the_pause_after_a_refusal_nor_before_what_was_refused(refused):

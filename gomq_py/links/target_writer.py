@@ -1,10 +1,10 @@
-"""Outlet: the target of a transfer, which reports when sent messages are safe.
+"""Target writer: the target of a transfer, which reports when sent messages are safe.
 
-A WireOutlet publishes to another broker over a wire. A message is safe once the broker confirms it or once it
-is written to the socket, by the link's mode.
+A WireTargetWriter publishes to another broker over a wire. A message is safe once the broker confirms it or
+once it is written to the socket, by the link's mode.
 
-A HookOutlet posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post runs in a
-greenlet of its own; everything else runs in callbacks, as in every outlet.
+A WebhookTargetWriter posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post runs
+in a greenlet of its own; everything else runs in callbacks.
 """
 import time
 from typing import Any
@@ -25,9 +25,9 @@ FULL_OCTETS = 256 * 1024
 DESTINATION = "destination"
 
 
-class Outlet(Target):
+class TargetWriter(Target):
     """``channel`` and ``frame_max``: of the frames it is sent. ``is_blocked``: the target has asked for a
-    pause. ``refused``: numbers of refused publishes, for the inlet to take.
+    pause. ``refused``: numbers of refused publishes, for the reader to take.
     """
 
     channel = 1
@@ -136,7 +136,7 @@ class Outlet(Target):
         return Refused("the broker refuses messages (basic.nack)")
 
 
-class WireOutlet(Outlet):
+class WireTargetWriter(TargetWriter):
     """Publishes on ``channel`` of the client. ``is_confirmed``: the broker confirms publishes. ``queue``: the
     one queue of all messages, or None.
     """
@@ -160,7 +160,7 @@ class WireOutlet(Outlet):
 
     def can_take(self):
         """False while the socket takes nothing."""
-        return Outlet.can_take(self) and self._wire.kept_octets < FULL_OCTETS
+        return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
         """Publish the messages of a run."""
@@ -197,7 +197,7 @@ class WireOutlet(Outlet):
     def refusal(self, number):
         """The error for a nack or for returned messages."""
         if number > self.confirms.doubted:
-            return Outlet.refusal(self, number)
+            return TargetWriter.refusal(self, number)
         return Refused(
             f"the broker returns messages (basic.return): queue '{self._queue}' is not there, or takes none "
             "from clients of AMQP; it is declared when the link connects anew")
@@ -279,7 +279,7 @@ class Posted:
         return self._properties
 
 
-class HookOutlet(Outlet):
+class WebhookTargetWriter(TargetWriter):
     """Posts through ``poster`` (links.webhook.Poster), which it owns. The transfer hands it runs of one
     message or of a piece of one.
     """
@@ -303,7 +303,7 @@ class HookOutlet(Outlet):
     def send(self, item, message):
         """Post the message once it is complete."""
         item.first_number = self.confirms.following
-        keep = self._passage.inlet.keep_octets
+        keep = self._passage.reader.keep_octets
         if not item.is_sent:
             keep(-sum(map(len, self._pieces)))
             self._pieces.clear()
@@ -338,7 +338,7 @@ class HookOutlet(Outlet):
             self._posting = None
 
     def refusal(self, number):
-        return self._why or Outlet.refusal(self, number)
+        return self._why or TargetWriter.refusal(self, number)
 
     # The rest is private.
 

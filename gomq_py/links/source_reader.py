@@ -1,4 +1,4 @@
-"""Inlet: the source of a transfer: a consumer at another broker, over a wire.
+"""Source reader: the source of a transfer: a consumer at another broker, over a wire.
 
 Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them.
 Refused messages wait here, in order; nothing else is taken before they are sent again.
@@ -25,7 +25,7 @@ _ACK, _REJECT, _REQUEUE = (0x3C0050, 0), (0x3C005A, 0), (0x3C005A, 1)
 assert _SETTLE.size == 21
 
 
-class Inlet(Source):
+class SourceReader(Source):
     """``owner``: the passage; it says how many messages may be taken and hears what becomes of them."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
