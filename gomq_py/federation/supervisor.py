@@ -29,7 +29,7 @@ QUEUE = "queue"
 KINDS = (EXCHANGE, QUEUE)
 # Events that it listens to.
 HEARD = ("binding.created", "binding.deleted", *[f"{kind}.deleted" for kind in KINDS])
-# Ends of a link in its errors; copied from links.passage, which a broker without upstreams does not load.
+# Ends of a link in its errors; copied from links.session, which a broker without upstreams does not load.
 SOURCE, DESTINATION = "source", "destination"
 # Shortest pause in seconds before a link that has ended by itself is restarted.
 AGAIN_S = 30

@@ -82,10 +82,10 @@ def _list(uris):
 
 
 class Gone:
-    """Takes the place of a passage that has ended, for callers left over: a transfer slice scheduled before,
+    """Takes the place of a session that has ended, for callers left over: a transfer slice scheduled before,
     a greenlet that is being killed. Every method does nothing.
 
-    The ends of a passage release it by this, so there is no reference cycle and the memory of a passage (some
+    The ends of a session release it by this, so there is no reference cycle and the memory of a session (some
     megabytes) is freed with its last user: a broker's own process may freeze what the cycle collector would
     find (observability.garbage).
     """
@@ -104,7 +104,7 @@ class Gone:
         """Ignored."""
 
     def fail(self, end: str, error: BaseException) -> None:
-        """Ignored: the passage has ended."""
+        """Ignored: the session has ended."""
 
     def target_turn(self, act: Any) -> None:
         """Ignored."""

@@ -26,7 +26,7 @@ assert _SETTLE.size == 21
 
 
 class SourceReader(Source):
-    """``owner``: the passage; it says how many messages may be taken and hears what becomes of them."""
+    """``owner``: the session; it says how many messages may be taken and hears what becomes of them."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
@@ -174,15 +174,15 @@ class SourceReader(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the passage because of our fault; its messages are delivered again."""
+        """End the session because of our fault; its messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """End the passage because of our fault."""
+        """End the session because of our fault."""
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the passage because of our fault, which is logged."""
+        """End the session because of our fault, which is logged."""
         self._owner.fail("link", error)
         return False
 
@@ -191,7 +191,7 @@ class SourceReader(Source):
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Tell the passage that nothing can be taken for now."""
+        """Tell the session that nothing can be taken for now."""
         self._owner.paused()
 
     # The rest is private.

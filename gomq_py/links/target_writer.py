@@ -37,7 +37,7 @@ class TargetWriter(Target):
         self.confirms = Confirms(self.channel, self.frame_max)
         self.refused = set()
         self.is_blocked = False
-        self._passage: Any = GONE
+        self._session: Any = GONE
         self.is_flowing = True  # False after the broker's channel.flow
         self._seen_low, self._seen_s = 1, time.monotonic()
         self._waiting = []  # (mark, callback); few
@@ -45,8 +45,8 @@ class TargetWriter(Target):
         self._refusal = None
         self._is_settling = False
 
-    def start(self, passage):
-        """Begin to report everything that happens to ``passage``, by ``target_turn`` and ``fail``."""
+    def start(self, session):
+        """Begin to report everything that happens to ``session``, by ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
     def is_held(self):
@@ -85,7 +85,7 @@ class TargetWriter(Target):
     def abort(self):
         """Close at once, without calling the waiting callbacks. May be called again."""
         self._waiting.clear()
-        self._passage = GONE
+        self._session = GONE
 
     def when_safe(self, callback):
         """Call ``callback(error or None)`` once all that was sent so far is safe or refused."""
@@ -152,10 +152,10 @@ class WireTargetWriter(TargetWriter):
         self._wire = Wire(connection, self._readable, self._broken, self._drained)
         self._tail = self._wire.ahead
 
-    def start(self, passage):
+    def start(self, session):
         """Watch the socket."""
-        self._passage = passage
-        passage.target_turn(lambda: self._walk(self._put_tail()))
+        self._session = session
+        session.target_turn(lambda: self._walk(self._put_tail()))
         self._wire.watch()
 
     def can_take(self):
@@ -215,13 +215,13 @@ class WireTargetWriter(TargetWriter):
     # The rest is private.
 
     def _readable(self):
-        self._passage.target_turn(self._read)
+        self._session.target_turn(self._read)
 
     def _drained(self):
-        self._passage.target_turn(self.settle)
+        self._session.target_turn(self.settle)
 
     def _broken(self, error):
-        self._passage.fail("destination", error)
+        self._session.fail("destination", error)
 
     def _read(self):
         while True:
@@ -247,11 +247,11 @@ class WireTargetWriter(TargetWriter):
             self._tail = bytes(self._buffers.input_view[done:end])
             self.settle()
             if confirms.returned and not self._is_confirmed:
-                self._passage.fail("destination", self.refusal(0))
+                self._session.fail("destination", self.refusal(0))
             if not confirms.others:
                 return
             others, confirms.others = confirms.others, []
-            self._passage.target_methods(self._wire, others)
+            self._session.target_methods(self._wire, others)
             end = self._put_tail()
 
 
@@ -293,8 +293,8 @@ class WebhookTargetWriter(TargetWriter):
         self._why = None
         poster.on_trouble = self._troubled
 
-    def start(self, passage):
-        self._passage = passage
+    def start(self, session):
+        self._session = session
 
     def can_take(self):
         """False while a message is being posted."""
@@ -303,7 +303,7 @@ class WebhookTargetWriter(TargetWriter):
     def send(self, item, message):
         """Post the message once it is complete."""
         item.first_number = self.confirms.following
-        keep = self._passage.reader.keep_octets
+        keep = self._session.reader.keep_octets
         if not item.is_sent:
             keep(-sum(map(len, self._pieces)))
             self._pieces.clear()
@@ -356,14 +356,14 @@ class WebhookTargetWriter(TargetWriter):
             is_taken, self._why = False, Refused(f"a fault of ours: {error}")
         self._posting = None
         if failure is not None:
-            self._passage.fail(DESTINATION, failure)
+            self._session.fail(DESTINATION, failure)
             failure = None  # breaks the cycle of error and frame
         else:
-            self._passage.target_turn(lambda: self._answered(number, is_taken))
+            self._session.target_turn(lambda: self._answered(number, is_taken))
 
     def _answered(self, number, is_taken):
         self.confirms.answered(number, not is_taken)
         self.settle()
 
     def _troubled(self, text):
-        self._passage.refused(0, text)
+        self._session.refused(0, text)

@@ -61,7 +61,7 @@ def test_large_message_that_is_half_sent_is_finished_before_what_was_refused(ref
 
 
 def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(refused):
-    """It is known as such from a passage before: it is walked once more, to be rejected at its source."""
+    """It is known as such from a session before: it is walked once more, to be rejected at its source."""
     reads, walks = [b"deliver"], []
 
     def receive_into(view):
@@ -105,7 +105,7 @@ def test_source_that_sends_nothing_but_signs_of_life_lets_others_have_their_turn
     assert len(reads) == FRUITLESS_WALKS
 
 
-def test_what_the_transfer_raises_ends_the_passage(refused):
+def test_what_the_transfer_raises_ends_the_session(refused):
     heard = []
     refused._owner.fail = lambda end, error: heard.append((end, str(error)))
 

@@ -6,7 +6,7 @@ from gevent import socket
 
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME
 from gomq_py.links import wire as wires
-from gomq_py.links.passage import Rest
+from gomq_py.links.session import Rest
 from gomq_py.links.wire import Silent, Wire
 from tests.support.virtual_time import VirtualTime
 

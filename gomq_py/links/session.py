@@ -1,7 +1,7 @@
-"""Passage: a link's two connections while they last, and the transfer between them.
+"""Link session: a link's two connections while they last, and the transfer between them.
 
 Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
-greenlet makes a passage, waits for its end and calls ``tick``; while no greenlet waits, Rest calls ``tick``.
+greenlet makes a session, waits for its end and calls ``tick``; while no greenlet waits, Rest calls ``tick``.
 """
 import time
 from functools import partial
@@ -44,11 +44,11 @@ class Unsendable(ClientError):
     """This target can never take the message."""
 
 
-class Passage:
-    """``link`` outlasts the passage and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
+class LinkSession:
+    """``link`` outlasts the session and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
 
     ``failure``: (end, error) that ended it. ``is_done``: all messages to be moved are settled. ``careful``:
-    count of messages to send one at a time, because one of them may have ended the last passage.
+    count of messages to send one at a time, because one of them may have ended the last session.
     """
 
     def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
@@ -172,7 +172,7 @@ class Passage:
         self.reader.close()
 
     def fail(self, end, error):
-        """Record why the passage ends; the first reason counts."""
+        """Record why the session ends; the first reason counts."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
             self.link.suspicion.alone = self._alone if self.reader.unsettled <= 1 else None
@@ -351,7 +351,7 @@ class Passage:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. It may only be slow, so the passage goes on."""
+        """Report a target that confirms nothing. It may only be slow, so the session goes on."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
@@ -414,43 +414,43 @@ def _shortstr(text):
 
 
 class Rest:
-    """Keeps a passage alive while no greenlet waits for it: sends heartbeats in time and ends it with the
+    """Keeps a session alive while no greenlet waits for it: sends heartbeats in time and ends it with the
     hub. Runs in callbacks of the loop and never switches. ``is_on``: resting.
     """
 
-    __slots__ = ("is_on", "_hub", "_passage", "_timer")
+    __slots__ = ("is_on", "_hub", "_session", "_timer")
 
     def __init__(self, hub):
         self.is_on = False
         self._hub = hub
-        self._passage = None
+        self._session = None
         self._timer = None
 
-    def begin(self, passage):
-        """Look after ``passage`` until ``end``."""
+    def begin(self, session):
+        """Look after ``session`` until ``end``."""
         self.is_on = True
-        self._passage = passage
+        self._session = session
         self._hub.at_close(self._cut_off)
         self._tick()
 
     def end(self):
-        """Hand the passage back to a greenlet."""
+        """Hand the session back to a greenlet."""
         self.is_on = False
-        self._passage = None
+        self._session = None
         self._hub.not_at_close(self._cut_off)
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
 
     def _tick(self):
-        """Send due heartbeats. This may end the passage, and the rest with it."""
+        """Send due heartbeats. This may end the session, and the rest with it."""
         self._timer = None
-        due_s = self._passage.tick()
+        due_s = self._session.tick()
         if self.is_on and due_s is not None:
             self._timer = self._hub.timers.start(due_s * 1000, self._tick)
 
     def _cut_off(self):
-        self._passage.abort()
+        self._session.abort()
 
 
 class Unasked:
