@@ -181,22 +181,22 @@ class Link:
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
 
-    def settled(self, run):
-        """Count a run that is settled at its source; True once ``delete_after`` is reached."""
-        if run.is_rejected:
-            self._set_aside += run.count
+    def settled(self, batch):
+        """Count a batch that is settled at its source; True once ``delete_after`` is reached."""
+        if batch.is_rejected:
+            self._set_aside += batch.count
             QUIET.warning(
                 (self.name, "rejected"),
                 "%s: a message is rejected at its source: %s", self.name, self._error,
             )
         else:
-            self._moved += run.count
+            self._moved += batch.count
             if self._error and not self._session.reader.has_held():
                 self._set_state(RUNNING, "")
-        self.suspicion.settled(run)
+        self.suspicion.settled(batch)
         self._attempts.worked()
         if self._left is not None:
-            self._left -= run.count
+            self._left -= batch.count
         return self._left is not None and self._left <= 0
 
     def were_refused(self, count, error):

@@ -1,6 +1,6 @@
 """Link session: a link's two connections while they last, and the transfer between them.
 
-Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
+Everything here batches in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
 greenlet makes a session, waits for its end and calls ``tick``; while no greenlet waits, Rest calls ``tick``.
 """
 import time
@@ -29,9 +29,9 @@ LOG = logger("links")
 
 SOURCE, DESTINATION, OURS = "source", "destination", "link"
 FAULTS = (AMQPError, ClientError, Malformed, OSError)
-# Most messages of a run without acks, where no prefetch limits them.
+# Most messages of a batch without acks, where no prefetch limits them.
 RUN_MOST = 4096
-# A run is a part of the prefetch: the source sends the next messages while these are confirmed.
+# A batch is a part of the prefetch: the source sends the next messages while these are confirmed.
 RUNS_OF_PREFETCH = 4
 # Time for the source to answer basic.consume; time without a confirm after which operators are told.
 ANSWER_S, STALL_S = 30.0, 60.0
@@ -80,7 +80,7 @@ class LinkSession:
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         if not target.has_lane:
             most = 1
-        # A source that ignores the prefetch is read at most one run beyond it.
+        # A source that ignores the prefetch is read at most one batch beyond it.
         self._most_unsettled = source.prefetch + most if is_acked else UNBOUNDED
         self.reader = SourceReader(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
         self.transfer = Transfer(
@@ -207,21 +207,21 @@ class LinkSession:
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
-    def taken(self, run):
-        """Note a run that was taken; known poison is rejected instead of sent. Raises UnexpectedFrame."""
+    def taken(self, batch):
+        """Note a batch that was taken; known poison is rejected instead of sent. Raises UnexpectedFrame."""
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
-        self._room -= run.count
-        is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
-        if self.careful and run.is_sent and is_first:
+        self._room -= batch.count
+        is_first = batch.is_whole or not batch.count and batch.is_sent and self._alone is None
+        if self.careful and batch.is_sent and is_first:
             self._alone = self.reader.relay.checksum
             if self.link.suspicion.is_poison(self._alone):
-                run.is_sent, run.is_rejected = False, True
-                self._is_rejecting = not run.is_whole
+                batch.is_sent, batch.is_rejected = False, True
+                self._is_rejecting = not batch.is_whole
                 self.reader.relay.discards = self._is_rejecting
         if self._is_rejecting:
-            run.is_sent, run.is_rejected = False, True
-            self._is_rejecting = not run.count
+            batch.is_sent, batch.is_rejected = False, True
+            self._is_rejecting = not batch.count
 
     def unfit(self, error):
         """Note that the next message cannot be sent; True if it is to be rejected at its source."""
@@ -234,19 +234,19 @@ class LinkSession:
         return False
 
     def reject_next(self):
-        """Reject the next run at its source."""
+        """Reject the next batch at its source."""
         self._is_rejecting = True
 
-    def settled(self, run):
-        """Note a run that is settled at its source."""
-        if self._alone is not None and not run.is_rejected:
+    def settled(self, batch):
+        """Note a batch that is settled at its source."""
+        if self._alone is not None and not batch.is_rejected:
             self.link.suspicion.passed(self._alone)
         self._alone = None
         if self.careful:
             self.careful -= 1
-        if run.offset >= 0 and not self.reader.has_held():
-            self.link.reached(run.offset)
-        self.is_done = self.link.settled(run)
+        if batch.offset >= 0 and not self.reader.has_held():
+            self.link.reached(batch.offset)
+        self.is_done = self.link.settled(batch)
         if self.is_done or self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 

@@ -12,7 +12,7 @@ from gomq_py.client.errors import ClientError
 from gomq_py.links.buffers import Shares
 from gomq_py.links.ends import GONE, Refused
 from gomq_py.links.relay import Unfit
-from gomq_py.links.run import Run
+from gomq_py.links.batch import LinkBatch
 from gomq_py.links.wire import READ_OCTETS
 
 # Reads in a row without a message (only heartbeats or left-out messages) before others get their turn: a
@@ -36,14 +36,14 @@ class SourceReader(Source):
         self._shares = buffers.shares
         self._account = account
         self._owner = owner
-        self._most = most  # most messages of a run
+        self._most = most  # most messages of a batch
         self._is_acked = is_acked
         self._tail = wire.ahead
         self._rewalk = bool(self._tail)
         self._rejects_next = False  # the next message is to be rejected as unfit
-        self._refused = []  # (tag, Run) to be sent again, in order
+        self._refused = []  # (tag, LinkBatch) to be sent again, in order
         self._is_probing = False  # the first of _refused is sent alone
-        self._probe = None  # the run being sent alone; nothing else is taken
+        self._probe = None  # the batch being sent alone; nothing else is taken
         self._is_pausing = False  # pause after a refusal, until the transfer calls try_again()
         self._held = set()  # refused tags, not settled: multiple may not ack past them
         self._requeued = []  # tags of refused messages that were not kept
@@ -54,7 +54,7 @@ class SourceReader(Source):
     # Called by the transfer.
 
     def take(self, message):
-        """The next run, or None if nothing has arrived or nothing may be taken now."""
+        """The next batch, or None if nothing has arrived or nothing may be taken now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -65,27 +65,27 @@ class SourceReader(Source):
                 if not owner.may_take():
                     break
                 try:
-                    run = self._read()
+                    batch = self._read()
                 except Unfit as error:
                     self._rejects_next = owner.unfit(error)
                     continue
-                if run is None:
+                if batch is None:
                     return None
-                if run.count or run.size:
-                    self.keep_octets(run.size if run.is_whole else 0)
-                    self.unsettled += run.count
-                    owner.taken(run)
-                    return run
+                if batch.count or batch.size:
+                    self.keep_octets(batch.size if batch.is_whole else 0)
+                    self.unsettled += batch.count
+                    owner.taken(batch)
+                    return batch
         except (AMQPError, ClientError, OSError) as error:
             owner.fail("source", error)
         return None
 
     def show(self, item, message):
-        """Nothing to do: a run is its own message."""
+        """Nothing to do: a batch is its own message."""
         return True
 
     def drop(self, item):
-        """Settle the deliveries of a run."""
+        """Settle the deliveries of a batch."""
         self._forget(item)
         if item.count:
             if not item.is_whole:
@@ -139,21 +139,21 @@ class SourceReader(Source):
 
     def forget_refusals(self):
         """Reset the refusal counts: the messages were not at fault."""
-        for _, run in self._refused:
-            run.refusals = 0
+        for _, batch in self._refused:
+            batch.refusals = 0
         if self._probe is not None:
             self._probe.refusals = 0
 
     def keep(self, items, error):
-        """Keep the refused messages of these runs to send them again, and settle the others."""
+        """Keep the refused messages of these batches to send them again, and settle the others."""
         refused = self._owner.refused_numbers()
         count = 0
-        for run in items:
-            numbers = refused.intersection(range(run.first_number, run.first_number + run.count))
-            if not run.is_sent or not numbers:
-                self.drop(run)
+        for batch in items:
+            numbers = refused.intersection(range(batch.first_number, batch.first_number + batch.count))
+            if not batch.is_sent or not numbers:
+                self.drop(batch)
             else:
-                self._split(run, numbers)
+                self._split(batch, numbers)
                 refused -= numbers
                 count += len(numbers)
         if count:
@@ -187,7 +187,7 @@ class SourceReader(Source):
         return False
 
     def no_room(self, item, pending):
-        """Never called: a wire always takes a run."""
+        """Never called: a wire always takes a batch."""
         raise NotImplementedError
 
     def paused(self, unsafe):
@@ -219,82 +219,82 @@ class SourceReader(Source):
         finally:
             self._tail = bytes(view[done:end])
         self._rewalk = 0 < done < end
-        run = self._run(was_large)
+        batch = self._batch(was_large)
         if relay.others:
             others, relay.others = relay.others, []
             self._owner.source_methods(others)
-        return run
+        return batch
 
     def _run(self, was_large):
-        """The Run written by the last walk. A large message is counted with its last piece only."""
+        """The LinkBatch written by the last walk. A large message is counted with its last piece only."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
             self._owner.reject_next()
         written = bytes(self._buffers.output_view[:relay.written])
         if not (was_large or relay.missing):
-            return Run(written, relay.first_tag, relay.count, not relay.left_out, relay.offset)
+            return LinkBatch(written, relay.first_tag, relay.count, not relay.left_out, relay.offset)
         if relay.offset >= 0:
             self._large_offset = relay.offset
         if relay.missing:
-            return Run(written, relay.last_tag, 0, not relay.left_out, is_whole=False)
+            return LinkBatch(written, relay.last_tag, 0, not relay.left_out, is_whole=False)
         offset, self._large_offset = self._large_offset, -1
-        run = Run(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
-        run.checksum = relay.checksum
-        return run
+        batch = LinkBatch(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
+        batch.checksum = relay.checksum
+        return batch
 
     def _take_refused(self):
-        """The next refused run. The first after a pause is sent alone: if it is refused again the others
+        """The next refused batch. The first after a pause is sent alone: if it is refused again the others
         would be refused, too, or would overtake it.
         """
-        _, run = self._refused.pop(0)
+        _, batch = self._refused.pop(0)
         if self._is_probing:
-            self._probe = run
-        return run
+            self._probe = batch
+        return batch
 
-    def _forget(self, run):
-        """Note that a run is no longer in flight."""
-        if run is self._probe:
+    def _forget(self, batch):
+        """Note that a batch is no longer in flight."""
+        if batch is self._probe:
             self._probe = None
             self._is_probing = False
-        if run.is_whole:
-            self.keep_octets(-run.size)
-        self.unsettled -= run.count
+        if batch.is_whole:
+            self.keep_octets(-batch.size)
+        self.unsettled -= batch.count
 
-    def _split(self, run, numbers):
-        """Settle the messages of a run that were not refused; the others wait, or are given up after too many
+    def _split(self, batch, numbers):
+        """Settle the messages of a batch that were not refused; the others wait, or are given up after too many
         refusals.
         """
-        self._forget(run)
+        self._forget(batch)
         self._is_probing = True
-        tags = range(run.first_tag, run.first_tag + run.count)
-        refused = [i for i in range(run.count) if run.first_number + i in numbers]
+        tags = range(batch.first_tag, batch.first_tag + batch.count)
+        refused = [i for i in range(batch.count) if batch.first_number + i in numbers]
         self._held.update(tags[i] for i in refused)
         for i, tag in enumerate(tags):
-            if run.first_number + i not in numbers:
+            if batch.first_number + i not in numbers:
                 self._settle(_ACK, tag, 1)
-                self._owner.settled(Run(b"", tag, 1))
-        publishes = run.publishes() if run.is_whole else None
+                self._owner.settled(LinkBatch(b"", tag, 1))
+        publishes = batch.publishes() if batch.is_whole else None
         for i in refused:
             if publishes is None:
-                self._wait_or_reject(tags[i], None, 0, self._owner.large_refused(run.checksum))
+                self._wait_or_reject(tags[i], None, 0, self._owner.large_refused(batch.checksum))
             else:
-                refusals = run.refusals + 1
+                refusals = batch.refusals + 1
                 self._wait_or_reject(tags[i], publishes[i], refusals, self._owner.is_limit(refusals))
 
     def _wait_or_reject(self, tag, frames, refusals, is_limit):
         if is_limit:
-            run = Run(b"", tag, 1)
-            run.is_rejected = True
+            batch = LinkBatch(b"", tag, 1)
+            batch.is_rejected = True
             self._settle(_REJECT, tag, 1)
-            self._owner.settled(run)
+            self._owner.settled(batch)
         elif frames is None:
             self._requeued.append(tag)
         else:
-            run = Run(frames, tag, 1, refusals=refusals)
-            self.keep_octets(run.size)
+            batch = LinkBatch(frames, tag, 1, refusals=refusals)
+            self.keep_octets(batch.size)
             self.unsettled += 1
-            insort(self._refused, (tag, run))
+            insort(self._refused, (tag, batch))
 
     def _settle(self, how, first_tag, count):
         """Acknowledge or reject ``count`` deliveries. ``how``: method and bits of a single delivery."""

@@ -125,17 +125,17 @@ class Suspicion:
             and self._suspect[1] >= self._limit
         )
 
-    def settled(self, run):
-        """Note a run that is settled at its source."""
-        if run.is_rejected:
+    def settled(self, batch):
+        """Note a batch that is settled at its source."""
+        if batch.is_rejected:
             self._suspect = None
             self._given_up += 1
         else:
             self._fruitless = 0
-            if run.is_sent:
+            if batch.is_sent:
                 self._given_up = 0
                 self._refused_s = None
-        self.careful = max(0, self.careful - run.count)
+        self.careful = max(0, self.careful - batch.count)
 
     def passed(self, checksum):
         """Note that the target has taken a message sent alone."""

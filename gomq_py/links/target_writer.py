@@ -3,8 +3,8 @@
 A WireTargetWriter publishes to another broker over a wire. A message is safe once the broker confirms it or
 once it is written to the socket, by the link's mode.
 
-A WebhookTargetWriter posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post runs
-in a greenlet of its own; everything else runs in callbacks.
+A WebhookTargetWriter posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post batches
+in a greenlet of its own; everything else batches in callbacks.
 """
 import time
 from typing import Any
@@ -163,7 +163,7 @@ class WireTargetWriter(TargetWriter):
         return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
-        """Publish the messages of a run."""
+        """Publish the messages of a batch."""
         item.first_number = self.confirms.following
         if not item.is_sent:
             return None
@@ -280,7 +280,7 @@ class Posted:
 
 
 class WebhookTargetWriter(TargetWriter):
-    """Posts through ``poster`` (links.webhook.Poster), which it owns. The transfer hands it runs of one
+    """Posts through ``poster`` (links.webhook.Poster), which it owns. The transfer hands it batches of one
     message or of a piece of one.
     """
 

@@ -6,7 +6,7 @@ import pytest
 from gomq_py.links.buffers import Shares
 from gomq_py.links.source_reader import FRUITLESS_WALKS, SourceReader
 from gomq_py.links.relay import Unfit
-from gomq_py.links.run import Run
+from gomq_py.links.batch import LinkBatch
 from gomq_py.storage.message import Message
 
 PUBLISH = b"\x01\x00\x01\x00\x00\x00\x00\xce"
@@ -26,10 +26,10 @@ def refused():
     wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
     buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), shares=Shares())
     reader = SourceReader(wire, 1, relay, buffers, owner, 9, True)
-    run = Run(PUBLISH, 1, 1)
-    run.first_number = 1
+    batch = LinkBatch(PUBLISH, 1, 1)
+    batch.first_number = 1
     reader.unsettled = 1
-    reader.keep([run], "refused")
+    reader.keep([batch], "refused")
     return reader
 
 
@@ -84,10 +84,10 @@ def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(re
     refused.relay.left_out, refused.relay.offset = True, -1
     refused._buffers.output_view = memoryview(b"")
 
-    run = refused.take(Message())
+    batch = refused.take(Message())
 
     assert walks == [len(b"deliver")] * 2
-    assert (run.first_tag, run.count, run.is_sent) == (2, 1, False)
+    assert (batch.first_tag, batch.count, batch.is_sent) == (2, 1, False)
 
 
 def test_source_that_sends_nothing_but_signs_of_life_lets_others_have_their_turn(refused):

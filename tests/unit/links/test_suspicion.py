@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.links import suspicion as suspicions
-from gomq_py.links.run import Run
+from gomq_py.links.batch import LinkBatch
 from gomq_py.links.suspicion import DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, Suspicion, is_final
 
 LIMIT = 4
@@ -27,9 +27,9 @@ def suspicion(clock):
 
 def give_up(suspicion):
     """A message is rejected at its source."""
-    run = Run(b"", 1, 1)
-    run.is_rejected = True
-    suspicion.settled(run)
+    batch = LinkBatch(b"", 1, 1)
+    batch.is_rejected = True
+    suspicion.settled(batch)
 
 
 def refused_long_ago(suspicion, clock):
@@ -56,7 +56,7 @@ def test_refused_message_is_given_up_once_the_broker_could_have_said_that_it_has
 def test_refusals_before_the_destination_said_that_it_has_no_room_or_took_a_message_are_forgotten(
     suspicion, clock,
 ):
-    for forget in (suspicion.has_no_room, lambda: suspicion.settled(Run(b"", 1, 1))):
+    for forget in (suspicion.has_no_room, lambda: suspicion.settled(LinkBatch(b"", 1, 1))):
         refused_long_ago(suspicion, clock)
         forget()
         suspicion.refused()
@@ -73,7 +73,7 @@ def test_messages_in_a_row_are_given_up_ever_more_slowly_until_one_is_taken(susp
 
     assert needed[:GIVEN_UP_FREELY + 2] == [LIMIT] * GIVEN_UP_FREELY + [2 * LIMIT, 4 * LIMIT]
     assert needed[-1] == DOUBLED_MOST
-    suspicion.settled(Run(b"", 1, 1))
+    suspicion.settled(LinkBatch(b"", 1, 1))
     refused_long_ago(suspicion, clock)
     assert least(suspicion) == LIMIT
 
@@ -130,7 +130,7 @@ def test_refusals_of_a_large_message_are_its_own_whatever_passes_it(suspicion, c
     for _ in range(LIMIT - 1):
         assert not suspicion.large_refused(CHECKSUM)
         suspicion.large_settled(CHECKSUM + 1)
-        suspicion.settled(Run(b"", 1, 1))
+        suspicion.settled(LinkBatch(b"", 1, 1))
         clock.now_s += NACKED_S
 
     assert not suspicion.large_refused(CHECKSUM + 1)

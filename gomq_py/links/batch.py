@@ -1,14 +1,14 @@
 """Run: a batch of messages that a link takes, sends and drops as one item."""
 
 
-class Run:
+class LinkBatch:
     """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, its
     last piece 1.
 
     ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
     number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
     source; ``is_rejected``: settled by a reject. ``offset``: stream offset of the last message, or -1.
-    ``refusals``: how often the target has refused the run. ``checksum``: recognizes a large message when it
+    ``refusals``: how often the target has refused the batch. ``checksum``: recognizes a large message when it
     is delivered again.
     """
 
