@@ -16,7 +16,7 @@ from gomq_py.links import troubles
 from gomq_py.links.buffers import buffers_of
 from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM
 from gomq_py.links.target_writer import WebhookTargetWriter, WireTargetWriter
-from gomq_py.links.session import DESTINATION, FAULTS, OURS, SOURCE, LinkSession, Rest
+from gomq_py.links.session import DESTINATION, FAULTS, OURS, SOURCE, LinkSession, Keepalive
 from gomq_py.links.status import Status, shown
 from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
 from gomq_py.links.turns import turns_of
@@ -62,7 +62,7 @@ class Link:
     __slots__ = (
         "name", "account", "source", "target", "stream_offset", "suspicion", "is_paused",
         "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
-        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_rest",
+        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_keepalive",
         "_session", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
         "_reconnects", "_source_uri", "_target_uri", "_rate_marks", "_queue", "_lag", "_lag_asked_s",
         "_is_stopping", "_starts_again", "_was_up", "_left", "_knows_left", "__dict__", "__weakref__",
@@ -89,7 +89,7 @@ class Link:
         self._ends_with = ends_with
         self._wakened = Event()
         self._greenlet = None
-        self._rest = Rest(hub)
+        self._keepalive = Keepalive(hub)
         self._session = None
         self._attempts = None
         self._state, self._error, self._since_ms = STOPPED, "", hub.timers.now_ms()
@@ -143,7 +143,7 @@ class Link:
     @property
     def has_ended(self):
         """True if neither a connection nor an attempt at one is left."""
-        return self._greenlet is None and not self._rest.is_on
+        return self._greenlet is None and not self._keepalive.is_on
 
     @property
     def status(self):
@@ -225,8 +225,8 @@ class Link:
     def wake(self):
         """Wake the greenlet."""
         self._wakened.set()
-        if self._rest.is_on and not self._hub.is_closed:
-            self._rest.end()
+        if self._keepalive.is_on and not self._hub.is_closed:
+            self._keepalive.end()
             self._spawn()
 
     # The rest is private; the greenlet.
@@ -255,7 +255,7 @@ class Link:
         finally:
             self._greenlet = None
             if outcome is None:
-                self._rest.begin(self._session)
+                self._keepalive.begin(self._session)
             elif not self._hub.is_closed:
                 self._ended(*outcome)
 

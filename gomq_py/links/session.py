@@ -1,7 +1,7 @@
 """Link session: a link's two connections while they last, and the transfer between them.
 
 Everything here batches in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
-greenlet makes a session, waits for its end and calls ``tick``; while no greenlet waits, Rest calls ``tick``.
+greenlet makes a session, waits for its end and calls ``tick``; while no greenlet waits, Keepalive calls ``tick``.
 """
 import time
 from functools import partial
@@ -413,7 +413,7 @@ def _shortstr(text):
     return bytes([len(text)]) + text
 
 
-class Rest:
+class Keepalive:
     """Keeps a session alive while no greenlet waits for it: sends heartbeats in time and ends it with the
     hub. Runs in callbacks of the loop and never switches. ``is_on``: resting.
     """
