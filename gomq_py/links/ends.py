@@ -81,7 +81,7 @@ def _list(uris):
     return uris
 
 
-class Gone:
+class ClosedSession:
     """Takes the place of a session that has ended, for callers left over: a transfer slice scheduled before,
     a greenlet that is being killed. Every method does nothing.
 
@@ -116,4 +116,4 @@ class Gone:
         """Ignored."""
 
 
-GONE = Gone()
+CLOSED = ClosedSession()

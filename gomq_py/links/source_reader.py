@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
 from gomq_py.links.buffers import Shares
-from gomq_py.links.ends import GONE, Refused
+from gomq_py.links.ends import CLOSED, Refused
 from gomq_py.links.relay import Unfit
 from gomq_py.links.batch import LinkBatch
 from gomq_py.links.wire import READ_OCTETS
@@ -125,7 +125,7 @@ class SourceReader(Source):
         self.keep_octets(-self.kept_octets)
         self._refused.clear()
         self._probe = None
-        self._owner = GONE
+        self._owner = CLOSED
         self._shares = Shares()  # later settlements change no account
 
     def has_unread(self):

@@ -12,7 +12,7 @@ from typing import Any
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
-from gomq_py.links.ends import GONE, Refused
+from gomq_py.links.ends import CLOSED, Refused
 from gomq_py.links.wire import READ_OCTETS, Wire
 from gomq_py.observability.log import logger
 
@@ -37,7 +37,7 @@ class TargetWriter(Target):
         self.confirms = Confirms(self.channel, self.frame_max)
         self.refused = set()
         self.is_blocked = False
-        self._session: Any = GONE
+        self._session: Any = CLOSED
         self.is_flowing = True  # False after the broker's channel.flow
         self._seen_low, self._seen_s = 1, time.monotonic()
         self._waiting = []  # (mark, callback); few
@@ -85,7 +85,7 @@ class TargetWriter(Target):
     def abort(self):
         """Close at once, without calling the waiting callbacks. May be called again."""
         self._waiting.clear()
-        self._session = GONE
+        self._session = CLOSED
 
     def when_safe(self, callback):
         """Call ``callback(error or None)`` once all that was sent so far is safe or refused."""
