@@ -61,7 +61,7 @@ class LinkSession:
         self._is_held = False  # the source is not read
         self._alone = None  # checksum of the message being sent alone
         self._is_rejecting = False
-        self._unasked = Unasked(), Unasked()  # unsolicited methods of source and target
+        self._unsolicited = UnsolicitedLimit(), UnsolicitedLimit()  # unsolicited methods of source and target
         self._consume = None
         self._is_asking = False  # waiting for the answer to basic.consume
         self._asked_s = 0.0  # when basic.consume was last sent; 0: never
@@ -297,7 +297,7 @@ class LinkSession:
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
-                self._unasked[0].count()
+                self._unsolicited[0].count()
             if isinstance(method, BasicConsumeOk):
                 self._is_asking = False
                 self._consumer_tag = method.consumer_tag
@@ -317,7 +317,7 @@ class LinkSession:
     def target_methods(self, wire, methods):
         """Handle methods of the target that are no confirms."""
         for channel, payload in methods:
-            self._unasked[1].count()
+            self._unsolicited[1].count()
             method = decode_method(payload)
             if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self.writer.is_blocked = isinstance(method, ConnectionBlocked)
@@ -453,7 +453,7 @@ class Keepalive:
         self._session.abort()
 
 
-class Unasked:
+class UnsolicitedLimit:
     """Rate limit for the unsolicited methods of one connection, which are few.
 
     Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
