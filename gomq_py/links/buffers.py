@@ -1,7 +1,7 @@
 """Buffers of links: one read and one write buffer for all links of a hub, and the memory budget for messages
 that targets have not confirmed yet.
 
-Both buffers are empty between two turns of the loop. Unconfirmed messages are kept and counted by Shares: a
+Both buffers are empty between two turns of the loop. Unconfirmed messages are kept and counted by MemoryBudget: a
 slow target costs memory up to its link's share. Each link may keep a part of the memory that is left, so a
 few links get all they need, many links get less each, and the next link always finds something. No link waits
 for another: below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target
@@ -23,7 +23,7 @@ PARTS = 4
 _OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
-class Shares:
+class MemoryBudget:
     """Memory budget of the links in one hub. ``kept_octets``: bytes that all of them keep now. An account is
     (user who set the link, virtual host).
     """
@@ -51,14 +51,14 @@ class Shares:
 
 
 class LinkBuffers:
-    """``input`` and ``output``: bytearrays, with their memoryviews beside them. ``shares``: the links'
-    Shares.
+    """``input`` and ``output``: bytearrays, with their memoryviews beside them. ``memory_budget``: the links'
+    MemoryBudget.
     """
 
     def __init__(self):
         self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
         self.input_view, self.output_view = memoryview(self.input), memoryview(self.output)
-        self.shares = Shares()
+        self.memory_budget = MemoryBudget()
 
 
 def buffers_of(hub):

@@ -9,7 +9,7 @@ from struct import Struct
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
-from gomq_py.links.buffers import Shares
+from gomq_py.links.buffers import MemoryBudget
 from gomq_py.links.ends import CLOSED, Refused
 from gomq_py.links.relay import Unfit
 from gomq_py.links.batch import LinkBatch
@@ -33,7 +33,7 @@ class SourceReader(Source):
         self.relay = relay
         self._channel = channel
         self._buffers = buffers
-        self._shares = buffers.shares
+        self._budget = buffers.memory_budget
         self._account = account
         self._owner = owner
         self._most = most  # most messages of a batch
@@ -113,12 +113,12 @@ class SourceReader(Source):
         """True while this link keeps fewer bytes than its share. Otherwise nothing but the rest of a large
         message is taken until the target confirms.
         """
-        return self.kept_octets < self._shares.limit(self._account)
+        return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
         """Count ``count`` more kept bytes, or fewer if negative."""
         self.kept_octets += count
-        self._shares.keep(count, self._account)
+        self._budget.keep(count, self._account)
 
     def close(self):
         """Release all that is kept and let go of the owner. May be called again."""
@@ -126,7 +126,7 @@ class SourceReader(Source):
         self._refused.clear()
         self._probe = None
         self._owner = CLOSED
-        self._shares = Shares()  # later settlements change no account
+        self._budget = MemoryBudget()  # later settlements change no account
 
     def has_unread(self):
         """True if whole messages may be left in the tail of the last read; the socket does not report them.

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.links.buffers import Shares
+from gomq_py.links.buffers import MemoryBudget
 from gomq_py.links.source_reader import FRUITLESS_WALKS, SourceReader
 from gomq_py.links.relay import Unfit
 from gomq_py.links.batch import LinkBatch
@@ -24,7 +24,7 @@ def refused():
         refused=nothing, requeued=nothing, settled=nothing, is_limit=lambda refusals: False)
     relay = SimpleNamespace(missing=0, others=[], walk=lambda end, most: 0)
     wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
-    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), shares=Shares())
+    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), memory_budget=MemoryBudget())
     reader = SourceReader(wire, 1, relay, buffers, owner, 9, True)
     batch = LinkBatch(PUBLISH, 1, 1)
     batch.first_number = 1
