@@ -18,7 +18,7 @@ from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM
 from gomq_py.links.target_writer import WebhookTargetWriter, WireTargetWriter
 from gomq_py.links.session import DESTINATION, FAULTS, OURS, SOURCE, LinkSession, Keepalive
 from gomq_py.links.status import Status, shown
-from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
+from gomq_py.links.poison_detection import FINAL_CODES, PoisonDetection, is_final
 from gomq_py.links.turns import turns_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -60,7 +60,7 @@ class Link:
 
     # Saves the instance dict of 2 KiB; tests that replace a method have one.
     __slots__ = (
-        "name", "account", "source", "target", "stream_offset", "suspicion", "is_paused",
+        "name", "account", "source", "target", "stream_offset", "poison_detection", "is_paused",
         "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
         "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_keepalive",
         "_session", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
@@ -78,7 +78,7 @@ class Link:
         self.name, self.account = name, account
         self.source, self.target = source, target
         self.stream_offset = None
-        self.suspicion = Suspicion(target, refusals)
+        self.poison_detection = PoisonDetection(target, refusals)
         self.is_paused = paused
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
@@ -193,7 +193,7 @@ class Link:
             self._moved += batch.count
             if self._error and not self._session.reader.has_held():
                 self._set_state(RUNNING, "")
-        self.suspicion.settled(batch)
+        self.poison_detection.settled(batch)
         self._attempts.worked()
         if self._left is not None:
             self._left -= batch.count
@@ -240,7 +240,7 @@ class Link:
         self._is_stopping = self._starts_again = self._was_up = False
         self._left = None if self._delete_after == QUEUE_LENGTH else self._delete_after
         self._knows_left = self._delete_after != QUEUE_LENGTH
-        self.suspicion.forget()
+        self.poison_detection.forget()
 
     def _run(self):
         """Run until the link ends or a session needs no greenlet: a waiting greenlet takes 10 KiB."""
@@ -376,7 +376,7 @@ class Link:
     def _make_session(self, channel, writer):
         return LinkSession(
             self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
-            self.suspicion.careful,
+            self.poison_detection.careful,
         )
 
     def _open_source(self, connection):
@@ -463,7 +463,7 @@ class Link:
 
     def _note(self, failed):
         """Record what a failure means for the next session; return its text."""
-        self.suspicion.failed(failed.error, failed.end == DESTINATION)
+        self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]
         # at a stop, an end may close before the link does

@@ -175,8 +175,8 @@ class LinkSession:
         """Record why the session ends; the first reason counts."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
-            self.link.suspicion.alone = self._alone if self.reader.unsettled <= 1 else None
-            self.link.suspicion.unsettled = self.reader.unsettled
+            self.link.poison_detection.alone = self._alone if self.reader.unsettled <= 1 else None
+            self.link.poison_detection.unsettled = self.reader.unsettled
             self.wire.unwatch()
             self.writer.unwatch()
             self.transfer.close()
@@ -215,7 +215,7 @@ class LinkSession:
         is_first = batch.is_whole or not batch.count and batch.is_sent and self._alone is None
         if self.careful and batch.is_sent and is_first:
             self._alone = self.reader.relay.checksum
-            if self.link.suspicion.is_poison(self._alone):
+            if self.link.poison_detection.is_poison(self._alone):
                 batch.is_sent, batch.is_rejected = False, True
                 self._is_rejecting = not batch.is_whole
                 self.reader.relay.discards = self._is_rejecting
@@ -226,11 +226,11 @@ class LinkSession:
     def unfit(self, error):
         """Note that the next message cannot be sent; True if it is to be rejected at its source."""
         text, checksum = error.args
-        if self.link.suspicion.is_poison(checksum):
+        if self.link.poison_detection.is_poison(checksum):
             return True
         self._alone = checksum
         self.fail(DESTINATION, Unsendable(text))
-        self.link.suspicion.alone = checksum
+        self.link.poison_detection.alone = checksum
         return False
 
     def reject_next(self):
@@ -240,7 +240,7 @@ class LinkSession:
     def settled(self, batch):
         """Note a batch that is settled at its source."""
         if self._alone is not None and not batch.is_rejected:
-            self.link.suspicion.passed(self._alone)
+            self.link.poison_detection.passed(self._alone)
         self._alone = None
         if self.careful:
             self.careful -= 1
@@ -256,18 +256,18 @@ class LinkSession:
 
     def refused(self, count, error):
         """Count refused messages; they are sent again after a pause."""
-        self.link.suspicion.refused()
+        self.link.poison_detection.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
     def large_refused(self, checksum):
         """Note the refusal of a message that is not kept; True if it is to be rejected at its source."""
-        return self.link.suspicion.large_refused(checksum)
+        return self.link.poison_detection.large_refused(checksum)
 
     def large_settled(self, checksum):
         """Note that a message that is not kept is settled."""
-        self.link.suspicion.large_settled(checksum)
+        self.link.poison_detection.large_settled(checksum)
 
     def is_of_stream(self):
         """True if the source is a stream, which does not requeue."""
@@ -276,7 +276,7 @@ class LinkSession:
 
     def is_limit(self, refusals):
         """True if a message with so many refusals is to be rejected at its source."""
-        return self.link.suspicion.is_limit(refusals)
+        return self.link.poison_detection.is_limit(refusals)
 
     def requeued(self, count):
         """Note that a pause is over and ``count`` deliveries were requeued; they are delivered again."""
@@ -321,7 +321,7 @@ class LinkSession:
             method = decode_method(payload)
             if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self.writer.is_blocked = isinstance(method, ConnectionBlocked)
-                self.link.suspicion.has_no_room()
+                self.link.poison_detection.has_no_room()
                 self.reader.forget_refusals()
                 self.link.changed()
             elif isinstance(method, ChannelFlow):

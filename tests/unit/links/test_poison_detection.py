@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
-from gomq_py.links import suspicion as suspicions
+from gomq_py.links import poison_detection as suspicions
 from gomq_py.links.batch import LinkBatch
-from gomq_py.links.suspicion import DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, Suspicion, is_final
+from gomq_py.links.poison_detection import DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, PoisonDetection, is_final
 
 LIMIT = 4
 CHECKSUM = 7
@@ -22,7 +22,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def suspicion(clock):
-    return Suspicion(SimpleNamespace(has_lane=True, exchange="e"), LIMIT)
+    return PoisonDetection(SimpleNamespace(has_lane=True, exchange="e"), LIMIT)
 
 
 def give_up(suspicion):
@@ -79,7 +79,7 @@ def test_messages_in_a_row_are_given_up_ever_more_slowly_until_one_is_taken(susp
 
 
 def test_limit_above_what_it_is_doubled_to_stays(clock):
-    suspicion = Suspicion(SimpleNamespace(has_lane=True, exchange="e"), 2 * DOUBLED_MOST)
+    suspicion = PoisonDetection(SimpleNamespace(has_lane=True, exchange="e"), 2 * DOUBLED_MOST)
     refused_long_ago(suspicion, clock)
     for _ in range(GIVEN_UP_FREELY + 1):
         give_up(suspicion)
@@ -88,7 +88,7 @@ def test_limit_above_what_it_is_doubled_to_stays(clock):
 
 
 def test_web_servers_refusal_is_of_the_message_and_counts_at_once(clock):
-    suspicion = Suspicion(SimpleNamespace(has_lane=False), LIMIT)
+    suspicion = PoisonDetection(SimpleNamespace(has_lane=False), LIMIT)
     suspicion.refused()
     for _ in range(10):
         give_up(suspicion)
@@ -98,7 +98,7 @@ def test_web_servers_refusal_is_of_the_message_and_counts_at_once(clock):
 
 def test_without_a_limit_nothing_is_given_up(clock):
     for has_lane in (False, True):
-        suspicion = Suspicion(SimpleNamespace(has_lane=has_lane, exchange="e"), 0)
+        suspicion = PoisonDetection(SimpleNamespace(has_lane=has_lane, exchange="e"), 0)
         refused_long_ago(suspicion, clock)
 
         assert not suspicion.is_limit(10_000)

@@ -1,4 +1,4 @@
-"""Suspicion: finds the message that ends the sessions of a link, and decides when it is given up.
+"""PoisonDetection: finds the message that ends the sessions of a link, and decides when it is given up.
 
 Outlasts the sessions, beside the link. After an end that a message may have caused, messages are sent one at
 a time until as many are settled as were in flight; the message at which a session ends again is recognized by
@@ -50,8 +50,8 @@ def is_final(error, codes):
     )
 
 
-class Suspicion:
-    """Suspicion of one link. ``limit``: sessions that a message may end, or refusals, before it is given up
+class PoisonDetection:
+    """PoisonDetection of one link. ``limit``: sessions that a message may end, or refusals, before it is given up
     (rejected at its source); 0: no limit.
 
     ``careful``: count of messages to send one at a time. Set by a session at its end: ``alone``, the checksum
