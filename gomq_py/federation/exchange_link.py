@@ -112,9 +112,9 @@ class ExchangeLink(FederationLink):
         return self._make_source(self._prepare, exclusive=True)
 
     def _target(self):
-        return self._make_target(self.name, None, self._edit, self._stamp)
+        return self._make_target(self.name, None, self._edit, self._header_stamp)
 
-    def _stamp(self):
+    def _header_stamp(self):
         """The header that _edit() adds to a message that comes from the upstream itself."""
         return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
 

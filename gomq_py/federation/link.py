@@ -176,8 +176,8 @@ class FederationLink:
             no_ack=upstream.ack_mode == NO_ACK,
         )
 
-    def _make_target(self, exchange, routing_key, edit, stamp=None):
-        return Target([HERE], exchange, routing_key, edit=edit, stamp=stamp)
+    def _make_target(self, exchange, routing_key, edit, header_stamp=None):
+        return Target([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
         """Connect to this URI, or to that of the last connect.

@@ -49,11 +49,11 @@ class Target:
     ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its
     result is ignored. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
     order, and returns the Properties to publish with, or None to leave the message out; it must not switch.
-    Without ``edit``, properties are copied byte for byte. ``stamp()`` is called once for each connection and
-    returns (name, value, value for a redelivered message) of a header. A message with neither this header nor
-    a user id gets the header on the fast path, without a call of ``edit``. For a message that has the header,
-    ``edit`` may change the headers only, and its answer may depend only on them and on whether the message is
-    redelivered: the answer is cached for messages with the same headers.
+    Without ``edit``, properties are copied byte for byte. ``header_stamp()`` is called once for each
+    connection and returns (name, value, value for a redelivered message) of a header. A message with neither
+    this header nor a user id gets the header on the fast path, without a call of ``edit``. For a message that
+    has the header, ``edit`` may change the headers only, and its answer may depend only on them and on
+    whether the message is redelivered: the answer is cached for messages with the same headers.
 
     ``queue``: the one queue of all messages, if the default exchange and a fixed routing key name it, else
     None. Messages that no queue takes are then returned and stay at their source.
@@ -61,14 +61,14 @@ class Target:
 
     has_lane = True
 
-    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None, stamp=None):
+    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None, header_stamp=None):
         self.uris = _list(uris)
         self.exchange = exchange
         self.routing_key = routing_key
         self.prepare = prepare
         self.queue = routing_key if exchange == "" else None
         self.edit = edit
-        self.stamp = stamp
+        self.header_stamp = header_stamp
         for name in (exchange, routing_key):
             if name is not None and len(name.encode("utf-8", "surrogateescape")) > 255:
                 raise ValueError(f"{name!r} has more than 255 octets")

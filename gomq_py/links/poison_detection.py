@@ -51,8 +51,8 @@ def is_final(error, codes):
 
 
 class PoisonDetection:
-    """PoisonDetection of one link. ``limit``: sessions that a message may end, or refusals, before it is given up
-    (rejected at its source); 0: no limit.
+    """One link's poison detection. ``limit``: sessions that a message may end, or refusals, before it is
+    given up (rejected at its source); 0: no limit.
 
     ``careful``: count of messages to send one at a time. Set by a session at its end: ``alone``, the checksum
     of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.

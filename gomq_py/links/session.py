@@ -1,7 +1,7 @@
 """Link session: a link's two connections while they last, and the transfer between them.
 
-Everything here batches in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
-greenlet makes a session, waits for its end and calls ``tick``; while no greenlet waits, Keepalive calls ``tick``.
+Runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's greenlet makes a
+session, waits for its end and calls ``tick``; while no greenlet waits, Keepalive calls ``tick``.
 """
 import time
 from functools import partial
@@ -21,7 +21,7 @@ from gomq_py.errors import Malformed
 from gomq_py.links.source_reader import SourceReader
 from gomq_py.links.target_writer import FULL_OCTETS
 from gomq_py.links.relay import Relay
-from gomq_py.links.stamp import Stamp
+from gomq_py.links.header_stamp import HeaderStamp
 from gomq_py.links.wire import Wire
 from gomq_py.observability.log import logger
 
@@ -71,7 +71,7 @@ class LinkSession:
         relay = Relay(
             buffers.input, buffers.output, channel.id, writer.channel, writer.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
-            target.edit, _octets(source.offset_argument), _stamp_of(target),
+            target.edit, _octets(source.offset_argument), _header_stamp_of(target),
             getattr(target, "queue", None) is not None,
         )
         self.wire = Wire(
@@ -398,14 +398,14 @@ def _octets(text):
     return None if text is None else text.encode("utf-8", "surrogateescape")
 
 
-def _stamp_of(target):
-    """The Stamp of a target, or None."""
-    stamp = getattr(target, "stamp", None)
-    if stamp is None:
+def _header_stamp_of(target):
+    """The HeaderStamp of a target, or None."""
+    header_stamp = getattr(target, "header_stamp", None)
+    if header_stamp is None:
         return None
-    name, *values = stamp()
+    name, *values = header_stamp()
     # [6:]: without the flags and the length of the table
-    return Stamp(_shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values))
+    return HeaderStamp(_shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values))
 
 
 def _shortstr(text):

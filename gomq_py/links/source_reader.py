@@ -225,7 +225,7 @@ class SourceReader(Source):
             self._owner.source_methods(others)
         return batch
 
-    def _run(self, was_large):
+    def _batch(self, was_large):
         """The LinkBatch written by the last walk. A large message is counted with its last piece only."""
         relay = self.relay
         if self._rejects_next and relay.count:
@@ -262,8 +262,7 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle the messages of a batch that were not refused; the others wait, or are given up after too many
-        refusals.
+        """Settle the accepted messages of a batch; the others wait, or are given up after too many refusals.
         """
         self._forget(batch)
         self._is_probing = True

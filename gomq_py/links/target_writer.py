@@ -3,8 +3,8 @@
 A WireTargetWriter publishes to another broker over a wire. A message is safe once the broker confirms it or
 once it is written to the socket, by the link's mode.
 
-A WebhookTargetWriter posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post batches
-in a greenlet of its own; everything else batches in callbacks.
+A WebhookTargetWriter posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post runs
+in a greenlet of its own; everything else runs in callbacks.
 """
 import time
 from typing import Any

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
-from gomq_py.links import poison_detection as suspicions
+from gomq_py.links import poison_detection
 from gomq_py.links.batch import LinkBatch
-from gomq_py.links.poison_detection import DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, PoisonDetection, is_final
+from gomq_py.links.poison_detection import (
+    DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, PoisonDetection, is_final,
+)
 
 LIMIT = 4
 CHECKSUM = 7
@@ -16,7 +18,7 @@ CHECKSUM = 7
 def clock(monkeypatch):
     """Its ``now_s`` is what time it is."""
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(suspicions, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(poison_detection, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     return clock
 
 
@@ -150,7 +152,7 @@ def test_refusals_of_a_large_message_are_forgotten_when_it_is_taken_or_the_desti
 
 
 def test_refusals_of_as_many_large_messages_as_a_source_may_send_are_remembered(suspicion, monkeypatch):
-    monkeypatch.setattr(suspicions, "LARGE_MOST", 3)
+    monkeypatch.setattr(poison_detection, "LARGE_MOST", 3)
     for checksum in range(4):
         suspicion.large_refused(checksum)
 
