@@ -12,7 +12,7 @@ from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access, set_by
 from gomq_py.hub.turns import paced
-from gomq_py.judgement.difference import KEYS, Difference
+from gomq_py.diagnosis.difference import KEYS, Difference
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
 
