@@ -10,7 +10,7 @@ from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import caller, find_vhost, named, there_is, visible_vhosts, writable_vhost
+from gomq_py.http.entities import caller, find_vhost, named, there_is, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 

@@ -5,7 +5,7 @@ from gomq_py.http import kinds, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
-from gomq_py.http.finding import find_vhost
+from gomq_py.http.entities import find_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced

@@ -8,7 +8,7 @@ from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sect
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
 from gomq_py.http.columns import paths_in
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_vhost
+from gomq_py.http.entities import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access, set_by
 from gomq_py.hub.turns import paced

@@ -6,7 +6,7 @@ from gomq_py.http.answers import json_answer, paced_list
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
-from gomq_py.http.finding import caller, find_exchange, find_vhost, visible_vhosts
+from gomq_py.http.entities import caller, find_exchange, find_vhost, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.shapes import set_aside
 from gomq_py.hub.turns import paced

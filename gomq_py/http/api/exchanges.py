@@ -15,7 +15,7 @@ from gomq_py.http import kinds, shapes, statistics
 from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
 from gomq_py.http.errors import BadRequest, Unavailable
-from gomq_py.http.finding import (
+from gomq_py.http.entities import (
     caller, exchange_to_publish_to, find_exchange, find_vhost, named, visible_vhosts, writable_vhost,
 )
 from gomq_py.http.login import MANAGEMENT, access

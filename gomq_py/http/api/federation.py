@@ -7,7 +7,7 @@ from flask import Blueprint, g
 
 from gomq_py.http.answers import no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
-from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.entities import find_vhost, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
 

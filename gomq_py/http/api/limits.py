@@ -5,7 +5,7 @@ from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 from gomq_py.broker.policies.vhost_limits import NAME as LIMITS_NAME
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.api.parameters import set_value
-from gomq_py.http.finding import find_user, find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.entities import find_user, find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 
 blueprint = Blueprint("limits", __name__)

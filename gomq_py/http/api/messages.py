@@ -10,7 +10,7 @@ from gomq_py.http.answers import body, json_answer, node, paced_list
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import caller, find_queue, find_vhost, there_is
+from gomq_py.http.entities import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message

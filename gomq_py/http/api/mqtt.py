@@ -10,7 +10,7 @@ from gomq_py.http.api.connections import close_connection, visible
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
-from gomq_py.http.finding import caller, find_vhost, visible_vhosts
+from gomq_py.http.entities import caller, find_vhost, visible_vhosts
 from gomq_py.http.kinds import MQTT_CONNECTIONS, MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
 from gomq_py.http.login import MANAGEMENT, MONITORING, access
 from gomq_py.http.paging import listing

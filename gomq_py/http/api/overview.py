@@ -9,7 +9,7 @@ from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, node, no_content
 from gomq_py.http.errors import NoSuchObject
-from gomq_py.http.finding import visible_vhosts
+from gomq_py.http.entities import visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
 
 blueprint = Blueprint("overview", __name__)

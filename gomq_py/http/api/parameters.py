@@ -6,7 +6,7 @@ from flask import Blueprint, g
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
-from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.entities import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag, set_by
 from gomq_py.http.paging import listing
 from gomq_py.observability.secrets import restored, shown, without_passwords

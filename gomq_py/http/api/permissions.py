@@ -8,7 +8,7 @@ from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_user, find_vhost
+from gomq_py.http.entities import find_user, find_vhost
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.http.paging import listing
 

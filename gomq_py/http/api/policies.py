@@ -9,7 +9,7 @@ from gomq_py.broker.policies.preview import previewed, would_be
 from gomq_py.broker.policies.setter_rights import HANDS_ON
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
-from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.entities import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access, set_by
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced

@@ -16,7 +16,7 @@ from gomq_py.http.api.connections import visible
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import (
+from gomq_py.http.entities import (
     caller, find_queue, find_vhost, queue_to_take_from, visible_vhosts, writable_vhost,
 )
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access

@@ -12,7 +12,7 @@ from gomq_py.http.answers import body, json_answer, sliced
 from gomq_py.http.api.exchanges import wire_properties
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_exchange, find_vhost
+from gomq_py.http.entities import find_exchange, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("routes", __name__)

@@ -17,7 +17,7 @@ from gomq_py.http.answers import body, json_answer
 from gomq_py.http.api.messages import passed_over, shown
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import caller, find_queue
+from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way

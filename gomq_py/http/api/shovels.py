@@ -6,7 +6,7 @@ from flask import Blueprint, g
 
 from gomq_py.http.answers import json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised, Unprocessable
-from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.entities import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
 

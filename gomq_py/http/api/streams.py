@@ -15,7 +15,7 @@ from gomq_py.http.answers import json_answer, no_content, paced_list
 from gomq_py.http.api import messages
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import caller, find_queue
+from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import ANYBODY, MANAGEMENT, access
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way

@@ -10,7 +10,7 @@ from gomq_py.http.answers import body, no_content, paced_list
 from gomq_py.http.api.connections import check_own, find_channel, visible
 from gomq_py.http.arguments import integer_of, text_of
 from gomq_py.http.errors import NoSuchObject, Unprocessable
-from gomq_py.http.finding import caller, find_queue, find_vhost
+from gomq_py.http.entities import caller, find_queue, find_vhost
 from gomq_py.http.login import MANAGEMENT, access, sees_vhost
 from gomq_py.hub.turns import paced
 

@@ -8,7 +8,7 @@ from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.api.connections import list_of_channels, visible
 from gomq_py.http.arguments import boolean_of, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
-from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.entities import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
 
