@@ -49,7 +49,7 @@ class ExchangeLink(FederationLink):
 
     type = "exchange"
 
-    def __init__(self, ways, vhost, name, upstream):
+    def __init__(self, context, vhost, name, upstream):
         self.exchange = vhost.exchanges[name]
         # (name of the broker upstream, its vhost), once known
         self._there: tuple[str | None, str] = (None, "/")
@@ -58,8 +58,8 @@ class ExchangeLink(FederationLink):
         self._has_made = False  # True once something was made upstream
         self._is_over = False
         self._told_notes = set()
-        super().__init__(ways, vhost, name, upstream)
-        self._errands = Errands(ways.hub, self._connect_upstream, self._cannot_mirror)
+        super().__init__(context, vhost, name, upstream)
+        self._errands = Errands(context.hub, self._connect_upstream, self._cannot_mirror)
         self._bindings = Bindings(self.exchange, self._bindings_changed)
 
     # for the supervisor
@@ -76,8 +76,8 @@ class ExchangeLink(FederationLink):
                     self._there = None, uris.parse(self._uri or self.upstream.uris[0]).path or "/"
                 except uris.URIError:  # no earlier run could connect either
                     return
-            done = self._ways.removing[self._place_upstream()] = Event()
-            Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
+            done = self._context.removing[self._place_upstream()] = Event()
+            Errands(self._context.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
                 partial(self._remove_upstream, done))
 
     def _let_go(self):
@@ -98,7 +98,7 @@ class ExchangeLink(FederationLink):
         """Name of the queue upstream and prefix of the exchanges' names: as RabbitMQ's, which adds vhost and
         exchange here only if they differ from those upstream.
         """
-        there, here = self.upstream.exchange, [self._ways.cluster_name()]
+        there, here = self.upstream.exchange, [self._context.cluster_name()]
         if self.vhost.name != self._there[1]:
             here += [self.vhost.name, self.name]
         elif self.name != there:
@@ -126,7 +126,7 @@ class ExchangeLink(FederationLink):
         return told
 
     def _edit(self, properties, delivery):
-        headers, name = properties.headers, self._ways.cluster_name()
+        headers, name = properties.headers, self._context.cluster_name()
         if not should_forward(headers, self.upstream.max_hops, name, self.vhost.name):
             return None
         passed = headers.get(RECEIVED_FROM) if headers else None
@@ -144,7 +144,7 @@ class ExchangeLink(FederationLink):
         exists, self._between, self.notes = [], "", []
         self._ensure_exchange(connection)
         queue = self.queue_upstream
-        removing = self._ways.removing.get(self._place_upstream())
+        removing = self._context.removing.get(self._place_upstream())
         if removing is not None:  # cleanup of an earlier link that has just ended
             removing.wait(REMOVING_S)
         self._has_made = True
@@ -168,7 +168,7 @@ class ExchangeLink(FederationLink):
         """Refuse an upstream that is this exchange, or looks the same: each message would come back. Raises
         ClientError.
         """
-        here = self._ways.cluster_name(), self.vhost.name
+        here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (
                 f"the broker there is called '{here[0]}', as this one is: where they are two, give each a "
@@ -229,7 +229,7 @@ class ExchangeLink(FederationLink):
         if not self._is_plain:
             kind = FederationUpstreamExchange.type
             arguments.update({
-                MAX_HOPS: Int64(self.upstream.max_hops), DOWNSTREAM_NAME: self._ways.cluster_name(),
+                MAX_HOPS: Int64(self.upstream.max_hops), DOWNSTREAM_NAME: self._context.cluster_name(),
                 DOWNSTREAM_VHOST: self.vhost.name,
             })
         try:
@@ -246,7 +246,7 @@ class ExchangeLink(FederationLink):
     def _carry_out(self, channel, between, changes):
         """Make and remove bindings."""
         here = (
-            self._ways.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
+            self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (
             (False, ExchangeUnbind, ExchangeUnbindOk), (True, ExchangeBind, ExchangeBindOk)
         ):
@@ -314,9 +314,9 @@ class ExchangeLink(FederationLink):
 
     def _removed(self, done):
         done.set()
-        for place, event in list(self._ways.removing.items()):
+        for place, event in list(self._context.removing.items()):
             if event is done:
-                del self._ways.removing[place]
+                del self._context.removing[place]
 
 
 def there_of(connection):
