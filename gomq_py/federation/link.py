@@ -5,7 +5,6 @@ gomq_py.links moves the messages. Owned by the supervisor, which starts and stop
 of an impossible link, to show operators the reason.
 """
 import time
-from urllib.parse import urlsplit
 
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
 from gomq_py.broker.features.federation import UPSTREAM
@@ -15,6 +14,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.digests import sha256
 from gomq_py.links.ends import NO_ACK, Source, Target
 from gomq_py.links.link import Link
+from gomq_py.links.uris import without_login
 from gomq_py.observability.secrets import without_passwords
 
 # URI of this broker, for the local end; the virtual host is given at the connect.
@@ -217,13 +217,6 @@ def id_of(type_, vhost, name, upstream):
     """A short id, the same for the same source and destination."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def without_login(uri):
-    """The URI without user, password and options, for messages, which go anywhere."""
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
 
 
 def with_received(properties, told, passed, trusts_user_id):

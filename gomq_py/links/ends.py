@@ -1,7 +1,9 @@
-"""Ends of a link: description of its source, its target and its acknowledgement mode. Opens no connection.
+"""Ends of a link: description of its source, its target, its acknowledgement mode and its status. Opens no
+connection.
 
 A leaf: definitions read it without loading the client.
 """
+from dataclasses import dataclass
 from typing import Any
 
 LIMIT_PREFETCH = 65535
@@ -79,6 +81,26 @@ def _list(uris):
     if not uris:
         raise ValueError("a link needs a URI for each of its ends")
     return uris
+
+
+@dataclass(frozen=True)
+class Status:
+    """``moved``: messages settled at the source; ``rate``: moved per second; ``refused``: refusals by the
+    target; ``set_aside``: messages rejected at the source; ``blocked``: the target has asked for a pause.
+    """
+
+    state: str
+    error: str
+    since_ms: int
+    moved: int
+    unconfirmed: int
+    refused: int
+    set_aside: int
+    reconnects: int
+    rate: float
+    source_uri: str
+    target_uri: str
+    blocked: bool
 
 
 class ClosedSession:

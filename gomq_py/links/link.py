@@ -13,13 +13,13 @@ from gevent.event import Event
 from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.links import troubles
-from gomq_py.links.buffers import buffers_of
-from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM
-from gomq_py.links.target_writer import WebhookTargetWriter, WireTargetWriter
+from gomq_py.links.source_reader import buffers_of
+from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM, Status
+from gomq_py.links.target_writer import WireTargetWriter
 from gomq_py.links.session import DESTINATION, FAULTS, OURS, SOURCE, LinkSession, Keepalive
-from gomq_py.links.status import Status, shown
 from gomq_py.links.poison_detection import FINAL_CODES, PoisonDetection, is_final
 from gomq_py.links.turns import turns_of
+from gomq_py.links.uris import without_login
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -152,7 +152,7 @@ class Link:
         return Status(
             self._state, self._error, self._since_ms, self._moved,
             writer.unconfirmed() if writer else 0, self._refused, self._set_aside, self._reconnects,
-            self._rate(), shown(self._source_uri), shown(self._target_uri),
+            self._rate(), without_login(self._source_uri), without_login(self._target_uri),
             bool(writer and writer.is_held()),
         )
 
@@ -394,7 +394,7 @@ class Link:
     def _open_target(self):
         """The writer. May switch."""
         if not self.target.has_lane:
-            return WebhookTargetWriter(self.target.open(self._target_uri), self._hub)
+            return self.target.open_writer(self._target_uri, self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:

@@ -2,17 +2,23 @@
 
 Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them.
 Refused messages wait here, in order; nothing else is taken before they are sent again.
+
+Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share: a slow
+target costs memory up to its link's share. Each link may keep a part of the memory that is left, so a few
+links get all they need, many links get less each, and the next link always finds something. No link waits for
+another: below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target
+confirms. When the whole budget is used, half as much again is in reserve, and one account may take half of
+what is left of the reserve: so the links of one user leave something for those of another.
 """
 from bisect import insort
 from struct import Struct
+from weakref import WeakKeyDictionary
 
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
-from gomq_py.links.buffers import MemoryBudget
 from gomq_py.links.ends import CLOSED, Refused
-from gomq_py.links.relay import Unfit
-from gomq_py.links.batch import LinkBatch
+from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Unfit
 from gomq_py.links.wire import READ_OCTETS
 
 # Reads in a row without a message (only heartbeats or left-out messages) before others get their turn: a
@@ -23,6 +29,15 @@ _SETTLE = Struct(">BHIIQBB")
 # (method, bits) to settle one delivery: ack without multiple; reject; reject with requeue
 _ACK, _REJECT, _REQUEUE = (0x3C0050, 0), (0x3C005A, 0), (0x3C005A, 1)
 assert _SETTLE.size == 21
+# All links together: a tenth of what a machine with 1 GiB has before its memory alarm.
+ALL_OCTETS = 64 * 1024 * 1024
+# One link: more than any target has in flight at once. Up to four links may have it.
+MOST_OCTETS = 8 * 1024 * 1024
+# Every link may keep one read, whatever the others keep.
+LEAST_OCTETS = 64 * 1024
+# A link may keep a PARTS-th of what is left: 4 links keep half of the budget, 50 links nine tenths, evenly.
+PARTS = 4
+_OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class SourceReader(Source):
@@ -307,3 +322,86 @@ class SourceReader(Source):
         for tag in range(first_tag, first_tag + count):
             write(_SETTLE.pack(1, self._channel, 13, method, tag, bits, 0xCE))
             self._held.discard(tag)
+
+
+class LinkBatch:
+    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, its
+    last piece 1.
+
+    ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
+    number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
+    source; ``is_rejected``: settled by a reject. ``offset``: stream offset of the last message, or -1.
+    ``refusals``: how often the target has refused the batch. ``checksum``: recognizes a large message when it
+    is delivered again.
+    """
+
+    __slots__ = (
+        "octets", "first_tag", "count", "first_number", "is_sent", "is_rejected", "offset", "refusals",
+        "size", "is_whole", "checksum",
+    )
+
+    def __init__(self, octets, first_tag, count, is_sent=True, offset=-1, refusals=0, is_whole=True):
+        self.octets = octets
+        self.size = len(octets)
+        self.first_tag = first_tag
+        self.count = count
+        self.first_number = 0
+        self.is_sent = is_sent
+        self.is_rejected = False
+        self.is_whole = is_whole
+        self.offset = offset
+        self.refusals = refusals
+        self.checksum = 0
+
+    def publishes(self):
+        """The frames of each message, as separate buffers."""
+        view, starts, at = memoryview(self.octets), [], 0
+        while at < len(view):
+            if view[at] == 1:
+                starts.append(at)
+            at += 8 + int.from_bytes(view[at + 3:at + 7], "big")
+        return [bytes(view[start:end]) for start, end in zip(starts, [*starts[1:], at], strict=True)]
+
+
+class MemoryBudget:
+    """Memory budget of the links in one hub. ``kept_octets``: bytes that all of them keep now. An account is
+    (user who set the link, virtual host).
+    """
+
+    __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
+
+    def __init__(self, all_octets=ALL_OCTETS, most_octets=MOST_OCTETS):
+        self.kept_octets = 0
+        self._of_accounts = {}
+        self._all_octets, self._most_octets = all_octets, most_octets
+
+    def limit(self, account=None):
+        """Bytes at which a link of this account stops reading its source for now."""
+        left = self._all_octets - self.kept_octets
+        reserve = self._all_octets // 2 + min(0, left)
+        part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS
+        return max(LEAST_OCTETS, min(self._most_octets, part))
+
+    def keep(self, octets, account=None):
+        """Count ``octets`` more, or fewer if negative, as kept."""
+        self.kept_octets += octets
+        kept = self._of_accounts.pop(account, 0) + octets
+        if kept:
+            self._of_accounts[account] = kept
+
+
+class LinkBuffers:
+    """The read and the write buffer of all links in a hub; both are empty between two turns of the loop."""
+
+    def __init__(self):
+        self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
+        self.input_view, self.output_view = memoryview(self.input), memoryview(self.output)
+        self.memory_budget = MemoryBudget()
+
+
+def buffers_of(hub):
+    """The LinkBuffers of a hub, made at the first call."""
+    buffers = _OF_HUBS.get(hub)
+    if buffers is None:
+        buffers = _OF_HUBS[hub] = LinkBuffers()
+    return buffers

@@ -11,7 +11,7 @@ import requests
 
 from gomq_py import Broker
 from gomq_py.client.connection import Connection
-from gomq_py.links.buffers import LEAST_OCTETS, MemoryBudget
+from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
 from gomq_py.links.remote_hosts import AT_ONCE, Lookups
 from gomq_py.links.turns import Turns, turns_of
 from tests.support.hostile_broker import HostileBroker

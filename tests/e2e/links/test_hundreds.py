@@ -8,7 +8,7 @@ import pytest
 from gomq_py.config.settings import Settings
 from gomq_py.links import link as links_link
 from gomq_py.links import wire
-from gomq_py.links.buffers import LEAST_OCTETS, MemoryBudget, buffers_of
+from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget, buffers_of
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.local import Connector
 from gomq_py.links.remote_hosts import THREADS_MOST, Lookups

@@ -23,7 +23,7 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
 from gomq_py.http.turns import Turns as RequestTurns
-from gomq_py.links.buffers import LEAST_OCTETS, MemoryBudget
+from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
 from gomq_py.links.remote_hosts import Lookups
 from gomq_py.links.turns import turns_of
 from tests.support.clocks import StepClock

@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.links import poison_detection
-from gomq_py.links.batch import LinkBatch
+from gomq_py.links.source_reader import LinkBatch
 from gomq_py.links.poison_detection import (
     DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, PoisonDetection, is_final,
 )
