@@ -11,13 +11,14 @@ from flask import Response, current_app, g, request
 from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
 from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
+from gomq_py.http.json_slices import (
+    WRITTEN_OCTETS, NotJSON, TooLong, elements, json_octets, parsed,
+)
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way, paced
 
 # Octets of a body read between two checks of the clock.
 RECEIVED_OCTETS = 64 * 1024
-# Octets of an answer written between two checks of the clock: some 20 us.
-WRITTEN_OCTETS = 64 * 1024
 # Seconds of writing until other work runs: the reader takes as much processor time again, and with slices of
 # 2 ms messages beside it waited twice as long.
 WRITTEN_S = 0.0005
@@ -28,8 +29,6 @@ MANY_VALUES = 5000
 # Nesting limit of a body: arguments and headers as deep as a client's, inside an object or two. Code that
 # walks a body may recurse.
 _BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
-# Nesting limit of an answer: far above a body's, below the JSON library's.
-MAX_SHOWN_DEPTH = 100
 
 
 def node():
@@ -45,32 +44,6 @@ def json_answer(value, status=200):
     if paths is not None:
         value = [cut(item, paths) for item in value] if isinstance(value, list) else cut(value, paths)
     return Response(json_octets(value), status, mimetype="application/json")
-
-
-def json_octets(value):
-    """JSON of a value, as octets. Values outside of JSON, such as names that are no UTF-8, are replaced: no
-    list fails because of them.
-    """
-    try:
-        return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError:
-        return orjson.dumps(
-            _sayable(value, MAX_SHOWN_DEPTH), default=_as_json, option=orjson.OPT_NON_STR_KEYS
-        )
-
-
-def _sayable(value, depth):
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, int) and not isinstance(value, bool) and not -1 << 63 <= value < 1 << 64:
-        return hex(value)
-    if isinstance(value, (dict, list, tuple)) and not depth:
-        return "..."
-    if isinstance(value, dict):
-        return {_sayable(key, depth): _sayable(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_sayable(item, depth - 1) for item in value]
-    return value
 
 
 def paced_answer(parts, content_type="application/json"):
@@ -107,22 +80,6 @@ def paced_list(values):
     return paced_answer(
         [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]
     )
-
-
-def elements(values):
-    """The elements of a JSON array with commas between them, as a list of octets, built in slices. May
-    switch.
-    """
-    parts, some, octets = [], [], 0
-    for value in paced(values):
-        some.append(json_octets(value))
-        octets += len(some[-1])
-        if octets >= WRITTEN_OCTETS:
-            parts.append(b",".join(some))
-            some, octets = [b""], 0  # a comma before the next
-    if len(some) > 1 or some and some[0]:
-        parts.append(b",".join(some))
-    return parts
 
 
 def no_content(status=204, location=None):
@@ -205,7 +162,6 @@ def _parse_if_long(pieces):
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
-    from gomq_py.http.json_slices import NotJSON, TooLong, parsed  # it imports this module
     try:
         g.parsed = parsed(deque((octets,)))
     except (NotJSON, TooLong):
@@ -247,11 +203,3 @@ def _received(max_octets):
     if not left:
         raise TooLarge(f"the body is over the limit of {max_octets} octets")
     return pieces
-
-
-def _as_json(value):
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, (set, frozenset, tuple)):
-        return list(value)
-    return str(value)

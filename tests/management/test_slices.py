@@ -371,11 +371,11 @@ def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypat
 
 
 def test_elements_of_a_list_are_what_they_would_be_in_one_go(monkeypatch):
-    monkeypatch.setattr(answers, "WRITTEN_OCTETS", 10)
+    monkeypatch.setattr(json_slices, "WRITTEN_OCTETS", 10)
     for count in (0, 1, 2, 3, 20):
         values = [{"n": number} for number in range(count)]
 
-        parts = answers.elements(iter(values))
+        parts = json_slices.elements(iter(values))
 
         assert json.loads(b"[" + b"".join(parts) + b"]") == values
         assert len(parts) == (count + 1) // 2
