@@ -1,5 +1,5 @@
 """Answers and requests: JSON in and out, in slices, so that ten thousand queues do not delay a single
-message.
+message; answers are cut to the query's ``columns``, fields of bodies are checked.
 
 ``listing`` builds a list a slice at a time and lets the loop run in between; ``paging`` sorts and pages.
 """
@@ -9,7 +9,6 @@ import orjson
 from flask import Response, current_app, g, request
 
 from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
-from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
 from gomq_py.http.json_slices import (
     WRITTEN_OCTETS, NotJSON, TooLong, elements, json_octets, parsed,
@@ -203,3 +202,84 @@ def _received(max_octets):
     if not left:
         raise TooLarge(f"the body is over the limit of {max_octets} octets")
     return pieces
+
+
+# columns of a query
+
+def paths_in(query):
+    """The fields that ``columns`` names (``name,message_stats.publish_details.rate``, as in RabbitMQ), each
+    as a list of names; None if the query names none and gets all.
+    """
+    wanted = query.get("columns")
+    return [column.split(".") for column in wanted.split(",") if column] if wanted else None
+
+
+def at(item, path):
+    """The value at a path in nested objects, or None."""
+    for part in path:
+        if not isinstance(item, dict):
+            return None
+        item = item.get(part)
+    return item
+
+
+def cut(item, paths):
+    """An object with these fields only; other values stay as they are."""
+    if not isinstance(item, dict):
+        return item
+    left = {}
+    for path in paths:
+        value = at(item, path)
+        if value is None:
+            continue
+        inner = left
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = value
+    return left
+
+
+# fields of a body or a query
+
+def boolean_of(wanted, key, default=False):
+    """A boolean field; the words true and false are accepted, as in RabbitMQ. Raises BadRequest."""
+    value = wanted.get(key, default)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise BadRequest(f"{key} must be a boolean")
+    return value
+
+
+def text_of(wanted, key, default=None):
+    """A string field. Raises BadRequest for any other type."""
+    value = wanted.get(key, default)
+    if not isinstance(value, str):
+        raise BadRequest(f"{key} must be a string")
+    return value
+
+
+def number_in(text):
+    """The whole number in a text of plain digits; None if it has other characters or 20 digits and more."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
+    """An integer field, also as text. Raises BadRequest."""
+    value = wanted.get(key, default)
+    if isinstance(value, str):
+        value = number_in(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise BadRequest(f"{key} must be an integer between {lowest} and {highest}")
+    return value
+
+
+def decoded_arguments(wanted):
+    """The ``arguments`` field, an object whose content the caller checks. Raises BadRequest."""
+    arguments = wanted.get("arguments", {})
+    if arguments == []:
+        return {}  # PHP clients send this for an empty object
+    if not isinstance(arguments, dict):
+        raise BadRequest("arguments must be an object")
+    return arguments

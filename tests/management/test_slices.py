@@ -17,10 +17,9 @@ from gomq_py import Broker
 from gomq_py.broker.verbs import taking
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
-from gomq_py.http import answers, kinds, shapes
-from gomq_py.http.answers import node
+from gomq_py.http import json_slices, kinds, shapes
+from gomq_py.http.answers import at, node
 from gomq_py.http.api import docs
-from gomq_py.http.columns import at
 from gomq_py.hub import slice_clock, turns
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.waiting import in_time

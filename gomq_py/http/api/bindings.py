@@ -7,8 +7,7 @@ from gomq_py.broker.topology.binding import Binding, escaped
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
 from gomq_py.http import kinds, shapes
-from gomq_py.http.answers import body, json_answer, no_content, sliced
-from gomq_py.http.arguments import decoded_arguments
+from gomq_py.http.answers import body, decoded_arguments, json_answer, no_content, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.entities import caller, find_vhost, named, there_is, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access

@@ -2,8 +2,7 @@
 from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.arguments import integer_of
+from gomq_py.http.answers import body, integer_of, json_answer, no_content, node
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.entities import find_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost

@@ -5,8 +5,7 @@ from flask import Blueprint, request
 
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
-from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
-from gomq_py.http.columns import paths_in
+from gomq_py.http.answers import body_pieces, no_content, node, paced_answer, paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed

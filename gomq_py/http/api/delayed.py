@@ -2,8 +2,7 @@
 from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges
-from gomq_py.http.answers import json_answer, paced_list
-from gomq_py.http.arguments import integer_of
+from gomq_py.http.answers import integer_of, json_answer, paced_list
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.entities import caller, find_exchange, find_vhost, visible_vhosts

@@ -12,8 +12,9 @@ from gomq_py.broker.verbs.publishing import prepare, store_and_wait
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, NoPermission
 from gomq_py.http import kinds, shapes, statistics
-from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
-from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
+from gomq_py.http.answers import (
+    body, boolean_of, check_node, decoded_arguments, json_answer, no_content, node, sliced, text_of,
+)
 from gomq_py.http.errors import BadRequest, Unavailable
 from gomq_py.http.entities import (
     caller, exchange_to_publish_to, find_exchange, find_vhost, named, visible_vhosts, writable_vhost,

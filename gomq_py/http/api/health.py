@@ -7,8 +7,7 @@ from flask import Blueprint
 
 from gomq_py.broker.verbs.aliveness import is_alive
 from gomq_py.http import certificate, shapes
-from gomq_py.http.answers import json_answer, node
-from gomq_py.http.arguments import number_in
+from gomq_py.http.answers import json_answer, node, number_in
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.entities import caller, find_vhost
 from gomq_py.http.login import MANAGEMENT, access

@@ -6,8 +6,7 @@ from flask import Blueprint, current_app, g
 import gomq_py
 from gomq_py.auth import passwords
 from gomq_py.http import sign_on
-from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.arguments import text_of
+from gomq_py.http.answers import body, json_answer, no_content, node, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
 

@@ -5,9 +5,8 @@ A user sees its own, all with the monitoring tag; retained messages are visible 
 from flask import Blueprint, g, request
 
 from gomq_py.http import shapes
-from gomq_py.http.answers import json_answer, no_content
+from gomq_py.http.answers import integer_of, json_answer, no_content
 from gomq_py.http.api.connections import close_connection, visible
-from gomq_py.http.arguments import integer_of
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.entities import caller, find_vhost, visible_vhosts

@@ -5,8 +5,7 @@ For administrators.
 from flask import Blueprint
 
 from gomq_py.http import kinds, shapes
-from gomq_py.http.answers import body, json_answer, no_content, node, sliced
-from gomq_py.http.arguments import text_of
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.entities import find_user, find_vhost
 from gomq_py.http.login import ADMINISTRATOR, access

@@ -10,10 +10,10 @@ from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
 from gomq_py.http import durability, kinds, shapes, statistics
 from gomq_py.http.answers import (
-    body, check_node, check_required, json_answer, no_content, node, paced_list, sliced,
+    body, boolean_of, check_node, check_required, decoded_arguments, integer_of, json_answer, no_content,
+    node, number_in, paced_list, sliced,
 )
 from gomq_py.http.api.connections import visible
-from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import (

@@ -6,9 +6,8 @@ from flask import Blueprint
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.verbs import queues
 from gomq_py.http import shapes
-from gomq_py.http.answers import body, no_content, paced_list
+from gomq_py.http.answers import body, integer_of, no_content, paced_list, text_of
 from gomq_py.http.api.connections import check_own, find_channel, visible
-from gomq_py.http.arguments import integer_of, text_of
 from gomq_py.http.errors import NoSuchObject, Unprocessable
 from gomq_py.http.entities import caller, find_queue, find_vhost
 from gomq_py.http.login import MANAGEMENT, access, sees_vhost

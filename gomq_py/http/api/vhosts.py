@@ -4,9 +4,8 @@ from flask import Blueprint, g
 from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
 from gomq_py.http import kinds, shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.answers import body, boolean_of, json_answer, no_content, node, text_of
 from gomq_py.http.api.connections import list_of_channels, visible
-from gomq_py.http.arguments import boolean_of, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
 from gomq_py.http.entities import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
