@@ -136,33 +136,22 @@ def find_channel(name):
     raise NoSuchObject()
 
 
-def _consumers(vhost_name=None):
+@blueprint.get("/api/consumers")
+@blueprint.get("/api/consumers/<vhost>")
+@access(MANAGEMENT)
+def list_consumers(vhost=None):
+    """The consumers, in one vhost or in all that the user sees, of the connections that the user sees."""
+    if vhost is not None:
+        find_vhost(vhost)
     pairs = []
     for connection in paced(visible()):
-        if (
-            connection.vhost.name == vhost_name if vhost_name is not None
-            else sees_vhost(connection.vhost.name)
-        ):
+        name = connection.vhost.name
+        if name == vhost if vhost is not None else sees_vhost(name):
             for channel in list(connection.channels.values()):
                 pairs += [
                     (one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
                 ]
     return listing(pairs, kinds.CONSUMERS)
-
-
-@blueprint.get("/api/consumers")
-@access(MANAGEMENT)
-def list_consumers():
-    """Every consumer of the connections that the user sees."""
-    return _consumers()
-
-
-@blueprint.get("/api/consumers/<vhost>")
-@access(MANAGEMENT)
-def list_vhost_consumers(vhost):
-    """The consumers in one vhost."""
-    find_vhost(vhost)
-    return _consumers(vhost)
 
 
 @blueprint.delete("/api/consumers/<vhost>/<connection>/<int:number>/<tag>")

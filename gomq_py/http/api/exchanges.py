@@ -17,7 +17,7 @@ from gomq_py.http.answers import (
 )
 from gomq_py.http.errors import BadRequest, Unavailable
 from gomq_py.http.entities import (
-    caller, exchange_to_publish_to, find_exchange, find_vhost, named, visible_vhosts, writable_vhost,
+    caller, exchange_to_publish_to, find_exchange, find_vhost, named, vhosts_named, writable_vhost,
 )
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -28,18 +28,12 @@ MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 
 
 @blueprint.get("/api/exchanges")
-@access(MANAGEMENT)
-def list_exchanges():
-    """Every exchange of every vhost that the user sees."""
-    found = (exchange for vhost in visible_vhosts() for exchange in list(vhost.exchanges.values()))
-    return listing(found, kinds.EXCHANGES)
-
-
 @blueprint.get("/api/exchanges/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_exchanges(vhost):
-    """The exchanges of one vhost."""
-    return listing(find_vhost(vhost).exchanges.values(), kinds.EXCHANGES)
+def list_exchanges(vhost=None):
+    """The exchanges of one vhost, or of all that the user sees."""
+    found = (exchange for one in vhosts_named(vhost) for exchange in list(one.exchanges.values()))
+    return listing(found, kinds.EXCHANGES)
 
 
 @blueprint.get("/api/exchanges/<vhost>/<name>")
