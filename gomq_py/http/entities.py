@@ -48,6 +48,12 @@ def vhosts_named(name=None):
     return visible_vhosts() if name is None else [find_vhost(name)]
 
 
+def check_node_name(name):
+    """Raises NoSuchObject for another node's name; None is this node."""
+    if name not in (None, node().name):
+        raise NoSuchObject()
+
+
 def find_user(name):
     """The user of this name. Raises NoSuchObject."""
     user = node().broker.users.get(name)

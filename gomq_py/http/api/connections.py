@@ -39,10 +39,11 @@ def list_of_channels(connections):
 
 
 @blueprint.get("/api/connections")
+@blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
-def list_connections():
-    """Every connection that the user sees."""
-    return listing(visible(), kinds.CONNECTIONS)
+def list_connections(user=None):
+    """The connections, of one user or of all, that the user sees."""
+    return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
 @blueprint.get("/api/connections/<name>")
@@ -51,20 +52,6 @@ def get_connection(name):
     """One connection."""
     statistics.with_history()
     return json_answer(shapes.connection(find(name)))
-
-
-@blueprint.get("/api/connections/username/<user>")
-@access(MANAGEMENT)
-def list_user_connections(user):
-    """The connections of one user."""
-    return listing((one for one in visible() if one.user.name == user), kinds.CONNECTIONS)
-
-
-@blueprint.get("/api/connections/<name>/channels")
-@access(MANAGEMENT)
-def list_connection_channels(name):
-    """The channels of one connection."""
-    return list_of_channels([find(name)])
 
 
 @blueprint.delete("/api/connections/<name>")
@@ -98,10 +85,11 @@ def close_connection(connection):
 
 
 @blueprint.get("/api/channels")
+@blueprint.get("/api/connections/<name>/channels")
 @access(MANAGEMENT)
-def list_channels():
-    """Every channel that the user sees."""
-    return list_of_channels(visible())
+def list_channels(name=None):
+    """The channels of one connection, or of all that the user sees."""
+    return list_of_channels(visible() if name is None else [find(name)])
 
 
 @blueprint.put("/api/channels/<name>")
