@@ -7,10 +7,10 @@ import resource
 from typing import NamedTuple
 
 from gomq_py.ctl.api import APIError
-from gomq_py.judgement import findings
+from gomq_py.diagnosis import checks
 
 OK, WARNING, BAD = "ok", "warning", "BAD"
-_LEVELS = {findings.OK: OK, findings.WARNING: WARNING, findings.BAD: BAD}
+_LEVELS = {checks.OK: OK, checks.WARNING: WARNING, checks.BAD: BAD}
 NOT_FOUND = 404
 HEALTH_CHECK_FAILED = 503
 STREAM = "stream"
@@ -76,28 +76,28 @@ def _optional(api, path, judge):
 
 def _nodes(nodes):
     for node in nodes:
-        yield from _lines(findings.of_node(node))
+        yield from _lines(checks.of_node(node))
 
 
 def _certificates(api):
     """Certificates that have expired or soon will, from the health check."""
-    for days in (0, findings.CERTIFICATE_DAYS):
+    for days in (0, checks.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
         except APIError as error:
             if error.status == HEALTH_CHECK_FAILED:
-                yield from _lines([findings.of_certificate(days)])
+                yield from _lines([checks.of_certificate(days)])
             return
 
 
 def _queues(queues):
-    judge = findings.QueueJudge()
+    queue_checks = checks.QueueChecks()
     for queue in queues:
         is_stream = queue.get("type") == STREAM  # a stream keeps its messages
-        judge.look(
+        queue_checks.look(
             queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
             queue.get("consumers"))
-    yield from _lines(judge.findings())
+    yield from _lines(queue_checks.findings())
 
 
 def _ages(api):
@@ -108,22 +108,22 @@ def _ages(api):
         )
     except APIError:
         return  # another broker, or a user without the tag for metrics
-    judge = findings.QueueJudge()
+    queue_checks = checks.QueueChecks()
     for name, labels, value in samples:
         if name == AGE_METRIC:
-            judge.look_at_age(labels.get("queue"), value)
-    yield from _lines(judge.findings())
+            queue_checks.look_at_age(labels.get("queue"), value)
+    yield from _lines(queue_checks.findings())
     sums = {name: value for name, labels, value in samples if not labels}
     damaged, kept = sums.get("gomq_damaged_messages_total", 0), sums.get("gomq_kept_files", 0)
-    yield from _lines(findings.of_damage(int(damaged), int(kept)))
+    yield from _lines(checks.of_damage(int(damaged), int(kept)))
     count = sums.get("gomq_sync_duration_seconds_count", 0)
     if count:
-        yield from _lines([findings.of_flushes(sums.get("gomq_sync_duration_seconds_sum", 0) / count)])
+        yield from _lines([checks.of_flushes(sums.get("gomq_sync_duration_seconds_sum", 0) / count)])
 
 
 def _machine():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < findings.FEW_DESCRIPTORS:
+    if soft < checks.FEW_DESCRIPTORS:
         yield Finding(
             WARNING, "machine",
             f"this shell allows {soft} file descriptors (at most {hard}): a broker started from it has no "

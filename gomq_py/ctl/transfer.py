@@ -8,7 +8,7 @@ import click
 
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.commands import ctl
-from gomq_py.judgement.difference import Difference
+from gomq_py.diagnosis.difference import Difference
 from gomq_py.ctl.output import shown
 
 

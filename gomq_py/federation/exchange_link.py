@@ -23,12 +23,11 @@ from gomq_py.broker.exchanges.federation_upstream import (
 from gomq_py.broker.features.arguments import QUEUE_TYPE
 from gomq_py.broker.features.expiry import EXPIRES, MESSAGE_TTL
 from gomq_py.broker.names import NAME_OCTETS_MAX
-from gomq_py.client.errors import ChannelClosed, ConnectionClosed
+from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
 from gomq_py.content.fields import Int64
 from gomq_py.digests import sha256
 from gomq_py.federation.bindings import Bindings, arguments_upstream
-from gomq_py.federation.errands import Errands
-from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received, without_login
+from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received
 from gomq_py.federation.parameters import PURPOSE
 from gomq_py.links import uris
 from gomq_py.observability.log import logger
@@ -42,6 +41,8 @@ PRECONDITION_FAILED = 406
 FRAME_OCTETS = 8
 # Longest wait for an earlier link's cleanup upstream.
 REMOVING_S = 10
+# Seconds for which the connection of UpstreamTasks waits for the next one.
+LINGER_S = 5.0
 
 
 class ExchangeLink(FederationLink):
@@ -49,7 +50,7 @@ class ExchangeLink(FederationLink):
 
     type = "exchange"
 
-    def __init__(self, ways, vhost, name, upstream):
+    def __init__(self, context, vhost, name, upstream):
         self.exchange = vhost.exchanges[name]
         # (name of the broker upstream, its vhost), once known
         self._there: tuple[str | None, str] = (None, "/")
@@ -58,14 +59,14 @@ class ExchangeLink(FederationLink):
         self._has_made = False  # True once something was made upstream
         self._is_over = False
         self._told_notes = set()
-        super().__init__(ways, vhost, name, upstream)
-        self._errands = Errands(ways.hub, self._connect_upstream, self._cannot_mirror)
+        super().__init__(context, vhost, name, upstream)
+        self._tasks = UpstreamTasks(context.hub, self._connect_upstream, self._cannot_mirror)
         self._bindings = Bindings(self.exchange, self._bindings_changed)
 
     # for the supervisor
 
     def stop(self):
-        self._errands.stop()
+        self._tasks.stop()
         self._is_over = True
         super().stop()
 
@@ -76,14 +77,14 @@ class ExchangeLink(FederationLink):
                     self._there = None, uris.parse(self._uri or self.upstream.uris[0]).path or "/"
                 except uris.URIError:  # no earlier run could connect either
                     return
-            done = self._ways.removing[self._place_upstream()] = Event()
-            Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
+            done = self._context.removing[self._place_upstream()] = Event()
+            UpstreamTasks(self._context.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
                 partial(self._remove_upstream, done))
 
     def _let_go(self):
         super()._let_go()
         if self._link is None:
-            self._errands = self._bindings = None
+            self._tasks = self._bindings = None
 
     def binding_made(self, binding):
         """Note a new binding of the exchange, or of the exchange that it hands on to."""
@@ -98,7 +99,7 @@ class ExchangeLink(FederationLink):
         """Name of the queue upstream and prefix of the exchanges' names: as RabbitMQ's, which adds vhost and
         exchange here only if they differ from those upstream.
         """
-        there, here = self.upstream.exchange, [self._ways.cluster_name()]
+        there, here = self.upstream.exchange, [self._context.cluster_name()]
         if self.vhost.name != self._there[1]:
             here += [self.vhost.name, self.name]
         elif self.name != there:
@@ -112,9 +113,9 @@ class ExchangeLink(FederationLink):
         return self._make_source(self._prepare, exclusive=True)
 
     def _target(self):
-        return self._make_target(self.name, None, self._edit, self._stamp)
+        return self._make_target(self.name, None, self._edit, self._header_stamp)
 
-    def _stamp(self):
+    def _header_stamp(self):
         """The header that _edit() adds to a message that comes from the upstream itself."""
         return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
 
@@ -126,7 +127,7 @@ class ExchangeLink(FederationLink):
         return told
 
     def _edit(self, properties, delivery):
-        headers, name = properties.headers, self._ways.cluster_name()
+        headers, name = properties.headers, self._context.cluster_name()
         if not should_forward(headers, self.upstream.max_hops, name, self.vhost.name):
             return None
         passed = headers.get(RECEIVED_FROM) if headers else None
@@ -144,7 +145,7 @@ class ExchangeLink(FederationLink):
         exists, self._between, self.notes = [], "", []
         self._ensure_exchange(connection)
         queue = self.queue_upstream
-        removing = self._ways.removing.get(self._place_upstream())
+        removing = self._context.removing.get(self._place_upstream())
         if removing is not None:  # cleanup of an earlier link that has just ended
             removing.wait(REMOVING_S)
         self._has_made = True
@@ -168,7 +169,7 @@ class ExchangeLink(FederationLink):
         """Refuse an upstream that is this exchange, or looks the same: each message would come back. Raises
         ClientError.
         """
-        here = self._ways.cluster_name(), self.vhost.name
+        here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (
                 f"the broker there is called '{here[0]}', as this one is: where they are two, give each a "
@@ -229,7 +230,7 @@ class ExchangeLink(FederationLink):
         if not self._is_plain:
             kind = FederationUpstreamExchange.type
             arguments.update({
-                MAX_HOPS: Int64(self.upstream.max_hops), DOWNSTREAM_NAME: self._ways.cluster_name(),
+                MAX_HOPS: Int64(self.upstream.max_hops), DOWNSTREAM_NAME: self._context.cluster_name(),
                 DOWNSTREAM_VHOST: self.vhost.name,
             })
         try:
@@ -246,7 +247,7 @@ class ExchangeLink(FederationLink):
     def _carry_out(self, channel, between, changes):
         """Make and remove bindings."""
         here = (
-            self._ways.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
+            self._context.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
         for is_made, method, answer in (
             (False, ExchangeUnbind, ExchangeUnbindOk), (True, ExchangeBind, ExchangeBindOk)
         ):
@@ -276,7 +277,7 @@ class ExchangeLink(FederationLink):
 
     def _bindings_changed(self):
         if self._between and self._bindings.has_changes:
-            self._errands.run(self._mirror)
+            self._tasks.run(self._mirror)
 
     def _mirror(self, channel):
         while self._between and self._bindings.has_changes:
@@ -294,7 +295,7 @@ class ExchangeLink(FederationLink):
 
     def _place_upstream(self):
         """Identifies what is made upstream: equal for links that make the same."""
-        return without_login(self._uri), self.queue_upstream
+        return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
         self._there = there_of(channel.connection)
@@ -314,9 +315,72 @@ class ExchangeLink(FederationLink):
 
     def _removed(self, done):
         done.set()
-        for place, event in list(self._ways.removing.items()):
+        for place, event in list(self._context.removing.items()):
             if event is done:
-                del self._ways.removing[place]
+                del self._context.removing[place]
+
+
+class UpstreamTasks:
+    """Tasks of one link upstream, beside the flow of messages, over a connection of their own. The connection
+    is closed a little after the last task: bindings come and go in bursts, and a thousand idle links need no
+    second connection each.
+
+    ``connect()`` returns a client's connection; ``failed(error)`` is called if the upstream cannot be reached
+    or refuses something, and all waiting tasks are dropped. It must not switch.
+    """
+
+    def __init__(self, hub, connect, failed):
+        self._hub = hub
+        self._connect = connect
+        self._failed = failed
+        self._waiting = {}  # functions, as keys, in order
+        self._more = Event()
+        self._greenlet = None
+        self._is_stopped = False
+
+    def run(self, do):
+        """Have ``do(channel)`` called soon, once for all requests until then."""
+        if self._is_stopped:
+            return
+        self._waiting[do] = None
+        self._more.set()
+        if self._greenlet is None:
+            self._greenlet = self._hub.spawn(self._run)
+            self._greenlet.name = "federation errands"
+
+    def stop(self):
+        """Drop what waits; a running task ends, and its failure is not reported."""
+        self._is_stopped = True
+        self._waiting.clear()
+        self._more.set()
+
+    def _run(self):
+        try:
+            while self._waiting:
+                with self._connect() as connection:
+                    self._serve(connection.channel())
+        except (ClientError, OSError, ValueError) as error:
+            self._end(error)
+        except Exception as error:
+            LOG.exception("federation errands: a fault of ours")
+            self._end(error)
+        finally:
+            self._greenlet = None
+
+    def _end(self, error):
+        self._greenlet = None
+        self._waiting.clear()
+        if not self._is_stopped:
+            self._failed(error)
+
+    def _serve(self, channel):
+        while self._waiting:
+            self._more.clear()
+            do = next(iter(self._waiting))
+            del self._waiting[do]
+            do(channel)
+            if not self._waiting and not self._is_stopped:
+                self._more.wait(LINGER_S)
 
 
 def there_of(connection):

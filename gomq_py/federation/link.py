@@ -5,7 +5,6 @@ gomq_py.links moves the messages. Owned by the supervisor, which starts and stop
 of an impossible link, to show operators the reason.
 """
 import time
-from urllib.parse import urlsplit
 
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
 from gomq_py.broker.features.federation import UPSTREAM
@@ -15,6 +14,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.digests import sha256
 from gomq_py.links.ends import NO_ACK, Source, Target
 from gomq_py.links.link import Link
+from gomq_py.links.uris import without_login
 from gomq_py.observability.secrets import without_passwords
 
 # URI of this broker, for the local end; the virtual host is given at the connect.
@@ -32,14 +32,14 @@ class FederationLink:
     """``type`` is "exchange" or "queue", ``name`` its name here. ``id``: short, and the same for the same
     source and destination.
 
-    ``ways``: shared by all links of a broker (supervisor.Ways).
+    ``context``: shared by all links of a broker (supervisor.LinkContext).
     """
 
     type = ""
     prefetch = 1000
     begins_paused = False
 
-    def __init__(self, ways, vhost, name, upstream):
+    def __init__(self, context, vhost, name, upstream):
         self.vhost = vhost
         self.name = name
         self.upstream = upstream
@@ -48,13 +48,13 @@ class FederationLink:
         self.told_status = None
         self.notes = []  # differences from the definition that do not stop messages
         self.fault = None  # "end: reason" why nothing is moved, if known without a connection
-        self._ways = ways
+        self._context = context
         self._is_administrators = False  # as it was at the start
         self._by = None  # who had set the upstream at the last connect
         self._uri = ""  # URI of the last connect
         self._is_gone = False
-        self._link = (ways.make_link or Link)(
-            ways.hub, f"federation link {self.title}", self._source(), self._target(),
+        self._link = (context.make_link or Link)(
+            context.hub, f"federation link {self.title}", self._source(), self._target(),
             ack_mode=upstream.ack_mode,
             backoff=Backoff(upstream.reconnect_delay_s, max(upstream.reconnect_delay_s, MOST_DELAY_S)),
             refusals=upstream.refusal_limit, connect=self._connect_upstream,
@@ -103,7 +103,7 @@ class FederationLink:
     def restart(self):
         """Reconnect, if the user who set the upstream has the rights."""
         self.fault = self._refusal()
-        self._is_administrators = self._ways.is_administrators(self.vhost, self.upstream.name)
+        self._is_administrators = self._context.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
             self._link.restart()
         else:
@@ -112,7 +112,8 @@ class FederationLink:
 
     def rights_changed(self):
         """Stop or go on as the rights of the user who set the upstream now allow."""
-        is_less = self._is_administrators and not self._ways.is_administrators(self.vhost, self.upstream.name)
+        is_less = self._is_administrators and not self._context.is_administrators(
+            self.vhost, self.upstream.name)
         if is_less or self._refusal() != self.fault:
             self.restart()
 
@@ -128,7 +129,7 @@ class FederationLink:
         """Its description for operators, with RabbitMQ's keys where it has them."""
         status = self._link.status
         shown = {
-            "node": self._ways.node_name, self.type: self.name,
+            "node": self._context.node_name, self.type: self.name,
             f"upstream_{self.type}": getattr(self.upstream, self.type),
             "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,
             "status": self.state, "uri": without_passwords(status.source_uri or self.upstream.uris[0]),
@@ -165,7 +166,7 @@ class FederationLink:
         """Why its messages may not be published here, or not be read if the upstream is this broker too, or
         None.
         """
-        return self._ways.refusal(
+        return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
     def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
@@ -176,8 +177,8 @@ class FederationLink:
             no_ack=upstream.ack_mode == NO_ACK,
         )
 
-    def _make_target(self, exchange, routing_key, edit, stamp=None):
-        return Target([HERE], exchange, routing_key, edit=edit, stamp=stamp)
+    def _make_target(self, exchange, routing_key, edit, header_stamp=None):
+        return Target([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
         """Connect to this URI, or to that of the last connect.
@@ -191,20 +192,20 @@ class FederationLink:
         return self._connect(uri)
 
     def _connect(self, uri):
-        self._by = self._ways.set_by(self.vhost, self.upstream.name, self._by)
-        return self._ways.connect(
+        self._by = self._context.set_by(self.vhost, self.upstream.name, self._by)
+        return self._context.connect(
             uri, self.vhost, self.upstream.name, self._by, f"federation link {self.title}")
 
     # called by the link
 
     def _changed(self, _link):
         self.changed_at_s = time.time()
-        self._ways.on_change(self)
+        self._context.on_change(self)
         self._let_go()
 
     def _ended(self, _link, reason):
         self.changed_at_s = time.time()
-        self._ways.on_end(self, reason)
+        self._context.on_end(self, reason)
 
 
 def title_of(type_, vhost, name, upstream):
@@ -216,13 +217,6 @@ def id_of(type_, vhost, name, upstream):
     """A short id, the same for the same source and destination."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def without_login(uri):
-    """The URI without user, password and options, for messages, which go anywhere."""
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
 
 
 def with_received(properties, told, passed, trusts_user_id):
@@ -264,7 +258,7 @@ class NoLink:
 
     has_ended = True
 
-    def __init__(self, ways, vhost, name, upstream, type_):
+    def __init__(self, context, vhost, name, upstream, type_):
         self.vhost = vhost
         self.name = name
         self.type = type_
@@ -274,7 +268,7 @@ class NoLink:
         self.title = title_of(type_, vhost.name, name, upstream)
         self.state = WAITING if upstream.waiting else FAULTY
         self.told_status = None
-        self._ways = ways
+        self._context = context
         self._since_s = time.time()
 
     def __repr__(self):
@@ -282,7 +276,7 @@ class NoLink:
 
     def start(self):
         """Report its state, so that operators see it."""
-        self._ways.on_change(self)
+        self._context.on_change(self)
 
     def stop(self):
         """Nothing to stop."""
@@ -297,7 +291,7 @@ class NoLink:
     def described(self):
         """As FederationLink.described."""
         return {
-            "node": self._ways.node_name, self.type: self.name, f"upstream_{self.type}": self.name,
+            "node": self._context.node_name, self.type: self.name, f"upstream_{self.type}": self.name,
             "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,
             "status": self.state, "uri": "", "consumer_tag": "", "ack_mode": self.upstream.ack_mode,
             "timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self._since_s)),

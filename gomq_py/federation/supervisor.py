@@ -28,7 +28,7 @@ QUEUE = "queue"
 KINDS = (EXCHANGE, QUEUE)
 # Events that it listens to.
 HEARD = ("binding.created", "binding.deleted", *[f"{kind}.deleted" for kind in KINDS])
-# Ends of a link in its errors; copied from links.passage, which a broker without upstreams does not load.
+# Ends of a link in its errors; copied from links.session, which a broker without upstreams does not load.
 SOURCE, DESTINATION = "source", "destination"
 # Shortest pause in seconds before a link that has ended by itself is restarted.
 AGAIN_S = 30
@@ -37,7 +37,7 @@ END_S = 6.0
 STATUS, REMOVED = "federation.link.status", "federation.link.removed"
 
 
-class Ways:
+class LinkContext:
     """Shared by the links of one broker.
 
     ``cluster_name()``: this broker's name among brokers. ``make_link``: replaces the class of gomq_py.links,
@@ -172,7 +172,7 @@ class Federation(Job):
     def __init__(self, kinds):
         """Registers its components and its listeners of queues, exchanges and policies with the Kinds."""
         super().__init__()
-        self._broker = self._hub = self._ways = self._connector = None
+        self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
         self._federated = {}  # vhost: {(kind, name): {Upstream: link}}
         self._look_at = {}  # (vhost, kind, name) to check, as keys, in order
@@ -192,7 +192,7 @@ class Federation(Job):
         replaces the class of gomq_py.links.
         """
         self._broker, self._hub, self._connector = broker, hub, connector
-        self._ways = Ways(broker, hub, connector, self._link_changed, self._link_ended, make_link)
+        self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)
         broker.users.rights_watchers.append(self._rights_changed)
 
@@ -252,12 +252,12 @@ class Federation(Job):
             parse(uri)
 
     def _check_setter(self, vhost, name, value, by):
-        if self._ways is not None:
-            self._ways.check_setter(name, value, by)
+        if self._context is not None:
+            self._context.check_setter(name, value, by)
 
     def _check_set_setter(self, vhost, name, value, by):
-        if self._ways is not None:
-            self._ways.check_set_setter(vhost, name, value, by)
+        if self._context is not None:
+            self._context.check_set_setter(vhost, name, value, by)
 
     def _rights_changed(self, user):
         for vhost, there in self._federated.items():
@@ -373,8 +373,8 @@ class Federation(Job):
         make = ExchangeLink if kind == EXCHANGE else QueueLink
         try:
             links[upstream] = link = (
-                make(self._ways, vhost, name, upstream) if upstream.fault is None
-                else NoLink(self._ways, vhost, name, upstream, kind))
+                make(self._context, vhost, name, upstream) if upstream.fault is None
+                else NoLink(self._context, vhost, name, upstream, kind))
             link.start()
         except Exception:  # one link must not keep others from starting
             LOG.exception("federation link of %s %r in vhost %r from upstream %r cannot start", kind, name,

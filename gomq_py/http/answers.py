@@ -1,5 +1,5 @@
 """Answers and requests: JSON in and out, in slices, so that ten thousand queues do not delay a single
-message.
+message; answers are cut to the query's ``columns``, fields of bodies are checked.
 
 ``listing`` builds a list a slice at a time and lets the loop run in between; ``paging`` sorts and pages.
 """
@@ -9,15 +9,15 @@ import orjson
 from flask import Response, current_app, g, request
 
 from gomq_py.broker.tables import WIRE_DEPTH, TableLimits
-from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
+from gomq_py.http.json_slices import (
+    WRITTEN_OCTETS, NotJSON, TooLong, elements, json_octets, parsed,
+)
 from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way, paced
 
 # Octets of a body read between two checks of the clock.
 RECEIVED_OCTETS = 64 * 1024
-# Octets of an answer written between two checks of the clock: some 20 us.
-WRITTEN_OCTETS = 64 * 1024
 # Seconds of writing until other work runs: the reader takes as much processor time again, and with slices of
 # 2 ms messages beside it waited twice as long.
 WRITTEN_S = 0.0005
@@ -28,8 +28,6 @@ MANY_VALUES = 5000
 # Nesting limit of a body: arguments and headers as deep as a client's, inside an object or two. Code that
 # walks a body may recurse.
 _BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
-# Nesting limit of an answer: far above a body's, below the JSON library's.
-MAX_SHOWN_DEPTH = 100
 
 
 def node():
@@ -45,32 +43,6 @@ def json_answer(value, status=200):
     if paths is not None:
         value = [cut(item, paths) for item in value] if isinstance(value, list) else cut(value, paths)
     return Response(json_octets(value), status, mimetype="application/json")
-
-
-def json_octets(value):
-    """JSON of a value, as octets. Values outside of JSON, such as names that are no UTF-8, are replaced: no
-    list fails because of them.
-    """
-    try:
-        return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError:
-        return orjson.dumps(
-            _sayable(value, MAX_SHOWN_DEPTH), default=_as_json, option=orjson.OPT_NON_STR_KEYS
-        )
-
-
-def _sayable(value, depth):
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, int) and not isinstance(value, bool) and not -1 << 63 <= value < 1 << 64:
-        return hex(value)
-    if isinstance(value, (dict, list, tuple)) and not depth:
-        return "..."
-    if isinstance(value, dict):
-        return {_sayable(key, depth): _sayable(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_sayable(item, depth - 1) for item in value]
-    return value
 
 
 def paced_answer(parts, content_type="application/json"):
@@ -107,22 +79,6 @@ def paced_list(values):
     return paced_answer(
         [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]
     )
-
-
-def elements(values):
-    """The elements of a JSON array with commas between them, as a list of octets, built in slices. May
-    switch.
-    """
-    parts, some, octets = [], [], 0
-    for value in paced(values):
-        some.append(json_octets(value))
-        octets += len(some[-1])
-        if octets >= WRITTEN_OCTETS:
-            parts.append(b",".join(some))
-            some, octets = [b""], 0  # a comma before the next
-    if len(some) > 1 or some and some[0]:
-        parts.append(b",".join(some))
-    return parts
 
 
 def no_content(status=204, location=None):
@@ -205,7 +161,6 @@ def _parse_if_long(pieces):
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
-    from gomq_py.http.json_slices import NotJSON, TooLong, parsed  # it imports this module
     try:
         g.parsed = parsed(deque((octets,)))
     except (NotJSON, TooLong):
@@ -249,9 +204,82 @@ def _received(max_octets):
     return pieces
 
 
-def _as_json(value):
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, (set, frozenset, tuple)):
-        return list(value)
-    return str(value)
+# columns of a query
+
+def paths_in(query):
+    """The fields that ``columns`` names (``name,message_stats.publish_details.rate``, as in RabbitMQ), each
+    as a list of names; None if the query names none and gets all.
+    """
+    wanted = query.get("columns")
+    return [column.split(".") for column in wanted.split(",") if column] if wanted else None
+
+
+def at(item, path):
+    """The value at a path in nested objects, or None."""
+    for part in path:
+        if not isinstance(item, dict):
+            return None
+        item = item.get(part)
+    return item
+
+
+def cut(item, paths):
+    """An object with these fields only; other values stay as they are."""
+    if not isinstance(item, dict):
+        return item
+    left = {}
+    for path in paths:
+        value = at(item, path)
+        if value is None:
+            continue
+        inner = left
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = value
+    return left
+
+
+# fields of a body or a query
+
+def boolean_of(wanted, key, default=False):
+    """A boolean field; the words true and false are accepted, as in RabbitMQ. Raises BadRequest."""
+    value = wanted.get(key, default)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise BadRequest(f"{key} must be a boolean")
+    return value
+
+
+def text_of(wanted, key, default=None):
+    """A string field. Raises BadRequest for any other type."""
+    value = wanted.get(key, default)
+    if not isinstance(value, str):
+        raise BadRequest(f"{key} must be a string")
+    return value
+
+
+def number_in(text):
+    """The whole number in a text of plain digits; None if it has other characters or 20 digits and more."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
+    """An integer field, also as text. Raises BadRequest."""
+    value = wanted.get(key, default)
+    if isinstance(value, str):
+        value = number_in(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise BadRequest(f"{key} must be an integer between {lowest} and {highest}")
+    return value
+
+
+def decoded_arguments(wanted):
+    """The ``arguments`` field, an object whose content the caller checks. Raises BadRequest."""
+    arguments = wanted.get("arguments", {})
+    if arguments == []:
+        return {}  # PHP clients send this for an empty object
+    if not isinstance(arguments, dict):
+        raise BadRequest("arguments must be an object")
+    return arguments

@@ -1,6 +1,6 @@
 """Doctor: examines this broker, at most once in two seconds, however many clients ask.
 
-Beside rates and index: reads the model in slices, and leaves the judgement to judgement.findings. Each
+Beside rates and index: reads the model in slices, and leaves the verdicts to diagnosis.checks. Each
 finding says who may see it; the view filters by it. Growth compares two examinations, so the first one finds
 none.
 """
@@ -16,8 +16,8 @@ from gomq_py.http.api.nodes import node_shape
 from gomq_py.http.own_metrics import OwnFamilies
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way, paced
-from gomq_py.judgement import findings
-from gomq_py.judgement.findings import QueueJudge
+from gomq_py.diagnosis import checks
+from gomq_py.diagnosis.checks import QueueChecks
 
 # Visibility of findings without a virtual host: users with the tag monitoring; policymakers, too.
 OF_NODE, OF_LINKS = "node", "links"
@@ -64,25 +64,26 @@ class Doctor:
         for queue, since_s in OwnFamilies(node).oldest_unacked().items():
             unacked[queue.vhost].append((queue.name, now_s - since_s))
         for vhost in list(node.broker.vhosts.values()):
-            judge = QueueJudge(vhost.name)
+            queue_checks = QueueChecks(vhost.name)
             for queue in paced(list(vhost.queues.values()), LOOK):
-                self._judge(judge, queue, lengths)
+                self._check(queue_checks, queue, lengths)
             for name, age_s in paced(unacked[vhost.name], LOOK):
-                judge.look_at_age(name, age_s)
-            yield from ((vhost.name, one) for one in judge.findings())
-            yield from ((vhost.name, findings.of_store(vhost.name, name)) for name in vhost.stores.closed())
+                queue_checks.look_at_age(name, age_s)
+            yield from ((vhost.name, one) for one in queue_checks.findings())
+            yield from ((vhost.name, checks.of_store(vhost.name, name)) for name in vhost.stores.closed())
         self._lengths = lengths
 
-    def _judge(self, judge, queue, lengths):
+    def _check(self, queue_checks, queue, lengths):
         if queue_type_of(queue.arguments) == STREAM:
-            judge.look(queue.name, shapes.queue_state(queue), 0, True)  # a stream keeps messages and grows
+            # a stream keeps its messages and grows
+            queue_checks.look(queue.name, shapes.queue_state(queue), 0, True)
             return
         ready_count = queue.ready_count
-        judge.look(
+        queue_checks.look(
             queue.name, shapes.queue_state(queue), ready_count,
             queue.ring is not None and bool(queue.ring.consumers))
         if queue.aside is not None:
-            judge.look_at_aside(queue.name, queue.aside.count, queue.aside.reasons)
+            queue_checks.look_at_aside(queue.name, queue.aside.count, queue.aside.reasons)
         if ready_count >= WATCHED_FROM and len(lengths) < WATCHED_MAX:
             now = self._now_s(), ready_count
             earlier, later = self._lengths.get((queue.vhost, queue.name), (now, now))
@@ -90,28 +91,28 @@ class Doctor:
                 earlier, later = later, now
             lengths[queue.vhost, queue.name] = earlier, later
             if now[0] - earlier[0] >= GROWTH_FROM_S:
-                judge.look_at_growth(queue.name, ready_count, earlier[1], now[0] - earlier[0])
+                queue_checks.look_at_growth(queue.name, ready_count, earlier[1], now[0] - earlier[0])
 
     def _of_node(self, node):
-        yield from findings.of_node(node_shape())
+        yield from checks.of_node(node_shape())
         ends = [ends_s for _, ends_s in certificates()]
         if ends:
-            yield findings.of_certificate((min(ends) - time.time()) / DAY_S)
-        yield findings.of_blocked(sum(
+            yield checks.of_certificate((min(ends) - time.time()) / DAY_S)
+        yield checks.of_blocked(sum(
             getattr(one, "flow", None) == "blocked" for one in paced(node.connections(), LOOK)))
         damaged, kept = in_thread(node.broker.damage)  # it lists folders
-        yield from findings.of_damage(damaged, len(kept))
-        yield findings.of_flushes(self._mean_flush_s(node))
-        yield findings.of_loop(_lag_s())
+        yield from checks.of_damage(damaged, len(kept))
+        yield checks.of_flushes(self._mean_flush_s(node))
+        yield checks.of_loop(_lag_s())
 
     @staticmethod
     def _of_links(node):
         shovels, federation = node.shovels, node.federation
         for shovel in paced([] if shovels is None else map(shovels.described, shovels.all())):
-            yield findings.of_link(
+            yield checks.of_link(
                 "shovel", shovel["vhost"], shovel["name"], shovel["state"], shovel.get("error"))
         for link in paced([] if federation is None else (one.described() for one in federation.links())):
-            yield findings.of_link(
+            yield checks.of_link(
                 "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
 
     def _mean_flush_s(self, node):

@@ -1,5 +1,4 @@
-"""JSON slices: large JSON read and written in slices, so that definitions of ten thousand queues delay no
-message.
+"""JSON in slices, read and written, so that definitions of ten thousand queues delay no message.
 
 A fast library parses a whole text at once: 10 ms per MiB, and more if it is mostly brackets. Here the lists
 of the outermost object are parsed element by element, and so are elements longer than GLANCE; an element has
@@ -10,14 +9,19 @@ import json
 import re
 from typing import Any
 
-from gomq_py.http.answers import elements, json_octets
+import orjson
+
 from gomq_py.hub.job import SliceClock
-from gomq_py.hub.turns import give_way
+from gomq_py.hub.turns import give_way, paced
 
 # Characters of one element, as many as a request's body about a single thing.
 ELEMENT_MAX = 1024 * 1024
 # Characters parsed at once, or twice as many: some 2 ms.
 GLANCE = 64 * 1024
+# Octets of an answer written between two checks of the clock: some 20 us.
+WRITTEN_OCTETS = 64 * 1024
+# Nesting limit of an answer: far above a body's, below the JSON library's.
+MAX_SHOWN_DEPTH = 100
 _SPACES: Any = re.compile("[ \t\r\n]*")
 
 
@@ -60,6 +64,56 @@ def dumped(sections):
             parts += (b"[", *elements(value), b"]")
     parts.append(b"}" if parts else b"{}")
     return parts
+
+
+def elements(values):
+    """The elements of a JSON array with commas between them, as a list of octets, built in slices. May
+    switch.
+    """
+    parts, some, octets = [], [], 0
+    for value in paced(values):
+        some.append(json_octets(value))
+        octets += len(some[-1])
+        if octets >= WRITTEN_OCTETS:
+            parts.append(b",".join(some))
+            some, octets = [b""], 0  # a comma before the next
+    if len(some) > 1 or some and some[0]:
+        parts.append(b",".join(some))
+    return parts
+
+
+def json_octets(value):
+    """JSON of a value, as octets. Values outside of JSON, such as names that are no UTF-8, are replaced: no
+    list fails because of them.
+    """
+    try:
+        return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return orjson.dumps(
+            _sayable(value, MAX_SHOWN_DEPTH), default=_as_json, option=orjson.OPT_NON_STR_KEYS
+        )
+
+
+def _sayable(value, depth):
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not isinstance(value, bool) and not -1 << 63 <= value < 1 << 64:
+        return hex(value)
+    if isinstance(value, (dict, list, tuple)) and not depth:
+        return "..."
+    if isinstance(value, dict):
+        return {_sayable(key, depth): _sayable(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_sayable(item, depth - 1) for item in value]
+    return value
+
+
+def _as_json(value):
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    return str(value)
 
 
 def _refuse_constant(name):

@@ -8,8 +8,7 @@ from operator import itemgetter
 
 from gomq_py.broker.topology.binding import Binding
 from gomq_py.http import shapes, statistics
-from gomq_py.http.answers import node
-from gomq_py.http.columns import at
+from gomq_py.http.answers import at, node
 from gomq_py.mqtt.model import administration
 
 # Characters kept of a text: enough to sort by.

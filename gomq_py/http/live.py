@@ -13,8 +13,9 @@ from flask import Response, g, request
 from gevent.event import Event
 
 from gomq_py.http import login
-from gomq_py.http.answers import json_octets, node
+from gomq_py.http.answers import node
 from gomq_py.http.errors import Unavailable
+from gomq_py.http.json_slices import json_octets
 
 MEDIA_TYPE = "text/event-stream"
 # Limits per user and per port; the latter is also at most this part of the port's connections.

@@ -8,9 +8,7 @@ from typing import Any
 import orjson
 from flask import request
 
-from gomq_py.http.answers import elements, node, paced_answer
-from gomq_py.http.arguments import number_in
-from gomq_py.http.columns import cut, paths_in
+from gomq_py.http.answers import cut, elements, node, number_in, paced_answer, paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.index import Rows, chunks
 from gomq_py.http.kinds import JSON

@@ -11,8 +11,7 @@ from flask import g, request
 
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.http import sums
-from gomq_py.http.answers import node
-from gomq_py.http.arguments import number_in
+from gomq_py.http.answers import node, number_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
 from gomq_py.observability import resources

@@ -1,7 +1,9 @@
-"""Ends of a link: description of its source, its target and its acknowledgement mode. Opens no connection.
+"""Ends of a link: description of its source, its target, its acknowledgement mode and its status. Opens no
+connection.
 
 A leaf: definitions read it without loading the client.
 """
+from dataclasses import dataclass
 from typing import Any
 
 LIMIT_PREFETCH = 65535
@@ -49,11 +51,11 @@ class Target:
     ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its
     result is ignored. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
     order, and returns the Properties to publish with, or None to leave the message out; it must not switch.
-    Without ``edit``, properties are copied byte for byte. ``stamp()`` is called once for each connection and
-    returns (name, value, value for a redelivered message) of a header. A message with neither this header nor
-    a user id gets the header on the fast path, without a call of ``edit``. For a message that has the header,
-    ``edit`` may change the headers only, and its answer may depend only on them and on whether the message is
-    redelivered: the answer is cached for messages with the same headers.
+    Without ``edit``, properties are copied byte for byte. ``header_stamp()`` is called once for each
+    connection and returns (name, value, value for a redelivered message) of a header. A message with neither
+    this header nor a user id gets the header on the fast path, without a call of ``edit``. For a message that
+    has the header, ``edit`` may change the headers only, and its answer may depend only on them and on
+    whether the message is redelivered: the answer is cached for messages with the same headers.
 
     ``queue``: the one queue of all messages, if the default exchange and a fixed routing key name it, else
     None. Messages that no queue takes are then returned and stay at their source.
@@ -61,14 +63,14 @@ class Target:
 
     has_lane = True
 
-    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None, stamp=None):
+    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None, header_stamp=None):
         self.uris = _list(uris)
         self.exchange = exchange
         self.routing_key = routing_key
         self.prepare = prepare
         self.queue = routing_key if exchange == "" else None
         self.edit = edit
-        self.stamp = stamp
+        self.header_stamp = header_stamp
         for name in (exchange, routing_key):
             if name is not None and len(name.encode("utf-8", "surrogateescape")) > 255:
                 raise ValueError(f"{name!r} has more than 255 octets")
@@ -81,11 +83,31 @@ def _list(uris):
     return uris
 
 
-class Gone:
-    """Takes the place of a passage that has ended, for callers left over: a transfer slice scheduled before,
+@dataclass(frozen=True)
+class Status:
+    """``moved``: messages settled at the source; ``rate``: moved per second; ``refused``: refusals by the
+    target; ``set_aside``: messages rejected at the source; ``blocked``: the target has asked for a pause.
+    """
+
+    state: str
+    error: str
+    since_ms: int
+    moved: int
+    unconfirmed: int
+    refused: int
+    set_aside: int
+    reconnects: int
+    rate: float
+    source_uri: str
+    target_uri: str
+    blocked: bool
+
+
+class ClosedSession:
+    """Takes the place of a session that has ended, for callers left over: a transfer slice scheduled before,
     a greenlet that is being killed. Every method does nothing.
 
-    The ends of a passage release it by this, so there is no reference cycle and the memory of a passage (some
+    The ends of a session release it by this, so there is no reference cycle and the memory of a session (some
     megabytes) is freed with its last user: a broker's own process may freeze what the cycle collector would
     find (observability.garbage).
     """
@@ -104,7 +126,7 @@ class Gone:
         """Ignored."""
 
     def fail(self, end: str, error: BaseException) -> None:
-        """Ignored: the passage has ended."""
+        """Ignored: the session has ended."""
 
     def target_turn(self, act: Any) -> None:
         """Ignored."""
@@ -116,4 +138,4 @@ class Gone:
         """Ignored."""
 
 
-GONE = Gone()
+CLOSED = ClosedSession()

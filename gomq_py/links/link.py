@@ -1,6 +1,6 @@
 """Link: moves messages from one broker to another until it is stopped.
 
-A greenlet connects both ends, hands them to a passage (links.passage), and ends; after the passage ends,
+A greenlet connects both ends, hands them to a session (links.session), and ends; after the session ends,
 another greenlet waits and reconnects. Above the client and the transfer engine, below shovels and federation.
 """
 import math
@@ -13,13 +13,13 @@ from gevent.event import Event
 from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.links import troubles
-from gomq_py.links.buffers import buffers_of
-from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM
-from gomq_py.links.outlet import HookOutlet, WireOutlet
-from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage, Rest
-from gomq_py.links.status import Status, shown
-from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
+from gomq_py.links.source_reader import buffers_of
+from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM, Status
+from gomq_py.links.target_writer import WireTargetWriter
+from gomq_py.links.session import DESTINATION, FAULTS, OURS, SOURCE, LinkSession, Keepalive
+from gomq_py.links.poison_detection import FINAL_CODES, PoisonDetection, is_final
 from gomq_py.links.turns import turns_of
+from gomq_py.links.uris import without_login
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -60,10 +60,10 @@ class Link:
 
     # Saves the instance dict of 2 KiB; tests that replace a method have one.
     __slots__ = (
-        "name", "account", "source", "target", "stream_offset", "suspicion", "is_paused",
+        "name", "account", "source", "target", "stream_offset", "poison_detection", "is_paused",
         "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
-        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_rest",
-        "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
+        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_keepalive",
+        "_session", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
         "_reconnects", "_source_uri", "_target_uri", "_rate_marks", "_queue", "_lag", "_lag_asked_s",
         "_is_stopping", "_starts_again", "_was_up", "_left", "_knows_left", "__dict__", "__weakref__",
     )
@@ -78,7 +78,7 @@ class Link:
         self.name, self.account = name, account
         self.source, self.target = source, target
         self.stream_offset = None
-        self.suspicion = Suspicion(target, refusals)
+        self.poison_detection = PoisonDetection(target, refusals)
         self.is_paused = paused
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
@@ -89,8 +89,8 @@ class Link:
         self._ends_with = ends_with
         self._wakened = Event()
         self._greenlet = None
-        self._rest = Rest(hub)
-        self._passage = None
+        self._keepalive = Keepalive(hub)
+        self._session = None
         self._attempts = None
         self._state, self._error, self._since_ms = STOPPED, "", hub.timers.now_ms()
         self._moved = self._refused = self._set_aside = self._reconnects = 0
@@ -130,30 +130,30 @@ class Link:
         """Consume nothing until ``resume``; keep both connections and move what has arrived."""
         if not self.is_paused:
             self.is_paused = True
-            if self._passage is not None:
-                self._passage.consume_or_cancel()
+            if self._session is not None:
+                self._session.consume_or_cancel()
 
     def resume(self):
         """Consume again."""
         if self.is_paused:
             self.is_paused = False
-            if self._passage is not None:
-                self._passage.consume_or_cancel()
+            if self._session is not None:
+                self._session.consume_or_cancel()
 
     @property
     def has_ended(self):
         """True if neither a connection nor an attempt at one is left."""
-        return self._greenlet is None and not self._rest.is_on
+        return self._greenlet is None and not self._keepalive.is_on
 
     @property
     def status(self):
         """The Status now."""
-        outlet = self._passage and self._passage.outlet
+        writer = self._session and self._session.writer
         return Status(
             self._state, self._error, self._since_ms, self._moved,
-            outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects,
-            self._rate(), shown(self._source_uri), shown(self._target_uri),
-            bool(outlet and outlet.is_held()),
+            writer.unconfirmed() if writer else 0, self._refused, self._set_aside, self._reconnects,
+            self._rate(), without_login(self._source_uri), without_login(self._target_uri),
+            bool(writer and writer.is_held()),
         )
 
     @property
@@ -161,15 +161,15 @@ class Link:
         """Messages ready at the source by its last answer, or None. Reading it sends a new question, so the
         question costs something only while somebody looks.
         """
-        if self._passage is None:
+        if self._session is None:
             return None
         now = time.monotonic()
         if now - self._lag_asked_s >= LAG_S:
             self._lag_asked_s = now
-            self._passage.ask_lag(self._queue)
+            self._session.ask_lag(self._queue)
         return self._lag
 
-    # Called by the passage.
+    # Called by the session.
 
     def lag_told(self, count):
         """Store the count of messages that are ready at the source."""
@@ -181,22 +181,22 @@ class Link:
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
 
-    def settled(self, run):
-        """Count a run that is settled at its source; True once ``delete_after`` is reached."""
-        if run.is_rejected:
-            self._set_aside += run.count
+    def settled(self, batch):
+        """Count a batch that is settled at its source; True once ``delete_after`` is reached."""
+        if batch.is_rejected:
+            self._set_aside += batch.count
             QUIET.warning(
                 (self.name, "rejected"),
                 "%s: a message is rejected at its source: %s", self.name, self._error,
             )
         else:
-            self._moved += run.count
-            if self._error and not self._passage.inlet.has_held():
+            self._moved += batch.count
+            if self._error and not self._session.reader.has_held():
                 self._set_state(RUNNING, "")
-        self.suspicion.settled(run)
+        self.poison_detection.settled(batch)
         self._attempts.worked()
         if self._left is not None:
-            self._left -= run.count
+            self._left -= batch.count
         return self._left is not None and self._left <= 0
 
     def were_refused(self, count, error):
@@ -225,8 +225,8 @@ class Link:
     def wake(self):
         """Wake the greenlet."""
         self._wakened.set()
-        if self._rest.is_on and not self._hub.is_closed:
-            self._rest.end()
+        if self._keepalive.is_on and not self._hub.is_closed:
+            self._keepalive.end()
             self._spawn()
 
     # The rest is private; the greenlet.
@@ -240,10 +240,10 @@ class Link:
         self._is_stopping = self._starts_again = self._was_up = False
         self._left = None if self._delete_after == QUEUE_LENGTH else self._delete_after
         self._knows_left = self._delete_after != QUEUE_LENGTH
-        self.suspicion.forget()
+        self.poison_detection.forget()
 
     def _run(self):
-        """Run until the link ends or a passage needs no greenlet: a waiting greenlet takes 10 KiB."""
+        """Run until the link ends or a session needs no greenlet: a waiting greenlet takes 10 KiB."""
         outcome = STOPPED, ""
         try:
             while (outcome := self._keep_up()) is not None and self._starts_again:
@@ -255,7 +255,7 @@ class Link:
         finally:
             self._greenlet = None
             if outcome is None:
-                self._rest.begin(self._passage)
+                self._keepalive.begin(self._session)
             elif not self._hub.is_closed:
                 self._ended(*outcome)
 
@@ -265,10 +265,10 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run passages one after the other; return the final (state, error), or None while a passage moves
+        """Run sessions one after the other; return the final (state, error), or None while a session moves
         without a greenlet. May switch.
         """
-        while self._passage is not None or not self._is_stopping:
+        while self._session is not None or not self._is_stopping:
             try:
                 if not self._pass():
                     return None
@@ -288,37 +288,37 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect and begin to move, or look why the link was woken; close a passage that is over. Returns
+        """Connect and begin to move, or look why the link was woken; close a session that is over. Returns
         whether it is over. Raises _Failed. May switch.
         """
         is_over = True
         try:
-            if self._passage is None:
+            if self._session is None:
                 turns_of(self._hub).wait(
                     self._wakened, lambda: self._is_stopping, has_failed=self._attempts.count > 0,
                     account=self.account)
-                self._passage, queue = self._aside(self._open) or (None, "")
-                if self._passage is None:
+                self._session, queue = self._aside(self._open) or (None, "")
+                if self._session is None:
                     return True
-                self._move(self._passage, queue)
-            is_over = self._is_over(self._passage)
+                self._move(self._session, queue)
+            is_over = self._is_over(self._session)
             return is_over
         finally:
             if is_over:
-                self._close_passage()
+                self._close_session()
 
-    def _close_passage(self):
-        passage = self._passage
+    def _close_session(self):
+        session = self._session
         try:
-            if passage is not None and self._hub.is_closed:
-                passage.abort()
-            elif passage is not None:
-                passage.end()
+            if session is not None and self._hub.is_closed:
+                session.abort()
+            elif session is not None:
+                session.end()
         finally:
-            self._passage = None
+            self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which makes a passage, in another greenlet and return its result or raise its
+        """Run ``function()``, which makes a session, in another greenlet and return its result or raise its
         error; None if the link is stopped before. The deep stack of connecting is freed with that greenlet.
         May switch.
         """
@@ -352,8 +352,8 @@ class Link:
         return answer
 
     def _open(self):
-        """(passage, queue to consume), or None if nothing is left to move. Raises _Failed. May switch."""
-        source = outlet = None
+        """(session, queue to consume), or None if nothing is left to move. Raises _Failed. May switch."""
+        source = writer = None
         try:
             with self._at(SOURCE):
                 self._source_uri = random.choice(self.source.uris)
@@ -364,19 +364,19 @@ class Link:
                 return None
             with self._at(DESTINATION):
                 self._target_uri = random.choice(self.target.uris)
-                outlet = self._open_target()
+                writer = self._open_target()
             with self._at(OURS):
-                return self._make_passage(channel, outlet), queue
+                return self._make_session(channel, writer), queue
         except BaseException:
-            for end in (source, outlet):
+            for end in (source, writer):
                 if end is not None:
                     end.abort()
             raise
 
-    def _make_passage(self, channel, outlet):
-        return Passage(
-            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left,
-            self.suspicion.careful,
+    def _make_session(self, channel, writer):
+        return LinkSession(
+            self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
+            self.poison_detection.careful,
         )
 
     def _open_source(self, connection):
@@ -392,9 +392,9 @@ class Link:
         return name, channel
 
     def _open_target(self):
-        """The outlet. May switch."""
+        """The writer. May switch."""
         if not self.target.has_lane:
-            return HookOutlet(self.target.open(self._target_uri), self._hub)
+            return self.target.open_writer(self._target_uri, self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:
@@ -405,7 +405,7 @@ class Link:
         except BaseException:
             connection.abort()
             raise
-        return WireOutlet(
+        return WireTargetWriter(
             channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM, self.target.queue)
 
     @staticmethod
@@ -416,34 +416,34 @@ class Link:
             channel.close()
         return answer
 
-    def _move(self, passage, queue):
+    def _move(self, session, queue):
         self._queue, self._lag, self._lag_asked_s = queue, None, -math.inf
         arguments = dict(self.source.consumer_arguments)
         if self.stream_offset is not None:
             arguments[self.source.offset_argument] = self.stream_offset + 1
-        passage.start(BasicConsume(
+        session.start(BasicConsume(
             queue=queue, consumer_tag=self.source.consumer_tag, no_ack=not self._is_acked(),
             exclusive=self.source.exclusive, arguments=arguments,
         ))
 
-    def _is_over(self, passage):
-        """True if the passage is over, or the link is stopping and nothing is in flight any more. Raises
+    def _is_over(self, session):
+        """True if the session is over, or the link is stopping and nothing is in flight any more. Raises
         _Failed. May switch.
         """
         self._wakened.clear()
-        if not passage.is_over():
+        if not session.is_over():
             if not self._is_stopping:
                 return False
-            self._drain(passage)
-        if passage.failure is not None and not passage.is_done:
-            raise _Failed(*passage.failure)
+            self._drain(session)
+        if session.failure is not None and not session.is_done:
+            raise _Failed(*session.failure)
         return True
 
-    def _drain(self, passage):
-        passage.stop()
+    def _drain(self, session):
+        session.stop()
         until = time.monotonic() + DRAIN_S
-        while not passage.is_over() and (rest_s := until - time.monotonic()) > 0:
-            due_s = passage.tick()
+        while not session.is_over() and (rest_s := until - time.monotonic()) > 0:
+            due_s = session.tick()
             self._wakened.wait(rest_s if due_s is None else min(rest_s, due_s))
             self._wakened.clear()
 
@@ -462,8 +462,8 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Record what a failure means for the next passage; return its text."""
-        self.suspicion.failed(failed.error, failed.end == DESTINATION)
+        """Record what a failure means for the next session; return its text."""
+        self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]
         # at a stop, an end may close before the link does

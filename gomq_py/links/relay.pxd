@@ -2,7 +2,7 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.content cimport header_scan
 from gomq_py.content.properties cimport PropertyScan
-from gomq_py.links.stamp cimport Stamp
+from gomq_py.links.header_stamp cimport HeaderStamp
 from libc.stdint cimport uint64_t
 
 cdef unsigned int DELIVER, PUBLISH
@@ -16,7 +16,7 @@ cdef class Relay:
     cdef bint is_mandatory
     cdef object edit
     cdef bytes offset_key
-    cdef Stamp stamp
+    cdef HeaderStamp header_stamp
     cdef readonly uint64_t last_tag, first_tag
     cdef readonly Py_ssize_t count, written, missing
     cdef readonly bint left_out

@@ -52,9 +52,9 @@ class Relay:
 
     ``input`` and ``output`` are shared with other relays and empty between two walks. ``target_frame_max``:
     as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's, or None.
-    ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``stamp``: a Stamp
-    (links.stamp) for messages that need no call of ``edit``. ``offset_header``: name of the header with a
-    stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
+    ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``header_stamp``: a
+    HeaderStamp (links.header_stamp) for messages that need no call of ``edit``. ``offset_header``: name of
+    the header with a stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
 
     After a walk: ``count`` messages from ``first_tag`` on were read, and ``written`` bytes lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
@@ -66,12 +66,12 @@ class Relay:
         "input", "output", "channel", "target_channel", "piece", "target_frame_max", "exchange",
         "routing_key", "edit", "offset_key", "last_tag", "first_tag", "count", "written", "left_out",
         "others", "missing", "discards", "offset", "headers_from", "headers_to", "edited", "scan",
-        "skips", "stamp", "signs", "checksum", "is_mandatory",
+        "skips", "header_stamp", "signs", "checksum", "is_mandatory",
     )
 
     def __init__(
         self, input, output, channel, target_channel, target_frame_max, exchange=None, routing_key=None,
-        edit=None, offset_header=b"", stamp=None, is_mandatory=False,
+        edit=None, offset_header=b"", header_stamp=None, is_mandatory=False,
     ):
         if len(input) < INPUT_OCTETS or len(output) < OUTPUT_OCTETS:
             raise ValueError("the buffers of a relay are too small")
@@ -86,7 +86,7 @@ class Relay:
         self.exchange, self.routing_key = exchange, routing_key
         self.is_mandatory = is_mandatory
         self.edit = edit
-        self.stamp = stamp
+        self.header_stamp = header_stamp
         self.offset_key = bytes([len(offset_header)]) + offset_header if offset_header else b""
         self.last_tag = self.first_tag = self.count = self.written = self.missing = 0
         self.left_out = self.discards = False
@@ -334,8 +334,8 @@ class Relay:
 
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
         """The properties to send in wire form, or None to leave the message out."""
-        if self.stamp is not None and self.edited is None:
-            content = self.stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
+        if self.header_stamp is not None and self.edited is None:
+            content = self.header_stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
                 return content or None
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
@@ -353,8 +353,8 @@ class Relay:
             answer = self.edit(properties, delivered)
             content = None if answer is None else answer.encode()
             self.edited = (content,)
-            if self.stamp is not None:
-                self.stamp.answered(content)
+            if self.header_stamp is not None:
+                self.header_stamp.answered(content)
         return self.edited[0]
 
     def write_publish(self, p, out, routing_at, key_at, end):

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from gomq_py.client.url import Parameters, port_of, query_options
+from gomq_py.observability.secrets import without_keys
 
 AMQP = ("amqp", "amqps")
 HTTP = ("http", "https")
@@ -123,6 +124,14 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 def choose(uris: Any) -> str:
     """A random URI of a list, or the only one; called for each attempt."""
     return uris if isinstance(uris, str) else random.choice(uris)
+
+
+def without_login(uri: str) -> str:
+    """The URI as messages and operators see it: without login and query, a web server's without its path."""
+    if not uri:
+        return ""
+    parts = urlsplit(uri)
+    return without_keys(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:

@@ -28,11 +28,16 @@ from gevent.event import Event
 
 from gomq_py import __version__
 from gomq_py.client.backoff import Backoff
+from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.links import troubles, uris
 from gomq_py.links.ends import Refused
 from gomq_py.links.http_client import HTTPConnection, NoRequest, SpeaksTLS
 from gomq_py.links.remote_hosts import HostRefused
+from gomq_py.links.target_writer import TargetWriter
+from gomq_py.observability.log import logger
+
+LOG = logger("links")
 
 USER_AGENT = f"gomq-py/{__version__}".encode()
 PATH_HEADER = "uri_path"
@@ -82,12 +87,16 @@ class Webhook:
         self.account = account
         self._connector = connector
 
-    def open(self, uri: str) -> "Session":
-        """A connected Session. Raises URIError, OSError. May switch."""
+    def open(self, uri: str) -> "Poster":
+        """A connected Poster. Raises URIError, OSError. May switch."""
         first = self.uris.index(uri)
-        session = Session(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
-        session.open()
-        return session
+        poster = Poster(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
+        poster.open()
+        return poster
+
+    def open_writer(self, uri: str, hub: Any) -> "WebhookTargetWriter":
+        """The link's target writer. Raises URIError, OSError. May switch."""
+        return WebhookTargetWriter(self.open(uri), hub)
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
         """An HTTPConnection to this URI, not open yet."""
@@ -96,7 +105,7 @@ class Webhook:
             self.timeout_s)
 
 
-class Session:
+class Poster:
     """Posts messages to the first of some URIs, or to the next if that fails. ``trouble``: why a message is
     being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
@@ -240,6 +249,121 @@ class Session:
             digest = hmac.new(self._webhook.secret, message.body, "sha256").hexdigest()
             headers.append(("X-Signature", f"sha256={digest}".encode()))
         return headers + _publishers_headers(table)
+
+
+class _Posted:
+    """A message to post, made from the frames that a relay writes."""
+
+    __slots__ = ("_raw_properties", "_properties", "body")
+
+    def __init__(self, octets):
+        view, at, parts = memoryview(octets), 0, []
+        while at < len(view):
+            end = at + 7 + int.from_bytes(view[at + 3:at + 7], "big")
+            parts.append(view[at + 7:end])
+            at = end + 1
+        # the publish, the header (class, weight, size, properties), the body
+        self._raw_properties = bytes(parts[1][12:])
+        self._properties = None
+        self.body = bytes(parts[2]) if len(parts) == 3 else b"".join(parts[2:])
+
+    @property
+    def properties(self):
+        """The decoded Properties. Raises Malformed."""
+        if self._properties is None:
+            self._properties = Properties.decode(self._raw_properties)
+        return self._properties
+
+
+class WebhookTargetWriter(TargetWriter):
+    """Posts through ``poster``, which it owns, messages one by one: a 2xx is a confirm, any other answer a
+    refusal. A post runs in a greenlet of its own; everything else runs in callbacks. The transfer hands it
+    batches of one message or of a piece of one.
+    """
+
+    def __init__(self, poster, hub):
+        super().__init__()
+        self._poster = poster
+        self._hub = hub
+        self._pieces = []
+        self._posting = None
+        self._why = None
+        poster.on_trouble = self._troubled
+
+    def start(self, session):
+        self._session = session
+
+    def can_take(self):
+        """False while a message is being posted."""
+        return self._posting is None
+
+    def send(self, item, message):
+        """Post the message once it is complete."""
+        item.first_number = self.confirms.following
+        keep = self._session.reader.keep_octets
+        if not item.is_sent:
+            keep(-sum(map(len, self._pieces)))
+            self._pieces.clear()
+            return None
+        self._pieces.append(item.octets)
+        if not item.is_whole:
+            keep(len(item.octets))
+        if not item.count:
+            item.octets = None
+            return None
+        octets = b"".join(self._pieces) if len(self._pieces) > 1 else item.octets
+        self._pieces.clear()
+        if not item.is_whole:
+            # Kept whole, so that it keeps its place if it is sent again.
+            item.octets, item.size, item.is_whole = octets, len(octets), True
+        self.confirms.published(1)
+        self._posting = self._hub.spawn(self._post, item.first_number, octets)
+        self._posting.name = "webhook"
+        return None
+
+    def part(self):
+        self.abort()
+
+    def abort(self):
+        """Close at once; a message being posted may arrive and is delivered again."""
+        super().abort()
+        self._pieces.clear()
+        self._poster.on_trouble = None
+        self._poster.close()
+        if self._posting is not None:
+            self._posting.kill(block=False)
+            self._posting = None
+
+    def refusal(self, number):
+        return self._why or TargetWriter.refusal(self, number)
+
+    # The rest is private.
+
+    def _post(self, number, octets):
+        """Post a message and report the result. Runs in its own greenlet."""
+        is_taken, failure = True, None
+        try:
+            self._poster.send(_Posted(octets))
+        except Refused as refused:
+            is_taken, self._why = False, Refused(*refused.args)  # a copy without a traceback
+        except OSError as error:
+            failure = error
+        except Exception as error:  # a fault of this message counts towards the refusal limit
+            LOG.exception("a message cannot be posted: a fault of ours")
+            is_taken, self._why = False, Refused(f"a fault of ours: {error}")
+        self._posting = None
+        if failure is not None:
+            self._session.fail("destination", failure)
+            failure = None  # breaks the cycle of error and frame
+        else:
+            self._session.target_turn(lambda: self._answered(number, is_taken))
+
+    def _answered(self, number, is_taken):
+        self.confirms.answered(number, not is_taken)
+        self.settle()
+
+    def _troubled(self, text):
+        self._session.refused(0, text)
 
 
 class _Failure(NamedTuple):

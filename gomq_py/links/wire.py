@@ -1,6 +1,6 @@
 """Wire: the socket of a client's connection, which a link reads and writes without ever waiting.
 
-Above the client, below passages. Output that the socket does not take at once is kept until the loop reports
+Above the client, below sessions. Output that the socket does not take at once is kept until the loop reports
 room. ``tick`` sends heartbeats and notices missing ones.
 """
 import time

@@ -2,6 +2,7 @@
 
 A leaf of its room. A refusal names the key and what it may be, but not the value, which may hold a password.
 """
+import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -9,9 +10,10 @@ from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.errors import Malformed
 from gomq_py.links import uris
 from gomq_py.links.ends import ACK_MODES, ON_CONFIRM
-from gomq_py.observability.secrets import without_keys
 
 NEVER, QUEUE_LENGTH = "never", "queue-length"
+VHOST = "vhost"  # key of a section of the configuration
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PROTOCOL = "amqp091"
 # Longest short string of AMQP.
 NAME_OCTETS = 255
@@ -152,14 +154,6 @@ def with_vhost(uri, vhost_name):
     return f"{parts.scheme}://{parts.netloc}/{quote(vhost_name, safe='')}{query}"
 
 
-def without_login(uri):
-    """The URI as messages carry it: without user, password and query, and for a web server without its path.
-    """
-    parts = urlsplit(uri)
-    place = parts.netloc.rpartition("@")[2]
-    return without_keys(f"{parts.scheme}://{place}{parts.path}")
-
-
 def _by_new_names(value):
     """The value with the present names of its keys. Raises DefinitionError for an unknown key."""
     given = {}
@@ -186,11 +180,6 @@ def _one_of(given, one, other, is_needed):
 # a check is the kind of value to parse it as.
 
 OBJECT, TRUTH, NUMBER, URIS, TEXT = "object", "truth", "number", "uris", "text"
-
-
-def read_as(key):
-    """The kind of value that a key's text in the configuration is parsed as."""
-    return getattr(KEYS[key][0], "wants", TEXT) if key in KEYS else TEXT
 
 
 def _wants(kind):
@@ -392,3 +381,39 @@ _NOT_OF_WEBHOOKS = (
     "dest-protocol", "dest-queue", "dest-queue-args", "dest-exchange", "dest-exchange-key",
     "dest-predeclared",
 )
+
+
+def values_of(section):
+    """(name of the vhost, value as of a parameter) of a section [shovel:NAME] of the configuration.
+
+    Its keys are a parameter's; numbers, booleans, lists of URIs (separated by commas) and objects (JSON) are
+    text. ``vhost``: where the shovel is shown, and the virtual host of a URI without one. Raises
+    DefinitionError, which names the key.
+    """
+    value = {}
+    for key, text in section.items():
+        if key != VHOST:
+            value[key] = _value_of(OLD_NAMES.get(key, key), text)
+    Definition(value)
+    return section.get(VHOST, "/"), value
+
+
+def _value_of(key, text):
+    wanted = getattr(KEYS[key][0], "wants", TEXT) if key in KEYS else TEXT
+    if wanted == URIS:
+        uris = [uri.strip() for uri in text.split(",") if uri.strip()]
+        return uris if len(uris) != 1 else uris[0]
+    if wanted == OBJECT:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise DefinitionError(f"{key} is an object as JSON writes it") from None
+    if wanted == TRUTH:
+        return _WORDS.get(text.lower(), text)
+    if wanted == NUMBER and len(text) < 20:
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                pass
+    return text

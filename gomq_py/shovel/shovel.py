@@ -5,8 +5,9 @@ Owned by the supervisor, which starts and stops it. Its link moves the messages.
 import time
 
 from gomq_py.broker.policies.parameters import WAITS
+from gomq_py.links.uris import without_login
 from gomq_py.observability.secrets import without_passwords
-from gomq_py.shovel.definition import Definition, DefinitionError, with_vhost, without_login
+from gomq_py.shovel.definition import Definition, DefinitionError, with_vhost
 
 DYNAMIC, STATIC = "dynamic", "static"
 # States besides those of a link, which are STARTING, RUNNING, STOPPED, TERMINATED and ERROR.

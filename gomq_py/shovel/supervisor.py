@@ -14,8 +14,7 @@ from gomq_py.broker.policies.parameters import OPERATOR, Component
 from gomq_py.links.uris import AMQP, DESTINATIONS
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-from gomq_py.shovel import static
-from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
+from gomq_py.shovel.definition import DefinitionError, is_local, values_of, vhost_of
 from gomq_py.shovel.rights import Rights
 from gomq_py.shovel.shovel import (
     DYNAMIC, PAUSED, RUNNING, STATIC, STOPPED, TERMINATED, WAITING, NoVHost, Shovel, removed_event,
@@ -66,7 +65,7 @@ class Shovels(Component):
         """
         for name, section in sections.items():
             try:
-                vhost_name, value = static.values_of(section)
+                vhost_name, value = values_of(section)
                 self._broker.tables.check_json("the objects in it", value)
                 self._check_uris(Shovel(None, name, STATIC, value, None).definition, OPERATOR)
             except ValueError as error:

@@ -37,7 +37,7 @@ def test_messages_for_the_queue_of_an_mqtt_session_stay(shovelled):
 
 
 def test_messages_for_a_queue_that_is_deleted_are_dead_lettered_after_the_limit(shovelled, monkeypatch):
-    monkeypatch.setattr("gomq_py.links.suspicion.NACKED_S", 0.1)
+    monkeypatch.setattr("gomq_py.links.poison_detection.NACKED_S", 0.1)
     shovelled.start("amqp://", dest_queue="there", dest_refusal_limit=2)
     shovelled.wait_for(state="running")
     shovelled.channel.queue_delete("there")

@@ -17,7 +17,7 @@ import requests
 from gomq_py import Broker
 from gomq_py.client.errors import ConnectionClosed
 from gomq_py.client.mqtt import MQTTClient
-from gomq_py.federation import errands
+from gomq_py.federation import exchange_link
 from gomq_py.http import live
 from gomq_py.storage.segments import idle
 from tests.support import certificates
@@ -238,7 +238,7 @@ def federation(broker):
     mqtt_over_websocket, requests_over_http, events_that_are_followed, shovel, federation,
 ], ids=lambda kind: kind.__name__)
 def test_nothing_of_what_has_ended_is_left_for_the_collector(broker, no_collector, kind, monkeypatch):
-    monkeypatch.setattr(errands, "LINGER_S", 0)
+    monkeypatch.setattr(exchange_link, "LINGER_S", 0)
     monkeypatch.setattr(live, "PAUSE_S", 0)
     monkeypatch.setattr(idle, "REST_MS", 1)
     for _ in range(2):  # imports, caches, the queue that the kind uses

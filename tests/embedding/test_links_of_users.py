@@ -11,7 +11,7 @@ import requests
 
 from gomq_py import Broker
 from gomq_py.client.connection import Connection
-from gomq_py.links.buffers import LEAST_OCTETS, Shares
+from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
 from gomq_py.links.remote_hosts import AT_ONCE, Lookups
 from gomq_py.links.turns import Turns, turns_of
 from tests.support.hostile_broker import HostileBroker
@@ -111,7 +111,7 @@ def test_name_of_one_users_shovel_is_looked_up_while_those_of_another_hold_all_p
 @pytest.fixture
 def shares(monkeypatch):
     """Links keep a quarter of what they may, so that the test has less to move."""
-    monkeypatch.setattr(Shares.__init__, "__defaults__", (16 * MIB, 2 * MIB))
+    monkeypatch.setattr(MemoryBudget.__init__, "__defaults__", (16 * MIB, 2 * MIB))
 
 
 def take_nothing(peer):

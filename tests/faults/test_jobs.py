@@ -553,7 +553,7 @@ JOBS = {
     "'starting shovels'": Site.starting_shovels,
 }
 # Jobs that are not of every broker -> where they are made to raise.
-ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_inlet.py: what raises ends the passage"}
+ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_source_reader.py: what raises ends the session"}
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
@@ -594,7 +594,7 @@ TIMERS = {
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
     "gomq_py.launcher": (1, "the limit of a stop, which ends the process"),
-    "gomq_py.links.passage": (1, "of one link; what raises ends its passage, which is made anew"),
+    "gomq_py.links.session": (1, "of one link; what raises ends its session, which is made anew"),
     "gomq_py.storage.flush.flushing": (1, "forgets its time first, and wakes one greenlet"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }

@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
-from gomq_py.links.stamp import Stamp
+from gomq_py.links.header_stamp import HeaderStamp
 from tests.fuzz.target import Draw, Target, pieces
 from tests.fuzz.wire_targets import PROPERTIES
 from tests.fuzz.wire_targets import WORDS as WIRE_WORDS
@@ -48,7 +48,7 @@ def run_relay(data):
 
 
 def _relay(frame_max, kind, most, parts):
-    stamp = Stamp(b"\x08received", STAMP, STAMP_AGAIN) if kind & 64 and kind & 28 else None
+    stamp = HeaderStamp(b"\x08received", STAMP, STAMP_AGAIN) if kind & 64 and kind & 28 else None
 
     def edit(properties, delivered):
         if stamp is not None and properties.user_id is None:  # then it goes by the headers alone
@@ -70,7 +70,7 @@ def _relay(frame_max, kind, most, parts):
         INPUT, OUTPUT, SOURCE, TARGET, frame_max, exchange=b"other" if kind & 1 else None,
         routing_key=b"" if kind & 2 else None, edit=edit if kind & 28 else None,
         offset_header=b"x-stream-offset" if kind & 32 else b"",
-        stamp=stamp)
+        header_stamp=stamp)
     relay.signs = bool(kind & 128)
     written, others, tags, tail = b"", [], 0, b""
     for part in parts:

@@ -17,10 +17,9 @@ from gomq_py import Broker
 from gomq_py.broker.verbs import taking
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
-from gomq_py.http import answers, kinds, shapes
-from gomq_py.http.answers import node
+from gomq_py.http import json_slices, kinds, shapes
+from gomq_py.http.answers import at, node
 from gomq_py.http.api import docs
-from gomq_py.http.columns import at
 from gomq_py.hub import job, turns
 from gomq_py.hub.job import SliceClock
 from tests.support.waiting import in_time
@@ -371,11 +370,11 @@ def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypat
 
 
 def test_elements_of_a_list_are_what_they_would_be_in_one_go(monkeypatch):
-    monkeypatch.setattr(answers, "WRITTEN_OCTETS", 10)
+    monkeypatch.setattr(json_slices, "WRITTEN_OCTETS", 10)
     for count in (0, 1, 2, 3, 20):
         values = [{"n": number} for number in range(count)]
 
-        parts = answers.elements(iter(values))
+        parts = json_slices.elements(iter(values))
 
         assert json.loads(b"[" + b"".join(parts) + b"]") == values
         assert len(parts) == (count + 1) // 2

@@ -15,7 +15,7 @@ from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.backoff import Attempts
-from gomq_py.links.outlet import Outlet
+from gomq_py.links.target_writer import TargetWriter
 from gomq_py.mqtt.model.inflight import Inflight
 from gomq_py.mqtt.model.retained import Retained
 from gomq_py.mqtt.model.sent import Sent
@@ -301,7 +301,7 @@ def purge_answered_before_the_flush():
 
 def link_settles_before_the_confirm():
     """At its source, what it has sent."""
-    Outlet.when_safe = lambda outlet, callback: callback(None)
+    TargetWriter.when_safe = lambda writer, callback: callback(None)
 
 
 def federation_link_forgets_what_it_had_under_way():

@@ -62,7 +62,7 @@ ENTERED_BY = {
     "gomq_py.broker.transfer.death": "tests/unit/broker/transfer/test_dead_letters.py",
     "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",
     "gomq_py.links.confirms": "tests/unit/links/test_relay.py",
-    "gomq_py.links.stamp": "tests/unit/links/test_relay.py",
+    "gomq_py.links.header_stamp": "tests/unit/links/test_relay.py",
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_inflight.py",
     "gomq_py.mqtt.model.session_queue": "tests/unit/mqtt/model/test_sessions.py",

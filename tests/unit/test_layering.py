@@ -55,7 +55,7 @@ MAP = {
     "amqp.server": DOOR | {"connections", "amqp.wire", ""},
     # "": the version, for $SYS/broker/version
     "mqtt.server": DOOR | {"connections", "", "mqtt.wire", "mqtt.model"},
-    "http": DOOR | {"mqtt.model", "mqtt.wire", "judgement", ""},
+    "http": DOOR | {"mqtt.model", "mqtt.wire", "diagnosis", ""},
     # what the connection of every client has
     "connections": LEAVES | {"hub", "net", "auth", "broker.signals", "broker.verbs"},
     # what speaks to other brokers; doors and ctl are handed shovels and links by the node
@@ -114,7 +114,7 @@ MAP = {
     "observability": set(),
     "patterns": set(),
     # what the management door and ctl both say of a broker
-    "judgement": set(),
+    "diagnosis": set(),
     "hub": {"observability", "octets"},
     "storage.format": {"octets"},
     "storage.message": {"octets", "content"},
@@ -129,7 +129,7 @@ MAP = {
     "dispatcher.metrics": set(),
     # "": the version
     "ctl": {
-        "storage.format", "broker.features", "config", "salted_hash", "judgement", "ctl.fsck", "ctl.offline",
+        "storage.format", "broker.features", "config", "salted_hash", "diagnosis", "ctl.fsck", "ctl.offline",
         "ctl.recover", "",
     },
     # mqtt.wire: how properties of MQTT are read

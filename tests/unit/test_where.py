@@ -20,7 +20,7 @@ LEAST_ROWS = 30
 # Programs beside the broker, which speak to it from outside: they spell what they send.
 APART = (
     "gomq_py.perf", "gomq_py.client", "gomq_py.dispatcher", "gomq_py.spark", "gomq_py.pipeline",
-    "gomq_py.testing", "gomq_py.ctl", "gomq_py.embedded", "gomq_py.judgement",
+    "gomq_py.testing", "gomq_py.ctl", "gomq_py.embedded", "gomq_py.diagnosis",
 )
 
 

@@ -7,10 +7,9 @@ from gomq_py.broker.topology.binding import Binding, escaped
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
 from gomq_py.http import kinds, shapes
-from gomq_py.http.answers import body, json_answer, no_content, sliced
-from gomq_py.http.arguments import decoded_arguments
+from gomq_py.http.answers import body, decoded_arguments, json_answer, no_content, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import caller, find_vhost, named, there_is, visible_vhosts, writable_vhost
+from gomq_py.http.entities import caller, find_vhost, named, there_is, vhosts_named, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
@@ -18,28 +17,16 @@ blueprint = Blueprint("bindings", __name__)
 KINDS = {"q": QUEUE, "e": EXCHANGE}
 
 
-def of_vhost(vhost):
-    """Every binding of the vhost; a queue stands for its binding to the default exchange."""
-    return [
-        *vhost.queues.values(), *(one for exchange in vhost.exchanges.values() for one in exchange.bindings())
-    ]
-
-
 @blueprint.get("/api/bindings")
-@access(MANAGEMENT)
-def list_bindings():
-    """Every binding of every vhost that the user sees."""
-    found = []
-    for vhost in visible_vhosts():
-        found += of_vhost(vhost)
-    return listing(found, kinds.BINDINGS)
-
-
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_bindings(vhost):
-    """The bindings of one vhost."""
-    return listing(of_vhost(find_vhost(vhost)), kinds.BINDINGS)
+def list_bindings(vhost=None):
+    """The bindings of one vhost, or of all that the user sees; a queue's to the default exchange, too."""
+    found = []
+    for one in vhosts_named(vhost):
+        found += one.queues.values()  # each stands for its binding to the default exchange
+        found += [binding for exchange in one.exchanges.values() for binding in exchange.bindings()]
+    return listing(found, kinds.BINDINGS)
 
 
 def ends(vhost, source, kind, destination):

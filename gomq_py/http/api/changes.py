@@ -4,8 +4,7 @@ same as a stream. gomq-py's own.
 from flask import Blueprint, g, request
 
 from gomq_py.http import live
-from gomq_py.http.answers import json_answer, node
-from gomq_py.http.arguments import number_in
+from gomq_py.http.answers import json_answer, node, number_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import (
     ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, access, user_sees_vhost,

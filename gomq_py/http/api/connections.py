@@ -2,10 +2,9 @@
 from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.arguments import integer_of
+from gomq_py.http.answers import body, integer_of, json_answer, no_content, node
 from gomq_py.http.errors import NoSuchObject, NotAuthorised
-from gomq_py.http.finding import find_vhost
+from gomq_py.http.entities import find_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
@@ -40,10 +39,11 @@ def list_of_channels(connections):
 
 
 @blueprint.get("/api/connections")
+@blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
-def list_connections():
-    """Every connection that the user sees."""
-    return listing(visible(), kinds.CONNECTIONS)
+def list_connections(user=None):
+    """The connections, of one user or of all, that the user sees."""
+    return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
 @blueprint.get("/api/connections/<name>")
@@ -52,20 +52,6 @@ def get_connection(name):
     """One connection."""
     statistics.with_history()
     return json_answer(shapes.connection(find(name)))
-
-
-@blueprint.get("/api/connections/username/<user>")
-@access(MANAGEMENT)
-def list_user_connections(user):
-    """The connections of one user."""
-    return listing((one for one in visible() if one.user.name == user), kinds.CONNECTIONS)
-
-
-@blueprint.get("/api/connections/<name>/channels")
-@access(MANAGEMENT)
-def list_connection_channels(name):
-    """The channels of one connection."""
-    return list_of_channels([find(name)])
 
 
 @blueprint.delete("/api/connections/<name>")
@@ -99,10 +85,11 @@ def close_connection(connection):
 
 
 @blueprint.get("/api/channels")
+@blueprint.get("/api/connections/<name>/channels")
 @access(MANAGEMENT)
-def list_channels():
-    """Every channel that the user sees."""
-    return list_of_channels(visible())
+def list_channels(name=None):
+    """The channels of one connection, or of all that the user sees."""
+    return list_of_channels(visible() if name is None else [find(name)])
 
 
 @blueprint.put("/api/channels/<name>")
@@ -137,33 +124,22 @@ def find_channel(name):
     raise NoSuchObject()
 
 
-def _consumers(vhost_name=None):
+@blueprint.get("/api/consumers")
+@blueprint.get("/api/consumers/<vhost>")
+@access(MANAGEMENT)
+def list_consumers(vhost=None):
+    """The consumers, in one vhost or in all that the user sees, of the connections that the user sees."""
+    if vhost is not None:
+        find_vhost(vhost)
     pairs = []
     for connection in paced(visible()):
-        if (
-            connection.vhost.name == vhost_name if vhost_name is not None
-            else sees_vhost(connection.vhost.name)
-        ):
+        name = connection.vhost.name
+        if name == vhost if vhost is not None else sees_vhost(name):
             for channel in list(connection.channels.values()):
                 pairs += [
                     (one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
                 ]
     return listing(pairs, kinds.CONSUMERS)
-
-
-@blueprint.get("/api/consumers")
-@access(MANAGEMENT)
-def list_consumers():
-    """Every consumer of the connections that the user sees."""
-    return _consumers()
-
-
-@blueprint.get("/api/consumers/<vhost>")
-@access(MANAGEMENT)
-def list_vhost_consumers(vhost):
-    """The consumers in one vhost."""
-    find_vhost(vhost)
-    return _consumers(vhost)
 
 
 @blueprint.delete("/api/consumers/<vhost>/<connection>/<int:number>/<tag>")

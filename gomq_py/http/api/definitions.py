@@ -5,14 +5,13 @@ from flask import Blueprint, request
 
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
-from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
-from gomq_py.http.columns import paths_in
+from gomq_py.http.answers import body_pieces, no_content, node, paced_answer, paths_in
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_vhost
+from gomq_py.http.entities import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access, set_by
 from gomq_py.hub.turns import paced
-from gomq_py.judgement.difference import KEYS, Difference
+from gomq_py.diagnosis.difference import KEYS, Difference
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
 
@@ -27,56 +26,50 @@ LOOK = 100
 
 
 @blueprint.get("/api/definitions")
-@access(ADMINISTRATOR)
-def get_definitions():
-    """Those of the whole broker."""
-    return paced_answer(dumped(_asked_for(sections(node().broker))))
-
-
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
-def get_vhost_definitions(vhost):
-    """Those of one vhost."""
-    return paced_answer(dumped(_asked_for(sections_of_vhost(find_vhost(vhost)))))
+def get_definitions(vhost=None):
+    """The definitions of one vhost, or of the whole broker, cut to the query's columns."""
+    parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
+    return paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
 
 
-def _asked_for(parts):
-    """The (key, value) pairs that the query's columns name; all without columns."""
-    paths = paths_in(request.args)
-    return parts if paths is None else (part for part in parts if [part[0]] in paths)
+def _present(vhost):
+    """The (key, value) pairs of the definitions of a VHost; None: of the whole broker."""
+    return sections(node().broker) if vhost is None else sections_of_vhost(vhost)
 
 
 @blueprint.post("/api/definitions")
 @blueprint.post("/api/definitions/upload")
-@access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
-def post_definitions():
-    """Import: what is there stays, what is missing is made."""
-    return _import(None)
-
-
 @blueprint.post("/api/definitions/<vhost>")
 @blueprint.post("/api/definitions/<vhost>/upload")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
-def post_vhost_definitions(vhost):
-    """Import into one vhost."""
-    return _import(find_vhost(vhost))
+def post_definitions(vhost=None):
+    """Import, into one vhost if the path names it: what is there stays, what is missing is made."""
+    there = vhost and find_vhost(vhost)
+    try:
+        with held_while_making():
+            report = Importer(node().broker, there, set_by()).run(_parsed(), keep=False)
+    except DefinitionsError as error:
+        raise BadRequest(str(error)) from None
+    for problem in paced(report.problems):
+        LOG.warning("definitions: %s", problem)
+    if request.args.get("report") == "true" or report.problems:
+        lists = {
+            key: value if isinstance(value, dict) else iter(value) for key, value in report.as_json().items()
+        }
+        return paced_answer(dumped(lists.items()))
+    return no_content()
 
 
 @blueprint.post("/api/definitions/difference")
-@access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
-def compare_definitions():
-    """What an import of these definitions would make, replace, leave and refuse: nothing is changed."""
-    return _compare(None)
-
-
 @blueprint.post("/api/definitions/<vhost>/difference")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
-def compare_vhost_definitions(vhost):
-    """The same of an import into one vhost."""
-    return _compare(find_vhost(vhost))
-
-
-def _compare(vhost):
+def compare_definitions(vhost=None):
+    """What an import of these definitions, into one vhost if the path names it, would make, replace, leave
+    and refuse: nothing is changed.
+    """
+    here = _Here(vhost and find_vhost(vhost))
     with held_while_making():
         there = _parsed()
         if not isinstance(there, dict):
@@ -90,7 +83,7 @@ def _compare(vhost):
         counts: Counter = Counter()
         shown = []
         try:
-            for row in Difference(_Here(vhost), there, set(EXCHANGE_TYPES), paced, vhost is None).rows():
+            for row in Difference(here, there, set(EXCHANGE_TYPES), paced, vhost is None).rows():
                 counts[row["action"]] += 1
                 if len(shown) < DIFFERENCES_SHOWN:
                     shown.append(row)
@@ -114,24 +107,7 @@ class _Here:
 
     def get(self, kind, default=None):
         """An iterator over the entries of a kind."""
-        parts = sections(node().broker) if self._vhost is None else sections_of_vhost(self._vhost)
-        return next((entries for key, entries in parts if key == kind), default)
-
-
-def _import(vhost):
-    try:
-        with held_while_making():
-            report = Importer(node().broker, vhost, set_by()).run(_parsed(), keep=False)
-    except DefinitionsError as error:
-        raise BadRequest(str(error)) from None
-    for problem in paced(report.problems):
-        LOG.warning("definitions: %s", problem)
-    if request.args.get("report") == "true" or report.problems:
-        lists = {
-            key: value if isinstance(value, dict) else iter(value) for key, value in report.as_json().items()
-        }
-        return paced_answer(dumped(lists.items()))
-    return no_content()
+        return next((entries for key, entries in _present(self._vhost) if key == kind), default)
 
 
 def _parsed():

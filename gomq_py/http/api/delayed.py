@@ -2,11 +2,10 @@
 from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges
-from gomq_py.http.answers import json_answer, paced_list
-from gomq_py.http.arguments import integer_of
+from gomq_py.http.answers import integer_of, json_answer, paced_list
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
-from gomq_py.http.finding import caller, find_exchange, find_vhost, visible_vhosts
+from gomq_py.http.entities import caller, find_exchange, vhosts_named
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.shapes import set_aside
 from gomq_py.hub.turns import paced
@@ -22,23 +21,16 @@ LOOK = 50
 
 
 @blueprint.get("/api/delayed")
-@access(MANAGEMENT)
-def list_delayed():
-    """The exchanges that hold messages until their time: how many, and when the next one is due."""
-    return json_answer([row for vhost in visible_vhosts() for row in _of(vhost)])
-
-
 @blueprint.get("/api/delayed/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_delayed(vhost):
-    """Those of one vhost."""
-    return json_answer(_of(find_vhost(vhost)))
-
-
-def _of(vhost):
-    return [
-        _shape(one) for one in paced(list(vhost.exchanges.values()), LOOK) if one.delayed_store is not None
-    ]
+def list_delayed(vhost=None):
+    """The exchanges of one vhost, or of all that the user sees, that hold messages until their time: how
+    many, and when the next one is due.
+    """
+    return json_answer([
+        _shape(one) for there in vhosts_named(vhost) for one in paced(list(there.exchanges.values()), LOOK)
+        if one.delayed_store is not None
+    ])
 
 
 def _shape(exchange):

@@ -4,7 +4,7 @@ from flask import Blueprint, g
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.doctor import OF_LINKS, OF_NODE
 from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, access, sees_vhost
-from gomq_py.judgement.findings import BAD
+from gomq_py.diagnosis.checks import BAD
 
 blueprint = Blueprint("doctor", __name__)
 

@@ -12,11 +12,12 @@ from gomq_py.broker.verbs.publishing import prepare, store_and_wait
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, NoPermission
 from gomq_py.http import kinds, shapes, statistics
-from gomq_py.http.answers import body, check_node, json_answer, no_content, node, sliced
-from gomq_py.http.arguments import boolean_of, decoded_arguments, text_of
+from gomq_py.http.answers import (
+    body, boolean_of, check_node, decoded_arguments, json_answer, no_content, node, sliced, text_of,
+)
 from gomq_py.http.errors import BadRequest, Unavailable
-from gomq_py.http.finding import (
-    caller, exchange_to_publish_to, find_exchange, find_vhost, named, visible_vhosts, writable_vhost,
+from gomq_py.http.entities import (
+    caller, exchange_to_publish_to, find_exchange, find_vhost, named, vhosts_named, writable_vhost,
 )
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -27,18 +28,12 @@ MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 
 
 @blueprint.get("/api/exchanges")
-@access(MANAGEMENT)
-def list_exchanges():
-    """Every exchange of every vhost that the user sees."""
-    found = (exchange for vhost in visible_vhosts() for exchange in list(vhost.exchanges.values()))
-    return listing(found, kinds.EXCHANGES)
-
-
 @blueprint.get("/api/exchanges/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_exchanges(vhost):
-    """The exchanges of one vhost."""
-    return listing(find_vhost(vhost).exchanges.values(), kinds.EXCHANGES)
+def list_exchanges(vhost=None):
+    """The exchanges of one vhost, or of all that the user sees."""
+    found = (exchange for one in vhosts_named(vhost) for exchange in list(one.exchanges.values()))
+    return listing(found, kinds.EXCHANGES)
 
 
 @blueprint.get("/api/exchanges/<vhost>/<name>")

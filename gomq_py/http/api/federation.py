@@ -7,7 +7,7 @@ from flask import Blueprint, g
 
 from gomq_py.http.answers import no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
-from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.entities import find_vhost, vhosts_named
 from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
 
@@ -16,31 +16,20 @@ DOWN = "error", "stopped", "terminated", "waiting"
 
 
 @blueprint.get("/api/federation-links")
-@access(MANAGEMENT)
-def list_federation_links():
-    """The links in the vhosts that the user sees."""
-    return _listed([vhost.name for vhost in visible_vhosts()])
-
-
-@blueprint.get("/api/federation-links/state/down")
-@access(MANAGEMENT)
-def list_federation_links_down():
-    """Those of them that do not run."""
-    return _listed([vhost.name for vhost in visible_vhosts()], DOWN)
-
-
 @blueprint.get("/api/federation-links/<vhost>")
+@blueprint.get("/api/federation-links/state/down", defaults={"states": DOWN})
+@blueprint.get("/api/federation-links/<vhost>/state/down", defaults={"states": DOWN})
 @access(MANAGEMENT)
-def list_vhost_federation_links(vhost):
-    """The links in one vhost."""
-    return _listed([find_vhost(vhost).name])
+def list_federation_links(vhost=None, states=None):
+    """The links in one vhost, or in all that the user sees; behind state/down those that do not run.
 
-
-@blueprint.get("/api/federation-links/<vhost>/state/down")
-@access(MANAGEMENT)
-def list_vhost_federation_links_down(vhost):
-    """Those of them that do not run."""
-    return _listed([find_vhost(vhost).name], DOWN)
+    RabbitMQ asks for the tag monitoring, LavinMQ for policymaker.
+    """
+    vhosts = vhosts_named(vhost)
+    if not {MONITORING, POLICYMAKER} & g.tags:
+        raise NotAuthorised(REFUSALS[MONITORING])
+    shown = [link.described() for one in vhosts for link in node().federation.links(one.name)]
+    return listing([one for one in shown if states is None or one["status"] in states])
 
 
 @blueprint.put("/api/federation-links/vhost/<vhost>/<link_id>/restart")
@@ -59,11 +48,3 @@ def restart_federation_link(vhost, link_id, node_name=""):
     if not is_there:
         raise NoSuchObject()
     return no_content()
-
-
-def _listed(vhosts, states=None):
-    """List the links. RabbitMQ asks for the tag monitoring, LavinMQ for policymaker. Raises NotAuthorised."""
-    if not {MONITORING, POLICYMAKER} & g.tags:
-        raise NotAuthorised(REFUSALS[MONITORING])
-    shown = [link.described() for vhost in vhosts for link in node().federation.links(vhost)]
-    return listing([one for one in shown if states is None or one["status"] in states])

@@ -7,10 +7,9 @@ from flask import Blueprint
 
 from gomq_py.broker.verbs.aliveness import is_alive
 from gomq_py.http import certificate, shapes
-from gomq_py.http.answers import json_answer, node
-from gomq_py.http.arguments import number_in
-from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import caller, find_vhost
+from gomq_py.http.answers import json_answer, node, number_in
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.entities import caller, check_node_name, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("health", __name__)
@@ -46,24 +45,17 @@ def health_of_alarms():
 
 @blueprint.get("/api/health/checks/local-alarms")
 @blueprint.get("/api/healthchecks/node")
+@blueprint.get("/api/healthchecks/node/<name>")
 @access(MANAGEMENT)
-def health_of_this_node():
-    """As above."""
+def health_of_this_node(name=None):
+    """No alarm is on at this node."""
+    check_node_name(name)
     return _alarms("on the node")
 
 
 def _alarms(place):
     alarms = [{"node": node().name, "resource": resource} for resource in node().broker.alarms.resources]
     return failed(f"There are alarms in effect {place}", alarms=alarms) if alarms else json_answer(OK)
-
-
-@blueprint.get("/api/healthchecks/node/<name>")
-@access(MANAGEMENT)
-def health_of_node(name):
-    """As above, of the node of this name."""
-    if name != node().name:
-        raise NoSuchObject()
-    return _alarms("on the node")
 
 
 @blueprint.get("/api/health/checks/virtual-hosts")
@@ -94,19 +86,14 @@ def health_of_replicas():
 @blueprint.get("/api/health/checks/metadata-store/initialized/with-data")
 @blueprint.get("/api/health/checks/below-node-connection-limit")
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/all-vhosts")
-@access(MANAGEMENT)
-def health_by_answering():
-    """What cannot be otherwise while the broker answers: the definitions are read, connections are taken, and
-    every queue is led here.
-    """
-    return json_answer(OK)
-
-
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
 @access(MANAGEMENT)
-def health_of_leaders(vhost):
-    """As above, of one vhost."""
-    find_vhost(vhost)
+def health_by_answering(vhost=None):
+    """True of a broker that answers: the definitions are read, connections are taken, and every queue is led
+    here.
+    """
+    if vhost is not None:
+        find_vhost(vhost)
     return json_answer(OK)
 
 

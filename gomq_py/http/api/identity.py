@@ -6,8 +6,8 @@ from flask import Blueprint, current_app, g
 import gomq_py
 from gomq_py.auth import passwords
 from gomq_py.http import sign_on
-from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.arguments import text_of
+from gomq_py.http.answers import body, json_answer, no_content, node, text_of
+from gomq_py.http.entities import check_node_name
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
 
@@ -68,7 +68,7 @@ def auth():
 @access(MONITORING)
 def list_attempts(name):
     """Logins since the start, by protocol."""
-    _check_node(name)
+    check_node_name(name)
     churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     return json_answer([
         {
@@ -84,7 +84,7 @@ def list_attempts(name):
 @access(MONITORING)
 def list_attempt_sources(name):
     """Logins by address and user, which is not kept: an address alone would fill the memory."""
-    _check_node(name)
+    check_node_name(name)
     return json_answer([])
 
 
@@ -94,7 +94,7 @@ def list_attempt_sources(name):
 @access(ADMINISTRATOR)
 def reset_attempts(name):
     """Count from zero again."""
-    _check_node(name)
+    check_node_name(name)
     churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     churn.logins_succeeded = churn.logins_failed = http.succeeded_count = http.failed_count = 0
     return no_content()
@@ -142,8 +142,3 @@ def list_feature_flags():
 def enable_feature_flag(name):
     """There is none to switch on."""
     raise NoSuchObject(f"there is no feature flag {name}: what this broker can do is on")
-
-
-def _check_node(name):
-    if name not in (None, node().name):
-        raise NoSuchObject()

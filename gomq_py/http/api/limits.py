@@ -5,27 +5,19 @@ from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 from gomq_py.broker.policies.vhost_limits import NAME as LIMITS_NAME
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.api.parameters import set_value
-from gomq_py.http.finding import find_user, find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.entities import find_user, find_vhost, vhosts_named, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 
 blueprint = Blueprint("limits", __name__)
 
 
 @blueprint.get("/api/vhost-limits")
-@access(MANAGEMENT)
-def list_limits():
-    """The limits of every vhost that has some."""
-    return json_answer(
-        [{"vhost": vhost.name, "value": _kept(vhost)} for vhost in visible_vhosts() if _kept(vhost)]
-    )
-
-
 @blueprint.get("/api/vhost-limits/<vhost>")
 @access(MANAGEMENT)
-def get_limits(vhost):
-    """The limits of one vhost."""
-    limits = _kept(find_vhost(vhost))
-    return json_answer([{"vhost": vhost, "value": limits}] if limits else [])
+def list_limits(vhost=None):
+    """The limits of one vhost, or of all that the user sees, if there are any."""
+    return json_answer(
+        [{"vhost": one.name, "value": _kept(one)} for one in vhosts_named(vhost) if _kept(one)])
 
 
 @blueprint.put("/api/vhost-limits/<vhost>/<kind>")
@@ -56,20 +48,13 @@ def _kept(vhost):
 
 
 @blueprint.get("/api/user-limits")
-@access(MANAGEMENT)
-def list_user_limits():
-    """The limits of every user that has some."""
-    return json_answer(
-        [{"user": user, "value": limits} for user, limits in node().broker.user_limits.all().items()]
-    )
-
-
 @blueprint.get("/api/user-limits/<user>")
 @access(MANAGEMENT)
-def get_user_limits(user):
-    """The limits of one user."""
-    limits = node().broker.user_limits.get(find_user(user).name)
-    return json_answer([{"user": user, "value": limits}] if limits else [])
+def list_user_limits(user=None):
+    """The limits of one user, or of all, if there are any."""
+    kept = node().broker.user_limits
+    found = kept.all() if user is None else {user: kept.get(find_user(user).name)}
+    return json_answer([{"user": name, "value": limits} for name, limits in found.items() if limits])
 
 
 @blueprint.put("/api/user-limits/<user>/<kind>")

@@ -2,9 +2,8 @@
 from flask import Blueprint, request
 
 from gomq_py.http import live
-from gomq_py.http.answers import json_answer, node
+from gomq_py.http.answers import integer_of, json_answer, node
 from gomq_py.http.api.changes import resumed_at
-from gomq_py.http.arguments import integer_of
 from gomq_py.http.login import ADMINISTRATOR, access
 
 blueprint = Blueprint("log", __name__)

@@ -5,12 +5,11 @@ A user sees its own, all with the monitoring tag; retained messages are visible 
 from flask import Blueprint, g, request
 
 from gomq_py.http import shapes
-from gomq_py.http.answers import json_answer, no_content
+from gomq_py.http.answers import integer_of, json_answer, no_content
 from gomq_py.http.api.connections import close_connection, visible
-from gomq_py.http.arguments import integer_of
 from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
-from gomq_py.http.finding import caller, find_vhost, visible_vhosts
+from gomq_py.http.entities import caller, find_vhost, vhosts_named
 from gomq_py.http.kinds import MQTT_CONNECTIONS, MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
 from gomq_py.http.login import MANAGEMENT, MONITORING, access
 from gomq_py.http.paging import listing
@@ -25,13 +24,6 @@ TOPICS_LOOKED_AT = 2000
 LOOK = 100
 # Octets of a payload that are shown: default and maximum.
 SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
-
-
-def _connections(vhost_name=None):
-    return [
-        one for one in visible()
-        if one.door == "mqtt" and (vhost_name is None or one.vhost.name == vhost_name)
-    ]
 
 
 def _sessions(vhosts):
@@ -60,32 +52,24 @@ def _session(vhost_name, client_id):
 
 
 @blueprint.get("/api/mqtt/connections")
-@access(MANAGEMENT)
-def list_connections():
-    """The clients that are connected over MQTT."""
-    return listing(_connections(), MQTT_CONNECTIONS)
-
-
 @blueprint.get("/api/mqtt/connections/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_connections(vhost):
-    """Those of one vhost."""
-    find_vhost(vhost)
-    return listing(_connections(vhost), MQTT_CONNECTIONS)
+def list_connections(vhost=None):
+    """The clients that are connected over MQTT, to one vhost or to any."""
+    if vhost is not None:
+        find_vhost(vhost)
+    found = [one for one in visible() if one.door == "mqtt" and vhost in (None, one.vhost.name)]
+    return listing(found, MQTT_CONNECTIONS)
 
 
 @blueprint.get("/api/mqtt/sessions")
-@access(MANAGEMENT)
-def list_sessions():
-    """The sessions, of clients that are connected and of those that may come back."""
-    return listing(_sessions(visible_vhosts()), MQTT_SESSIONS)
-
-
 @blueprint.get("/api/mqtt/sessions/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_sessions(vhost):
-    """Those of one vhost."""
-    return listing(_sessions([find_vhost(vhost)]), MQTT_SESSIONS)
+def list_sessions(vhost=None):
+    """The sessions, in one vhost or in all that the user sees, of clients that are connected and of those
+    that may come back.
+    """
+    return listing(_sessions(vhosts_named(vhost)), MQTT_SESSIONS)
 
 
 @blueprint.get("/api/mqtt/sessions/<vhost>/<client_id>")
@@ -117,24 +101,13 @@ def delete_session_connection(vhost, client_id):
 
 
 @blueprint.get("/api/mqtt/subscriptions")
-@access(MANAGEMENT)
-def list_subscriptions():
-    """The subscriptions of all sessions."""
-    return listing(_subscriptions(_sessions(visible_vhosts())), MQTT_SUBSCRIPTIONS)
-
-
 @blueprint.get("/api/mqtt/subscriptions/<vhost>")
-@access(MANAGEMENT)
-def list_vhost_subscriptions(vhost):
-    """Those of one vhost."""
-    return listing(_subscriptions(_sessions([find_vhost(vhost)])), MQTT_SUBSCRIPTIONS)
-
-
 @blueprint.get("/api/mqtt/sessions/<vhost>/<client_id>/subscriptions")
 @access(MANAGEMENT)
-def list_session_subscriptions(vhost, client_id):
-    """Those of one session."""
-    return listing(_subscriptions([_session(vhost, client_id)]), MQTT_SUBSCRIPTIONS)
+def list_subscriptions(vhost=None, client_id=None):
+    """The subscriptions of one session, of those in one vhost, or of all that the user sees."""
+    sessions = _sessions(vhosts_named(vhost)) if client_id is None else [_session(vhost, client_id)]
+    return listing(_subscriptions(sessions), MQTT_SUBSCRIPTIONS)
 
 
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/subscriptions/<topic_filter>")

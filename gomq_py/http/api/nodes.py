@@ -10,7 +10,7 @@ from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.signals.alarms import DISK, MEMORY
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, no_content, node
-from gomq_py.http.errors import NoSuchObject
+from gomq_py.http.entities import check_node_name
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
 from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
@@ -53,11 +53,6 @@ def node_shape():
     return statistics.view(statistics.NODE_CHURN, node()).put(shape)
 
 
-def _check(name):
-    if name != node().name:
-        raise NoSuchObject()
-
-
 @blueprint.get("/api/nodes")
 @access(MONITORING)
 def list_nodes():
@@ -71,7 +66,7 @@ def list_nodes():
 def get_node(name):
     """The node of this name."""
     statistics.with_history()
-    _check(name)
+    check_node_name(name)
     return json_answer(node_shape())
 
 
@@ -79,7 +74,7 @@ def get_node(name):
 @access(MONITORING)
 def get_memory(name):
     """The memory in use, which is not told apart by what it is for."""
-    _check(name)
+    check_node_name(name)
     used, resident = resources.used_memory(), resources.resident_memory()
     return json_answer({"memory": {
         "strategy": "rss", "total": {"rss": resident, "allocated": used, "erlang": 0},
@@ -104,8 +99,7 @@ def gc_collect(name):
 
     Holds everybody up for some milliseconds per 100 MB.
     """
-    if name is not None:
-        _check(name)
+    check_node_name(name)
     collect_everything()
     resources.give_memory_back()
     return no_content()

@@ -8,8 +8,7 @@ from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, node, no_content
-from gomq_py.http.errors import NoSuchObject
-from gomq_py.http.finding import visible_vhosts
+from gomq_py.http.entities import check_node_name, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
 
 blueprint = Blueprint("overview", __name__)
@@ -69,7 +68,6 @@ def _object_totals(vhosts):
 @access(ADMINISTRATOR)
 def reset(name):
     """Forget rates and their history, as if nobody had looked yet. Counters stay."""
-    if name not in (None, node().name):
-        raise NoSuchObject()
+    check_node_name(name)
     node().rates.forget()
     return no_content()

@@ -6,21 +6,13 @@ from flask import Blueprint, g
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
-from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.entities import find_vhost, vhosts_named, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag, set_by
 from gomq_py.http.paging import listing
 from gomq_py.observability.secrets import restored, shown, without_passwords
 
 blueprint = Blueprint("parameters", __name__)
 SHOVEL = "shovel"
-
-
-def parameters_of(vhosts, component=None):
-    """The parameters of vhosts in RabbitMQ's form, but policies, which have their own list. May switch."""
-    return listing(sliced([
-        (vhost, owner, name) for vhost in vhosts for owner, name in vhost.parameters
-        if owner != POLICY and component in (None, owner)
-    ], lambda one: _described(*one)))
 
 
 def _described(vhost, component, name):
@@ -36,24 +28,17 @@ def _described(vhost, component, name):
 
 
 @blueprint.get("/api/parameters")
-@access(POLICYMAKER)
-def list_parameters():
-    """Every parameter in the vhosts that the user sees."""
-    return parameters_of(visible_vhosts())
-
-
 @blueprint.get("/api/parameters/<component>")
-@access(POLICYMAKER)
-def list_component_parameters(component):
-    """The parameters of one component."""
-    return parameters_of(visible_vhosts(), component)
-
-
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
-def list_vhost_parameters(component, vhost):
-    """The parameters of one component in one vhost."""
-    return parameters_of([find_vhost(vhost)], component)
+def list_parameters(component=None, vhost=None):
+    """The parameters, of one component or of all, in one vhost or in all that the user sees; policies have
+    their own list.
+    """
+    return listing(sliced([
+        (there, owner, name) for there in vhosts_named(vhost) for owner, name in there.parameters
+        if owner != POLICY and component in (None, owner)
+    ], lambda one: _described(*one)))
 
 
 @blueprint.get("/api/parameters/<component>/<vhost>/<name>")

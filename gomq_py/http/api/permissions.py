@@ -5,10 +5,9 @@ For administrators.
 from flask import Blueprint
 
 from gomq_py.http import kinds, shapes
-from gomq_py.http.answers import body, json_answer, no_content, node, sliced
-from gomq_py.http.arguments import text_of
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import find_user, find_vhost
+from gomq_py.http.entities import find_user, find_vhost
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.http.paging import listing
 
@@ -27,15 +26,21 @@ def topic_rights(user, vhost=None):
     ]
 
 
-def _of_everybody(of_user):
-    return [one for entries in sliced(node().broker.users, of_user) for one in entries]
+def _of_everybody(of_user, vhost):
+    if vhost is not None:
+        find_vhost(vhost)
+    return [
+        one for entries in sliced(node().broker.users, of_user) for one in entries
+        if vhost in (None, one["vhost"])
+    ]
 
 
 @blueprint.get("/api/permissions")
+@blueprint.get("/api/vhosts/<name>/permissions")
 @access(ADMINISTRATOR)
-def list_permissions():
-    """Every right of everybody."""
-    return listing(_of_everybody(rights), kinds.BY_USER)
+def list_permissions(name=None):
+    """The rights of every user, in one vhost or everywhere."""
+    return listing(_of_everybody(rights, name), kinds.BY_USER)
 
 
 @blueprint.get("/api/users/<name>/permissions")
@@ -43,14 +48,6 @@ def list_permissions():
 def list_user_permissions(name):
     """The user's rights in every vhost."""
     return listing(rights(find_user(name)), kinds.BY_VHOST)
-
-
-@blueprint.get("/api/vhosts/<name>/permissions")
-@access(ADMINISTRATOR)
-def list_vhost_permissions(name):
-    """Who has which rights in it."""
-    find_vhost(name)
-    return listing([one for one in _of_everybody(rights) if one["vhost"] == name], kinds.BY_USER)
 
 
 @blueprint.get("/api/permissions/<vhost>/<user>")
@@ -86,10 +83,11 @@ def delete_permission(vhost, user):
 
 
 @blueprint.get("/api/topic-permissions")
+@blueprint.get("/api/vhosts/<name>/topic-permissions")
 @access(ADMINISTRATOR)
-def list_topic_permissions():
-    """Every limit on anybody's routing keys."""
-    return listing(_of_everybody(topic_rights), kinds.BY_USER)
+def list_topic_permissions(name=None):
+    """The limits on every user's routing keys, in one vhost or everywhere."""
+    return listing(_of_everybody(topic_rights, name), kinds.BY_USER)
 
 
 @blueprint.get("/api/users/<name>/topic-permissions")
@@ -97,14 +95,6 @@ def list_topic_permissions():
 def list_user_topic_permissions(name):
     """The limits of one user."""
     return listing(topic_rights(find_user(name)), kinds.BY_VHOST)
-
-
-@blueprint.get("/api/vhosts/<name>/topic-permissions")
-@access(ADMINISTRATOR)
-def list_vhost_topic_permissions(name):
-    """The limits in one vhost."""
-    find_vhost(name)
-    return listing([one for one in _of_everybody(topic_rights) if one["vhost"] == name], kinds.BY_USER)
 
 
 @blueprint.get("/api/topic-permissions/<vhost>/<user>")

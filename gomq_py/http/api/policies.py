@@ -9,7 +9,7 @@ from gomq_py.broker.policies.preview import previewed, would_be
 from gomq_py.broker.policies.setter_rights import HANDS_ON
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
-from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
+from gomq_py.http.entities import find_vhost, vhosts_named, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access, set_by
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
@@ -31,22 +31,19 @@ class Family:
 
     def register(self, path, name):
         """Add the routes below ``path``; the names of their endpoints begin with ``name``."""
-        for rule, methods, tag, view in (
-                (path, ("GET",), MANAGEMENT, self.list_all),
-                (f"{path}/<vhost>", ("GET",), MANAGEMENT, self.list_of_vhost),
-                (f"{path}/<vhost>/<name>", ("GET",), MANAGEMENT, self.get),
-                (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
-                (f"{path}/<vhost>/<name>", ("DELETE",), self._writer, self.delete),
-                (f"{path}/<vhost>/<name>/preview", ("POST",), self._writer, self.preview)):
-            blueprint.add_url_rule(rule, f"{name}_{view.__name__}", access(tag)(view), methods=methods)
+        one = f"{path}/<vhost>/<name>"
+        for rules, method, tag, view in (
+                ((path, f"{path}/<vhost>"), "GET", MANAGEMENT, self.list_all),
+                ((one,), "GET", MANAGEMENT, self.get), ((one,), "PUT", self._writer, self.put),
+                ((one,), "DELETE", self._writer, self.delete),
+                ((f"{one}/preview",), "POST", self._writer, self.preview)):
+            guarded = access(tag)(view)
+            for rule in rules:
+                blueprint.add_url_rule(rule, f"{name}_{view.__name__}", guarded, methods=(method,))
 
-    def list_all(self):
-        """Those of every vhost that the user sees."""
-        return listing([policy for vhost in visible_vhosts() for policy in self.of_vhost(vhost)])
-
-    def list_of_vhost(self, vhost):
-        """Those of one vhost."""
-        return listing(self.of_vhost(find_vhost(vhost)))
+    def list_all(self, vhost=None):
+        """The policies of one vhost, or of all that the user sees."""
+        return listing([policy for one in vhosts_named(vhost) for policy in self.of_vhost(one)])
 
     def get(self, vhost, name):
         """One of them."""

@@ -3,7 +3,7 @@ from flask import Blueprint
 
 from gomq_py.broker.verbs import queues
 from gomq_py.http.answers import no_content
-from gomq_py.http.finding import caller, find_queue
+from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("queue_states", __name__)

@@ -10,14 +10,14 @@ from gomq_py.broker.verbs.taking import take
 from gomq_py.content.properties import Properties
 from gomq_py.http import durability, kinds, shapes, statistics
 from gomq_py.http.answers import (
-    body, check_node, check_required, json_answer, no_content, node, paced_list, sliced,
+    body, boolean_of, check_node, check_required, decoded_arguments, integer_of, json_answer, no_content,
+    node, number_in, paced_list, sliced,
 )
 from gomq_py.http.api.connections import visible
-from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import (
-    caller, find_queue, find_vhost, queue_to_take_from, visible_vhosts, writable_vhost,
+from gomq_py.http.entities import (
+    caller, find_queue, find_vhost, queue_to_take_from, vhosts_named, writable_vhost,
 )
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
@@ -37,32 +37,19 @@ UNACKED_LOOK = 10
 
 @blueprint.get("/api/queues")
 @blueprint.get("/api/queues/detailed")
-@access(MANAGEMENT)
-def list_queues():
-    """Every queue of every vhost that the user sees."""
-    found = []
-    for vhost in visible_vhosts():
-        found += vhost.queues.values()
-    return listing(found, _kind_asked_for())
-
-
 @blueprint.get("/api/queues/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_queues(vhost):
-    """The queues of one vhost."""
-    return listing(find_vhost(vhost).queues.values(), _kind_asked_for())
-
-
-def _kind_asked_for():
-    """The kind of rows that the query asks for: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make
-    lists of many queues small and quick.
+def list_queues(vhost=None):
+    """The queues of one vhost, or of all that the user sees; RabbitMQ's ``disable_stats`` and
+    ``enable_queue_totals`` make long lists small and quick.
     """
+    found = []
+    for one in vhosts_named(vhost):
+        found += one.queues.values()
     if request.args.get("disable_stats") != "true":
-        return kinds.QUEUES
-    return (
-        kinds.QUEUES_WITH_TOTALS if request.args.get("enable_queue_totals") == "true"
-        else kinds.QUEUES_THEMSELVES
-    )
+        return listing(found, kinds.QUEUES)
+    with_totals = request.args.get("enable_queue_totals") == "true"
+    return listing(found, kinds.QUEUES_WITH_TOTALS if with_totals else kinds.QUEUES_THEMSELVES)
 
 
 @blueprint.get("/api/queues/<vhost>/<name>")

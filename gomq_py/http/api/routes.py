@@ -8,11 +8,10 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.broker.verbs import exchanges
 from gomq_py.http import shapes
-from gomq_py.http.answers import body, json_answer, sliced
+from gomq_py.http.answers import body, json_answer, sliced, text_of
 from gomq_py.http.api.exchanges import wire_properties
-from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_exchange, find_vhost
+from gomq_py.http.entities import find_exchange, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("routes", __name__)

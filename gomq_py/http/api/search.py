@@ -13,11 +13,10 @@ from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.verbs import queues
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.http.answers import body, json_answer
+from gomq_py.http.answers import body, boolean_of, integer_of, json_answer
 from gomq_py.http.api.messages import passed_over, shown
-from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import caller, find_queue
+from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way

@@ -4,10 +4,9 @@ import time
 from flask import Blueprint, current_app, g, request
 
 from gomq_py.http import cookie, login
-from gomq_py.http.answers import body, json_answer, no_content, node, receive_body
-from gomq_py.http.arguments import text_of
+from gomq_py.http.answers import body, json_answer, no_content, node, receive_body, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
-from gomq_py.http.finding import visible_vhosts
+from gomq_py.http.entities import visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("session", __name__)

@@ -6,7 +6,7 @@ from flask import Blueprint, g
 
 from gomq_py.http.answers import json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised, Unprocessable
-from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.entities import find_vhost, vhosts_named
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
 
@@ -14,22 +14,17 @@ blueprint = Blueprint("shovels", __name__)
 
 
 @blueprint.get("/api/shovels")
-@access(MANAGEMENT)
-def list_shovels():
-    """The shovels in the vhosts that the user sees."""
-    _may_look()
-    names = [vhost.name for vhost in visible_vhosts()]
-    if ADMINISTRATOR in g.tags and node().shovels is not None:
-        names += node().shovels.missing_vhosts()
-    return _listed(names)
-
-
 @blueprint.get("/api/shovels/<vhost>")
 @access(MANAGEMENT)
-def list_vhost_shovels(vhost):
-    """The shovels of one vhost."""
+def list_shovels(vhost=None):
+    """The shovels of one vhost, or of all that the user sees."""
     _may_look()
-    return _listed([find_vhost(vhost).name])
+    shovels, names = node().shovels, [one.name for one in vhosts_named(vhost)]
+    if shovels is None:
+        return listing([])
+    if vhost is None and ADMINISTRATOR in g.tags:
+        names += shovels.missing_vhosts()
+    return listing(sliced([one for name in names for one in shovels.all(name)], _described))
 
 
 @blueprint.get("/api/shovels/<vhost>/<name>")
@@ -81,12 +76,6 @@ def _may_look():
     """RabbitMQ asks for the tag monitoring, LavinMQ for policymaker. Raises NotAuthorised."""
     if not {MONITORING, POLICYMAKER} & g.tags:
         raise NotAuthorised(REFUSALS[MONITORING])
-
-
-def _listed(vhost_names):
-    shovels = node().shovels
-    found = [one for name in vhost_names for one in shovels.all(name)] if shovels is not None else []
-    return listing(sliced(found, _described))
 
 
 def _described(shovel):

@@ -11,11 +11,10 @@ from flask import Blueprint, Response, request
 
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.verbs import queues
-from gomq_py.http.answers import json_answer, no_content, paced_list
+from gomq_py.http.answers import integer_of, json_answer, no_content, paced_list
 from gomq_py.http.api import messages
-from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.finding import caller, find_queue
+from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import ANYBODY, MANAGEMENT, access
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way

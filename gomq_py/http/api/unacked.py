@@ -6,11 +6,10 @@ from flask import Blueprint
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.verbs import queues
 from gomq_py.http import shapes
-from gomq_py.http.answers import body, no_content, paced_list
+from gomq_py.http.answers import body, integer_of, no_content, paced_list, text_of
 from gomq_py.http.api.connections import check_own, find_channel, visible
-from gomq_py.http.arguments import integer_of, text_of
 from gomq_py.http.errors import NoSuchObject, Unprocessable
-from gomq_py.http.finding import caller, find_queue, find_vhost
+from gomq_py.http.entities import caller, find_queue, find_vhost
 from gomq_py.http.login import MANAGEMENT, access, sees_vhost
 from gomq_py.hub.turns import paced
 
@@ -22,28 +21,21 @@ LOOKED_AT = 2000
 
 
 @blueprint.get("/api/unacked")
-@access(MANAGEMENT)
-def list_unacked():
-    """Every consumer, and every channel that uses basic.get, that holds messages: how many, and since when
-    the oldest. Of the connections that the user sees, as in all lists here.
-    """
-    return paced_list(_holders(lambda queue: sees_vhost(queue.vhost)))
-
-
 @blueprint.get("/api/unacked/<vhost>")
-@access(MANAGEMENT)
-def list_vhost_unacked(vhost):
-    """Those of one vhost."""
-    find_vhost(vhost)
-    return paced_list(_holders(lambda queue: queue.vhost == vhost))
-
-
 @blueprint.get("/api/unacked/<vhost>/<name>")
 @access(MANAGEMENT)
-def list_queue_unacked(vhost, name):
-    """Those of one queue. Its messages one by one: /api/queues/VHOST/QUEUE/unacked."""
-    wanted = find_queue(vhost, name)
-    return paced_list(_holders(lambda queue: queue is wanted))
+def list_unacked(vhost=None, name=None):
+    """Every consumer, and every channel that uses basic.get, that holds messages, of one queue, of those in
+    one vhost or of all that the user sees: how many, and since when the oldest. Of the connections that the
+    user sees, as in all lists here. A queue's messages one by one: /api/queues/VHOST/QUEUE/unacked.
+    """
+    if name is not None:
+        wanted = find_queue(vhost, name)
+        return paced_list(_holders(lambda queue: queue is wanted))
+    if vhost is not None:
+        find_vhost(vhost)
+        return paced_list(_holders(lambda queue: queue.vhost == vhost))
+    return paced_list(_holders(lambda queue: sees_vhost(queue.vhost)))
 
 
 @blueprint.post("/api/unacked/<vhost>/<name>/return")

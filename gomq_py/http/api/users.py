@@ -2,10 +2,9 @@
 from flask import Blueprint, request
 
 from gomq_py.http import shapes
-from gomq_py.http.answers import body, json_answer, no_content, node
-from gomq_py.http.arguments import text_of
+from gomq_py.http.answers import body, json_answer, no_content, node, text_of
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.finding import find_user
+from gomq_py.http.entities import find_user
 from gomq_py.http.login import ADMINISTRATOR, access, check_login
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced

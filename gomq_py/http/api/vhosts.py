@@ -1,14 +1,13 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
-from flask import Blueprint, g
+from flask import Blueprint, g, request
 
 from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
 from gomq_py.http import kinds, shapes, statistics
-from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.answers import body, boolean_of, json_answer, no_content, node, text_of
 from gomq_py.http.api.connections import list_of_channels, visible
-from gomq_py.http.arguments import boolean_of, text_of
-from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
-from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.errors import BadRequest, PreconditionNotMet
+from gomq_py.http.entities import check_node_name, find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
 
@@ -91,18 +90,11 @@ def delete_vhost(name):
 
 
 @blueprint.post("/api/vhosts/<name>/deletion/protection")
-@access(ADMINISTRATOR)
-def protect_vhost(name):
-    """Protect it: nobody deletes it until the protection is lifted."""
-    node().broker.describe_vhost(find_vhost(name), protected_from_deletion=True)
-    return no_content()
-
-
 @blueprint.delete("/api/vhosts/<name>/deletion/protection")
 @access(ADMINISTRATOR)
-def unprotect_vhost(name):
-    """Lift the protection."""
-    node().broker.describe_vhost(find_vhost(name), protected_from_deletion=False)
+def protect_vhost(name):
+    """Protect it from deletion; a DELETE lifts the protection."""
+    node().broker.describe_vhost(find_vhost(name), protected_from_deletion=request.method == "POST")
     return no_content()
 
 
@@ -111,8 +103,7 @@ def unprotect_vhost(name):
 def start_vhost(name, where):
     """Start a vhost that failed on a node: here they all run."""
     find_vhost(name)
-    if where != node().name:
-        raise NoSuchObject()
+    check_node_name(where)
     return no_content()
 
 

@@ -1,13 +1,13 @@
 """The OpenAPI document: the app's own paths, each with its operation.
 
-No route can be missing; one without an operation is a KeyError.
+No route can be missing; one without an operation is a KeyError, unless its method is DELETE.
 """
 import re
 from typing import Any
 
 import gomq_py
 from gomq_py.http.login import ANYBODY
-from gomq_py.http.openapi.operations import OPERATIONS
+from gomq_py.http.openapi.operations import DELETE, OPERATIONS
 from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
 from gomq_py.http.cookie import NAME as COOKIE
 from gomq_py.http.cookie import TLS_PREFIX
@@ -73,7 +73,8 @@ def session_scheme(name):
 
 
 def _operation(view, rule, method):
-    known = OPERATIONS[rule.endpoint, method]
+    key = rule.endpoint, method
+    known = OPERATIONS[key] if key in OPERATIONS or method != "DELETE" else DELETE
     described: dict[str, Any] = {
         "operationId": re.sub(
             r"\W+", "_", f"{method.lower()}_{rule.rule.replace('/api/', '', 1)}").strip("_"),

@@ -7,7 +7,7 @@ import pytest
 
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
-from gomq_py.links import suspicion
+from gomq_py.links import poison_detection
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
 from tests.support.broker_process import BrokerProcess
@@ -35,7 +35,7 @@ def pair(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def quick_to_give_up(monkeypatch):
     """Messages that are refused are given up soon; tests of destinations without room say otherwise."""
-    monkeypatch.setattr(suspicion, "NACKED_S", 1.0)
+    monkeypatch.setattr(poison_detection, "NACKED_S", 1.0)
 
 
 @pytest.fixture

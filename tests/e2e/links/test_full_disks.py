@@ -3,7 +3,7 @@ import pytest
 
 from gomq_py.broker.transfer import engine
 from gomq_py.content.properties import Properties
-from gomq_py.links import suspicion
+from gomq_py.links import poison_detection
 from gomq_py.links.ends import Target
 from tests.e2e.links.test_refusals import dead_letters
 from tests.support.ill_disk import IllDisk, SmallDisk
@@ -47,7 +47,7 @@ def test_disk_that_fills_up_under_a_link_is_waited_for(
     tmp_path, config, queues, fill_source, make_link, monkeypatch,
 ):
     """It refuses first, and says that it takes nothing once it has looked."""
-    monkeypatch.setattr(suspicion, "NACKED_S", in_time(60))
+    monkeypatch.setattr(poison_detection, "NACKED_S", in_time(60))
     queue, source, _ = queues
     (tmp_path / "small").mkdir()
     with SmallDisk(tmp_path / "small", 24 << 20) as disk:
@@ -74,7 +74,7 @@ def test_refusals_of_a_disk_that_is_full_for_a_short_time_give_nothing_up(
     tmp_path, config, queues, fill_source, make_link, monkeypatch,
 ):
     """For shorter than brokers take to say so."""
-    monkeypatch.setattr(suspicion, "NACKED_S", in_time(60))
+    monkeypatch.setattr(poison_detection, "NACKED_S", in_time(60))
     queue, source, _ = queues
     with IllDisk(tmp_path, config=config) as broker:
         target = destination(broker, queue)
@@ -106,14 +106,14 @@ def test_disk_that_is_full_for_long_and_does_not_say_so_costs_few_messages(
         broker.fall_ill("full")
 
         fill_source(400)
-        until(lambda: link.status.set_aside > suspicion.GIVEN_UP_FREELY)
+        until(lambda: link.status.set_aside > poison_detection.GIVEN_UP_FREELY)
         refused = link.status.refused
         until(lambda: link.status.refused > refused + 100)
         set_aside = link.status.set_aside
         broker.recover("full")
         until(lambda: link.status.moved == 400 - link.status.set_aside)
 
-        assert set_aside <= suspicion.GIVEN_UP_FREELY + 8
+        assert set_aside <= poison_detection.GIVEN_UP_FREELY + 8
         assert depth(source, fill_source.dead) == link.status.set_aside
         arrived = {*numbers(take_all(target, queue)), *numbers(take_all(source, fill_source.dead))}
         assert sorted(arrived) == list(range(400))

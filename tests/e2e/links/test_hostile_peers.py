@@ -15,7 +15,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.client import stream
 from gomq_py.links import link as links_link
-from gomq_py.links import passage as passages
+from gomq_py.links import session as link_session
 from gomq_py.links import wire
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
@@ -408,7 +408,7 @@ def test_destination_that_takes_nothing_for_ever_is_shown_and_ends_with_the_link
 
 
 def test_destination_that_confirms_nothing_is_told_and_goes_on_when_it_does(moving, monkeypatch):
-    monkeypatch.setattr(passages, "STALL_S", 0.2)
+    monkeypatch.setattr(link_session, "STALL_S", 0.2)
     acks, waiting = [], []
 
     def destination(peer):
@@ -430,7 +430,7 @@ def test_destination_that_confirms_nothing_is_told_and_goes_on_when_it_does(movi
 
 
 def test_source_that_never_answers_basic_consume_is_given_up(moving, monkeypatch):
-    monkeypatch.setattr(passages, "ANSWER_S", 0.1)
+    monkeypatch.setattr(link_session, "ANSWER_S", 0.1)
 
     def source(peer):
         peer.handshake()

@@ -8,7 +8,7 @@ import pytest
 from gomq_py.config.settings import Settings
 from gomq_py.links import link as links_link
 from gomq_py.links import wire
-from gomq_py.links.buffers import LEAST_OCTETS, Shares, buffers_of
+from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget, buffers_of
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.local import Connector
 from gomq_py.links.remote_hosts import THREADS_MOST, Lookups
@@ -83,10 +83,10 @@ def test_the_step_at_which_an_end_hangs_is_told(here, hanging, step):
 
 def test_links_to_peers_that_take_nothing_share_what_they_keep(
         hub, make_link, pair, queues, name, taking_nothing, monkeypatch):
-    """Without shares, twelve would keep 512 KiB each, and more than one read."""
+    """Without budget, twelve would keep 512 KiB each, and more than one read."""
     monkeypatch.setattr(links_link, "DRAIN_S", 0.1)
     monkeypatch.setattr(wire, "PARTING_S", 0.1)
-    shares = buffers_of(hub).shares = Shares(2 * MIB, MIB // 2)
+    budget = buffers_of(hub).memory_budget = MemoryBudget(2 * MIB, MIB // 2)
     one, two = pair
     _, source, target = queues
     other = f"{name}-other"
@@ -103,7 +103,7 @@ def test_links_to_peers_that_take_nothing_share_what_they_keep(
 
     def has_each(octets):
         nonlocal most
-        most = max(most, shares.kept_octets)
+        most = max(most, budget.kept_octets)
         return all(link.status.unconfirmed * len(body) >= octets for link in links)
     for link in links:
         link.start()
@@ -116,7 +116,7 @@ def test_links_to_peers_that_take_nothing_share_what_they_keep(
     assert MIB < most <= 3 * MIB
     for link in [healthy, *links]:
         ended(link)
-    assert shares.kept_octets == 0
+    assert budget.kept_octets == 0
 
 
 def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link, pair, queues, name):

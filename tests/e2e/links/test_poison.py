@@ -168,15 +168,15 @@ def test_edit_that_fails_on_the_way_to_a_webhook(moved_but_one, make_link, webho
 def test_message_that_the_post_cannot_be_made_of_for_a_fault_of_ours(
     moved_but_one, make_link, webhook, server, monkeypatch,  # noqa: F811
 ):
-    from gomq_py.links.webhook import Session
-    send = Session.send
+    from gomq_py.links.webhook import Poster
+    send = Poster.send
 
     def failing(self, message):
         if message.body == b"99":
             raise RuntimeError("ours")
         send(self, message)
 
-    monkeypatch.setattr(Session, "send", failing)
+    monkeypatch.setattr(Poster, "send", failing)
     check = moved_but_one()
     link = make_link(target=webhook, refusals=2)
     link.start()

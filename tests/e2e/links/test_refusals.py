@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.broker.transfer import engine
 from gomq_py.links.ends import Source, Target
-from gomq_py.links.passage import Passage
+from gomq_py.links.session import LinkSession
 from tests.e2e.links.conftest import LARGEST
 from tests.support.held_up import Standstill
 from tests.support.links import connect, depth, ended, fill, numbers, take_all, until
@@ -265,8 +265,8 @@ def test_link_whose_messages_are_refused_waits_without_work_and_stays_connected(
     full_queue(target, queue)
     fill(source, queue, 3000)
     looks = []
-    look = Passage._source_readable
-    monkeypatch.setattr(Passage, "_source_readable", lambda self: looks.append(look(self)))
+    look = LinkSession._source_readable
+    monkeypatch.setattr(LinkSession, "_source_readable", lambda self: looks.append(look(self)))
 
     link = make_link(connect=partial(connect, heartbeat_s=1))
     with Standstill() as standstill:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gomq_py.http import json_slices
-from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
+from gomq_py.http.json_slices import NotJSON, TooLong, dumped, json_octets, parsed
 from gomq_py.hub.job import SliceClock
 
 VALUES = st.recursive(
@@ -118,3 +118,22 @@ def test_letters_that_lie_across_pieces_are_read(monkeypatch):
     for size in range(1000, 1010):
         monkeypatch.setattr(json_slices, "ELEMENT_MAX", size)
         assert read(octets) == value
+
+
+@pytest.mark.parametrize("value, shown", [
+    ({"a\udc80": 1}, {"a?": 1}), (["\ud800"], ["?"]),
+    ([1 << 64, -1 << 70, (1 << 64) - 1], [hex(1 << 64), hex(-1 << 70), (1 << 64) - 1]),
+    ({"a": (1 << 80, b"\xff")}, {"a": [hex(1 << 80), "\ufffd"]}),
+    ([float("inf"), float("nan")], [None, None]), ({5: {7}}, {"5": [7]}),
+])
+def test_what_json_cannot_say_is_shown_as_it_can_be(value, shown):
+    assert json.loads(json_octets(value)) == shown
+
+
+@pytest.mark.parametrize("depth", [200, 300, 5000])
+def test_what_is_nested_very_deep_is_shown_to_some_depth(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+
+    assert json_octets(value).strip(b"[]") in (b"", b'"..."')

@@ -14,7 +14,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, BodyBudget, Budget
 from gomq_py.hub.context import Hub
 from gomq_py.hub.large_output import LargeOutput
-from gomq_py.links.buffers import LinkBuffers
+from gomq_py.links.source_reader import LinkBuffers
 from tests.support.virtual_time import VirtualTime
 from tests.unit.source_tree import ROOT
 
@@ -115,7 +115,7 @@ SHARED = {
     "admission": [
         "places of those who have not logged in", "connections, and the descriptors of the process"],
     "lingering": ["sockets after the close"],
-    "shares": ["messages that links keep until they are confirmed"],
+    "memory_budget": ["messages that links keep until they are confirmed"],
     "links.turns": ["turns of links to connect"],
     "links.remote_hosts": ["threads for names that links look up"],
     "auth.costly": ["threads for costly password hashes"],

@@ -23,7 +23,7 @@ from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
 from gomq_py.http.turns import Turns as RequestTurns
-from gomq_py.links.buffers import LEAST_OCTETS, Shares
+from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
 from gomq_py.links.remote_hosts import Lookups
 from gomq_py.links.turns import turns_of
 from tests.support.clocks import StepClock
@@ -56,7 +56,7 @@ def memory(kind):
 
 
 def links_memory():
-    shares = Shares()
+    shares = MemoryBudget()
     for _ in range(FLOOD):
         kept = 0
         while kept < shares.limit(GREEDY):

@@ -14,7 +14,7 @@ from tests.support.queues import HandTimers
 from tests.support.waiting import in_time
 
 
-class Passage:
+class LinkSession:
     """What a link has made of two connections; ``ended`` says how it ended."""
 
     failure, is_done = None, False
@@ -66,28 +66,28 @@ def link():
 
 
 def test_connections_made_in_the_turn_in_which_it_is_stopped_are_closed(link, monkeypatch):
-    passage, is_made = Passage(), Event()
+    session, is_made = LinkSession(), Event()
 
     def opened():
         link.stop()
         gevent.sleep(0)  # the link's greenlet gives up; the kill comes only after this
         is_made.set()
-        return passage, "q"
+        return session, "q"
 
     monkeypatch.setattr(link, "_open", opened)
     link.start()
     join(link)
     assert is_made.wait(in_time(60))
 
-    assert passage.ended == ["abort"]
+    assert session.ended == ["abort"]
 
 
 @pytest.mark.parametrize("is_closed, how", [(False, "end"), (True, "abort")])
 def test_connections_end_in_order_unless_the_hub_has_closed(link, monkeypatch, is_closed, how):
-    passage = Passage()
-    monkeypatch.setattr(link, "_open", lambda: (passage, "q"))
+    session = LinkSession()
+    monkeypatch.setattr(link, "_open", lambda: (session, "q"))
 
-    def moved(passage, queue):
+    def moved(session, queue):
         link.stop()
         link._hub.is_closed = is_closed
 
@@ -95,62 +95,62 @@ def test_connections_end_in_order_unless_the_hub_has_closed(link, monkeypatch, i
     link.start()
     join(link)
 
-    assert passage.ended == [how]
+    assert session.ended == [how]
 
 
 @pytest.fixture
 def resting(link, monkeypatch):
-    """A link whose passage moves: (link, passage)."""
-    passage = Passage(over=False)
-    monkeypatch.setattr(link, "_open", lambda: (passage, "q"))
-    monkeypatch.setattr(link, "_move", lambda passage, queue: None)
+    """A link whose session moves: (link, session)."""
+    session = LinkSession(over=False)
+    monkeypatch.setattr(link, "_open", lambda: (session, "q"))
+    monkeypatch.setattr(link, "_move", lambda session, queue: None)
     link.start()
     join(link)
-    return link, passage
+    return link, session
 
 
-def test_link_whose_passage_moves_keeps_no_greenlet(resting):
-    link, passage = resting
+def test_link_whose_session_moves_keeps_no_greenlet(resting):
+    link, session = resting
 
     assert link._greenlet is None and not link.has_ended
-    assert passage.ended == [] and passage.ticks == [0]
+    assert session.ended == [] and session.ticks == [0]
 
 
 def test_signs_of_life_are_sent_while_no_greenlet_is_there(resting):
-    link, passage = resting
+    link, session = resting
 
     for _ in range(2):
         link._hub.timers.bench.now_ms += 5000
         link._hub.timers.fire()
 
-    assert passage.ticks == [0, 1, 2] and link._greenlet is None
+    assert session.ticks == [0, 1, 2] and link._greenlet is None
 
 
-def test_link_that_is_woken_for_the_end_of_its_passage_closes_it(resting):
-    link, passage = resting
+def test_link_that_is_woken_for_the_end_of_its_session_closes_it(resting):
+    link, session = resting
 
     link.stop()
     join(link)
 
-    assert link.has_ended and passage.ended == ["end"] and link.status.state == "stopped"
+    assert link.has_ended and session.ended == ["end"] and link.status.state == "stopped"
     assert not link._hub.closing and not link._hub.timers.pending
 
 
 def test_link_that_is_woken_for_nothing_rests_again(resting):
-    link, passage = resting
+    link, session = resting
 
     link.wake()
     join(link)
 
-    assert link._greenlet is None and not link.has_ended and passage.ended == []
+    assert link._greenlet is None and not link.has_ended and session.ended == []
     assert len(link._hub.closing) == 1
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_end_of_a_passage_is_a_warning_unless_the_link_is_being_stopped(resting, caplog, is_stopped):
+def test_end_of_a_session_is_a_warning_unless_the_link_is_being_stopped(resting, caplog, is_stopped):
     """As at the stop of the broker, which closes the ends that are its own, too."""
-    link, passage = resting
-    passage.failure, passage.over = ("source", ConnectionClosed(320, "CONNECTION_FORCED - shutdown")), True
+    link, session = resting
+    session.failure, session.over = ("source", ConnectionClosed(320, "CONNECTION_FORCED - shutdown")), True
     link.name = f"link {is_stopped}"
 
     with caplog.at_level(logging.INFO):
@@ -167,10 +167,10 @@ def test_end_of_a_passage_is_a_warning_unless_the_link_is_being_stopped(resting,
 
 
 def test_sockets_of_a_resting_link_end_with_the_hub(resting):
-    link, passage = resting
+    link, session = resting
     link._hub.is_closed = True
 
     for function in link._hub.closing:
         function()
 
-    assert passage.ended == ["abort"]
+    assert session.ended == ["abort"]

@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import BasicDeliver
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
-from gomq_py.links.stamp import KNOWN_MOST, Stamp
+from gomq_py.links.header_stamp import KNOWN_MOST, HeaderStamp
 from tests.support.wire_encoding import frame
 
 HOP = [{"cluster-name": "there"}]
@@ -64,7 +64,7 @@ def test_stamped_properties_are_what_an_edit_would_make_of_them(properties, rede
     asked = []
     relay = make_relay(
         edit=lambda *arguments: asked.append(arguments),
-        stamp=Stamp(b"\x08received", entry(HOP), entry(HOP_AGAIN)))
+        header_stamp=HeaderStamp(b"\x08received", entry(HOP), entry(HOP_AGAIN)))
 
     done, written = walk(relay, delivery(1, properties.encode(), redelivered=redelivered))
 
@@ -81,7 +81,7 @@ def test_stamped_properties_are_what_an_edit_would_make_of_them(properties, rede
 def test_edit_is_asked_for_what_is_no_plain_case_of_a_stamp(properties):
     relay = make_relay(
         edit=lambda properties, delivered: Properties(type="edited"),
-        stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+        header_stamp=HeaderStamp(b"\x08received", entry(HOP), entry(HOP)))
 
     _, written = walk(relay, delivery(1, properties.encode()))
 
@@ -103,7 +103,7 @@ def hopping(asked):
 
 def test_what_an_edit_makes_of_headers_is_remembered_and_nothing_else():
     asked = []
-    relay = make_relay(edit=hopping(asked), stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+    relay = make_relay(edit=hopping(asked), header_stamp=HeaderStamp(b"\x08received", entry(HOP), entry(HOP)))
     other, here = [{"cluster-name": "other"}], [{"cluster-name": "here"}]
 
     stream = [
@@ -131,7 +131,7 @@ def test_what_an_edit_makes_of_headers_is_remembered_and_nothing_else():
 ], ids=["user id", "large"])
 def test_edit_is_asked_each_time_for_large_headers_and_messages_with_a_user_id(more):
     asked = []
-    relay = make_relay(edit=hopping(asked), stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+    relay = make_relay(edit=hopping(asked), header_stamp=HeaderStamp(b"\x08received", entry(HOP), entry(HOP)))
     properties = Properties(**{"headers": {"received": []}, **more}).encode()
 
     walk(relay, delivery(1, properties) + delivery(2, properties))
@@ -141,7 +141,7 @@ def test_edit_is_asked_each_time_for_large_headers_and_messages_with_a_user_id(m
 
 def test_headers_that_are_remembered_are_bounded():
     asked = []
-    relay = make_relay(edit=hopping(asked), stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+    relay = make_relay(edit=hopping(asked), header_stamp=HeaderStamp(b"\x08received", entry(HOP), entry(HOP)))
     numbers = [*range(KNOWN_MOST + 1)]
 
     for first in (1, len(numbers) + 1):
@@ -218,7 +218,8 @@ def test_damaged_deliveries_are_refused_and_never_written_wrongly(seed):
     else:
         octets[at:at] = octets[:draw.randrange(1, 60)]
     relay = make_relay(
-        stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)), edit=lambda properties, delivered: None)
+        header_stamp=HeaderStamp(b"\x08received", entry(HOP), entry(HOP)),
+        edit=lambda properties, delivered: None)
 
     written = b""
     try:

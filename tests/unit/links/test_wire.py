@@ -6,7 +6,7 @@ from gevent import socket
 
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME
 from gomq_py.links import wire as wires
-from gomq_py.links.passage import Rest
+from gomq_py.links.session import Keepalive
 from gomq_py.links.wire import Silent, Wire
 from tests.support.virtual_time import VirtualTime
 
@@ -45,10 +45,10 @@ def resting(monkeypatch):
     hub = SimpleNamespace(
         timers=SimpleNamespace(start=lambda ms, function: Call(time, ms / 1000, function)),
         at_close=lambda _: None, not_at_close=lambda _: None)
-    rest = Rest(hub)
-    rest.begin(SimpleNamespace(tick=tick, abort=wire.abort))
+    keepalive = Keepalive(hub)
+    keepalive.begin(SimpleNamespace(tick=tick, abort=wire.abort))
     yield time, wire, peer, seen
-    rest.end()
+    keepalive.end()
     wire.abort()
     peer.close()
 

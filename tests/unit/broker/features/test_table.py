@@ -10,7 +10,7 @@ FEATURES = "gomq_py.broker.features."
 # Programs beside the broker, which speak to it from outside, and names that say something else there, too.
 APART = (
     "gomq_py.perf", "gomq_py.client", "gomq_py.dispatcher", "gomq_py.spark", "gomq_py.pipeline",
-    "gomq_py.testing", "gomq_py.federation.parameters", "gomq_py.ctl.links", "gomq_py.judgement.difference",
+    "gomq_py.testing", "gomq_py.federation.parameters", "gomq_py.ctl.links", "gomq_py.diagnosis.difference",
     "gomq_py.ctl.offline",
 )
 OTHER_WORDS = {row.component for row in table.FEATURES} | {"federation-upstream-set", "routing-key"}

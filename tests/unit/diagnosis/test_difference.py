@@ -1,5 +1,5 @@
 """The difference between two exports, as an operator reads it before an import."""
-from gomq_py.judgement.difference import MIRROR_NOTE, NO_VHOST_NOTE, QUORUM_NOTE, Difference
+from gomq_py.diagnosis.difference import MIRROR_NOTE, NO_VHOST_NOTE, QUORUM_NOTE, Difference
 
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
 

@@ -1,18 +1,24 @@
-"""Inlet: the source of a transfer: a consumer at another broker, over a wire.
+"""Source reader: the source of a transfer: a consumer at another broker, over a wire.
 
 Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them.
 Refused messages wait here, in order; nothing else is taken before they are sent again.
+
+Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share: a slow
+target costs memory up to its link's share. Each link may keep a part of the memory that is left, so a few
+links get all they need, many links get less each, and the next link always finds something. No link waits for
+another: below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target
+confirms. When the whole budget is used, half as much again is in reserve, and one account may take half of
+what is left of the reserve: so the links of one user leave something for those of another.
 """
 from bisect import insort
 from struct import Struct
+from weakref import WeakKeyDictionary
 
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
-from gomq_py.links.buffers import Shares
-from gomq_py.links.ends import GONE, Refused
-from gomq_py.links.relay import Unfit
-from gomq_py.links.run import Run
+from gomq_py.links.ends import CLOSED, Refused
+from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Unfit
 from gomq_py.links.wire import READ_OCTETS
 
 # Reads in a row without a message (only heartbeats or left-out messages) before others get their turn: a
@@ -23,27 +29,36 @@ _SETTLE = Struct(">BHIIQBB")
 # (method, bits) to settle one delivery: ack without multiple; reject; reject with requeue
 _ACK, _REJECT, _REQUEUE = (0x3C0050, 0), (0x3C005A, 0), (0x3C005A, 1)
 assert _SETTLE.size == 21
+# All links together: a tenth of what a machine with 1 GiB has before its memory alarm.
+ALL_OCTETS = 64 * 1024 * 1024
+# One link: more than any target has in flight at once. Up to four links may have it.
+MOST_OCTETS = 8 * 1024 * 1024
+# Every link may keep one read, whatever the others keep.
+LEAST_OCTETS = 64 * 1024
+# A link may keep a PARTS-th of what is left: 4 links keep half of the budget, 50 links nine tenths, evenly.
+PARTS = 4
+_OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
-class Inlet(Source):
-    """``owner``: the passage; it says how many messages may be taken and hears what becomes of them."""
+class SourceReader(Source):
+    """``owner``: the session; it says how many messages may be taken and hears what becomes of them."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
         self.relay = relay
         self._channel = channel
         self._buffers = buffers
-        self._shares = buffers.shares
+        self._budget = buffers.memory_budget
         self._account = account
         self._owner = owner
-        self._most = most  # most messages of a run
+        self._most = most  # most messages of a batch
         self._is_acked = is_acked
         self._tail = wire.ahead
         self._rewalk = bool(self._tail)
         self._rejects_next = False  # the next message is to be rejected as unfit
-        self._refused = []  # (tag, Run) to be sent again, in order
+        self._refused = []  # (tag, LinkBatch) to be sent again, in order
         self._is_probing = False  # the first of _refused is sent alone
-        self._probe = None  # the run being sent alone; nothing else is taken
+        self._probe = None  # the batch being sent alone; nothing else is taken
         self._is_pausing = False  # pause after a refusal, until the transfer calls try_again()
         self._held = set()  # refused tags, not settled: multiple may not ack past them
         self._requeued = []  # tags of refused messages that were not kept
@@ -54,7 +69,7 @@ class Inlet(Source):
     # Called by the transfer.
 
     def take(self, message):
-        """The next run, or None if nothing has arrived or nothing may be taken now."""
+        """The next batch, or None if nothing has arrived or nothing may be taken now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -65,27 +80,27 @@ class Inlet(Source):
                 if not owner.may_take():
                     break
                 try:
-                    run = self._read()
+                    batch = self._read()
                 except Unfit as error:
                     self._rejects_next = owner.unfit(error)
                     continue
-                if run is None:
+                if batch is None:
                     return None
-                if run.count or run.size:
-                    self.keep_octets(run.size if run.is_whole else 0)
-                    self.unsettled += run.count
-                    owner.taken(run)
-                    return run
+                if batch.count or batch.size:
+                    self.keep_octets(batch.size if batch.is_whole else 0)
+                    self.unsettled += batch.count
+                    owner.taken(batch)
+                    return batch
         except (AMQPError, ClientError, OSError) as error:
             owner.fail("source", error)
         return None
 
     def show(self, item, message):
-        """Nothing to do: a run is its own message."""
+        """Nothing to do: a batch is its own message."""
         return True
 
     def drop(self, item):
-        """Settle the deliveries of a run."""
+        """Settle the deliveries of a batch."""
         self._forget(item)
         if item.count:
             if not item.is_whole:
@@ -113,20 +128,20 @@ class Inlet(Source):
         """True while this link keeps fewer bytes than its share. Otherwise nothing but the rest of a large
         message is taken until the target confirms.
         """
-        return self.kept_octets < self._shares.limit(self._account)
+        return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
         """Count ``count`` more kept bytes, or fewer if negative."""
         self.kept_octets += count
-        self._shares.keep(count, self._account)
+        self._budget.keep(count, self._account)
 
     def close(self):
         """Release all that is kept and let go of the owner. May be called again."""
         self.keep_octets(-self.kept_octets)
         self._refused.clear()
         self._probe = None
-        self._owner = GONE
-        self._shares = Shares()  # later settlements change no account
+        self._owner = CLOSED
+        self._budget = MemoryBudget()  # later settlements change no account
 
     def has_unread(self):
         """True if whole messages may be left in the tail of the last read; the socket does not report them.
@@ -139,21 +154,21 @@ class Inlet(Source):
 
     def forget_refusals(self):
         """Reset the refusal counts: the messages were not at fault."""
-        for _, run in self._refused:
-            run.refusals = 0
+        for _, batch in self._refused:
+            batch.refusals = 0
         if self._probe is not None:
             self._probe.refusals = 0
 
     def keep(self, items, error):
-        """Keep the refused messages of these runs to send them again, and settle the others."""
+        """Keep the refused messages of these batches to send them again, and settle the others."""
         refused = self._owner.refused_numbers()
         count = 0
-        for run in items:
-            numbers = refused.intersection(range(run.first_number, run.first_number + run.count))
-            if not run.is_sent or not numbers:
-                self.drop(run)
+        for batch in items:
+            numbers = refused.intersection(range(batch.first_number, batch.first_number + batch.count))
+            if not batch.is_sent or not numbers:
+                self.drop(batch)
             else:
-                self._split(run, numbers)
+                self._split(batch, numbers)
                 refused -= numbers
                 count += len(numbers)
         if count:
@@ -174,24 +189,24 @@ class Inlet(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the passage because of our fault; its messages are delivered again."""
+        """End the session because of our fault; its messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """End the passage because of our fault."""
+        """End the session because of our fault."""
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the passage because of our fault, which is logged."""
+        """End the session because of our fault, which is logged."""
         self._owner.fail("link", error)
         return False
 
     def no_room(self, item, pending):
-        """Never called: a wire always takes a run."""
+        """Never called: a wire always takes a batch."""
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Tell the passage that nothing can be taken for now."""
+        """Tell the session that nothing can be taken for now."""
         self._owner.paused()
 
     # The rest is private.
@@ -219,82 +234,81 @@ class Inlet(Source):
         finally:
             self._tail = bytes(view[done:end])
         self._rewalk = 0 < done < end
-        run = self._run(was_large)
+        batch = self._batch(was_large)
         if relay.others:
             others, relay.others = relay.others, []
             self._owner.source_methods(others)
-        return run
+        return batch
 
-    def _run(self, was_large):
-        """The Run written by the last walk. A large message is counted with its last piece only."""
+    def _batch(self, was_large):
+        """The LinkBatch written by the last walk. A large message is counted with its last piece only."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
             self._owner.reject_next()
         written = bytes(self._buffers.output_view[:relay.written])
         if not (was_large or relay.missing):
-            return Run(written, relay.first_tag, relay.count, not relay.left_out, relay.offset)
+            return LinkBatch(written, relay.first_tag, relay.count, not relay.left_out, relay.offset)
         if relay.offset >= 0:
             self._large_offset = relay.offset
         if relay.missing:
-            return Run(written, relay.last_tag, 0, not relay.left_out, is_whole=False)
+            return LinkBatch(written, relay.last_tag, 0, not relay.left_out, is_whole=False)
         offset, self._large_offset = self._large_offset, -1
-        run = Run(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
-        run.checksum = relay.checksum
-        return run
+        batch = LinkBatch(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
+        batch.checksum = relay.checksum
+        return batch
 
     def _take_refused(self):
-        """The next refused run. The first after a pause is sent alone: if it is refused again the others
+        """The next refused batch. The first after a pause is sent alone: if it is refused again the others
         would be refused, too, or would overtake it.
         """
-        _, run = self._refused.pop(0)
+        _, batch = self._refused.pop(0)
         if self._is_probing:
-            self._probe = run
-        return run
+            self._probe = batch
+        return batch
 
-    def _forget(self, run):
-        """Note that a run is no longer in flight."""
-        if run is self._probe:
+    def _forget(self, batch):
+        """Note that a batch is no longer in flight."""
+        if batch is self._probe:
             self._probe = None
             self._is_probing = False
-        if run.is_whole:
-            self.keep_octets(-run.size)
-        self.unsettled -= run.count
+        if batch.is_whole:
+            self.keep_octets(-batch.size)
+        self.unsettled -= batch.count
 
-    def _split(self, run, numbers):
-        """Settle the messages of a run that were not refused; the others wait, or are given up after too many
-        refusals.
+    def _split(self, batch, numbers):
+        """Settle the accepted messages of a batch; the others wait, or are given up after too many refusals.
         """
-        self._forget(run)
+        self._forget(batch)
         self._is_probing = True
-        tags = range(run.first_tag, run.first_tag + run.count)
-        refused = [i for i in range(run.count) if run.first_number + i in numbers]
+        tags = range(batch.first_tag, batch.first_tag + batch.count)
+        refused = [i for i in range(batch.count) if batch.first_number + i in numbers]
         self._held.update(tags[i] for i in refused)
         for i, tag in enumerate(tags):
-            if run.first_number + i not in numbers:
+            if batch.first_number + i not in numbers:
                 self._settle(_ACK, tag, 1)
-                self._owner.settled(Run(b"", tag, 1))
-        publishes = run.publishes() if run.is_whole else None
+                self._owner.settled(LinkBatch(b"", tag, 1))
+        publishes = batch.publishes() if batch.is_whole else None
         for i in refused:
             if publishes is None:
-                self._wait_or_reject(tags[i], None, 0, self._owner.large_refused(run.checksum))
+                self._wait_or_reject(tags[i], None, 0, self._owner.large_refused(batch.checksum))
             else:
-                refusals = run.refusals + 1
+                refusals = batch.refusals + 1
                 self._wait_or_reject(tags[i], publishes[i], refusals, self._owner.is_limit(refusals))
 
     def _wait_or_reject(self, tag, frames, refusals, is_limit):
         if is_limit:
-            run = Run(b"", tag, 1)
-            run.is_rejected = True
+            batch = LinkBatch(b"", tag, 1)
+            batch.is_rejected = True
             self._settle(_REJECT, tag, 1)
-            self._owner.settled(run)
+            self._owner.settled(batch)
         elif frames is None:
             self._requeued.append(tag)
         else:
-            run = Run(frames, tag, 1, refusals=refusals)
-            self.keep_octets(run.size)
+            batch = LinkBatch(frames, tag, 1, refusals=refusals)
+            self.keep_octets(batch.size)
             self.unsettled += 1
-            insort(self._refused, (tag, run))
+            insort(self._refused, (tag, batch))
 
     def _settle(self, how, first_tag, count):
         """Acknowledge or reject ``count`` deliveries. ``how``: method and bits of a single delivery."""
@@ -308,3 +322,86 @@ class Inlet(Source):
         for tag in range(first_tag, first_tag + count):
             write(_SETTLE.pack(1, self._channel, 13, method, tag, bits, 0xCE))
             self._held.discard(tag)
+
+
+class LinkBatch:
+    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, its
+    last piece 1.
+
+    ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
+    number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
+    source; ``is_rejected``: settled by a reject. ``offset``: stream offset of the last message, or -1.
+    ``refusals``: how often the target has refused the batch. ``checksum``: recognizes a large message when it
+    is delivered again.
+    """
+
+    __slots__ = (
+        "octets", "first_tag", "count", "first_number", "is_sent", "is_rejected", "offset", "refusals",
+        "size", "is_whole", "checksum",
+    )
+
+    def __init__(self, octets, first_tag, count, is_sent=True, offset=-1, refusals=0, is_whole=True):
+        self.octets = octets
+        self.size = len(octets)
+        self.first_tag = first_tag
+        self.count = count
+        self.first_number = 0
+        self.is_sent = is_sent
+        self.is_rejected = False
+        self.is_whole = is_whole
+        self.offset = offset
+        self.refusals = refusals
+        self.checksum = 0
+
+    def publishes(self):
+        """The frames of each message, as separate buffers."""
+        view, starts, at = memoryview(self.octets), [], 0
+        while at < len(view):
+            if view[at] == 1:
+                starts.append(at)
+            at += 8 + int.from_bytes(view[at + 3:at + 7], "big")
+        return [bytes(view[start:end]) for start, end in zip(starts, [*starts[1:], at], strict=True)]
+
+
+class MemoryBudget:
+    """Memory budget of the links in one hub. ``kept_octets``: bytes that all of them keep now. An account is
+    (user who set the link, virtual host).
+    """
+
+    __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
+
+    def __init__(self, all_octets=ALL_OCTETS, most_octets=MOST_OCTETS):
+        self.kept_octets = 0
+        self._of_accounts = {}
+        self._all_octets, self._most_octets = all_octets, most_octets
+
+    def limit(self, account=None):
+        """Bytes at which a link of this account stops reading its source for now."""
+        left = self._all_octets - self.kept_octets
+        reserve = self._all_octets // 2 + min(0, left)
+        part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS
+        return max(LEAST_OCTETS, min(self._most_octets, part))
+
+    def keep(self, octets, account=None):
+        """Count ``octets`` more, or fewer if negative, as kept."""
+        self.kept_octets += octets
+        kept = self._of_accounts.pop(account, 0) + octets
+        if kept:
+            self._of_accounts[account] = kept
+
+
+class LinkBuffers:
+    """The read and the write buffer of all links in a hub; both are empty between two turns of the loop."""
+
+    def __init__(self):
+        self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
+        self.input_view, self.output_view = memoryview(self.input), memoryview(self.output)
+        self.memory_budget = MemoryBudget()
+
+
+def buffers_of(hub):
+    """The LinkBuffers of a hub, made at the first call."""
+    buffers = _OF_HUBS.get(hub)
+    if buffers is None:
+        buffers = _OF_HUBS[hub] = LinkBuffers()
+    return buffers

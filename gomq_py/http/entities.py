@@ -41,6 +41,19 @@ def visible_vhosts():
     return [vhost for name, vhost in sorted(node().broker.vhosts.items()) if sees_vhost(name)]
 
 
+def vhosts_named(name=None):
+    """The vhost of this name in a list; without a name, all that the request's user may look into. Raises
+    NoSuchObject, NotAuthorised.
+    """
+    return visible_vhosts() if name is None else [find_vhost(name)]
+
+
+def check_node_name(name):
+    """Raises NoSuchObject for another node's name; None is this node."""
+    if name not in (None, node().name):
+        raise NoSuchObject()
+
+
 def find_user(name):
     """The user of this name. Raises NoSuchObject."""
     user = node().broker.users.get(name)

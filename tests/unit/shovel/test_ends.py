@@ -3,7 +3,7 @@ import time
 
 from gomq_py.content.properties import Properties
 from gomq_py.shovel.definition import Definition
-from gomq_py.shovel.edits import edit_of
+from gomq_py.shovel.ends import edit_of
 
 PLAIN = {"src-uri": "amqp://", "src-queue": "from", "dest-uri": "amqp://u:hush@other/v", "dest-queue": "to"}
 

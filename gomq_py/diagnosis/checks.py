@@ -1,4 +1,4 @@
-"""Findings: present and coming problems of a broker, each with a remedy.
+"""Checks: find present and coming problems of a broker, each with a remedy.
 
 Judges figures that callers have read; asks no broker, and prints nothing.
 """
@@ -142,7 +142,7 @@ def of_link(kind, vhost, name, state, error):
         "mend what the error names, then restart it", vhost, name)
 
 
-class QueueJudge:
+class QueueChecks:
     """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None: call ``look`` for
     each, then ``findings``.
     """

@@ -1,33 +1,25 @@
-"""Outlet: the target of a transfer, which reports when sent messages are safe.
+"""Target writer: the target of a transfer, which reports when sent messages are safe.
 
-A WireOutlet publishes to another broker over a wire. A message is safe once the broker confirms it or once it
-is written to the socket, by the link's mode.
-
-A HookOutlet posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post runs in a
-greenlet of its own; everything else runs in callbacks, as in every outlet.
+A WireTargetWriter publishes to another broker over a wire: a message is safe once the broker confirms it or
+once it is written to the socket, by the link's mode. Webhooks have a writer of their own (links.webhook).
 """
 import time
 from typing import Any
 
 from gomq_py.broker.transfer.engine import Target
-from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
-from gomq_py.links.ends import GONE, Refused
+from gomq_py.links.ends import CLOSED, Refused
 from gomq_py.links.wire import READ_OCTETS, Wire
-from gomq_py.observability.log import logger
-
-LOG = logger("links")
 
 # Output is written at once above this size, otherwise at the end of the slice.
 FLUSH_OCTETS = 64 * 1024
 # With so much unwritten, nothing more is taken from the source.
 FULL_OCTETS = 256 * 1024
-DESTINATION = "destination"
 
 
-class Outlet(Target):
+class TargetWriter(Target):
     """``channel`` and ``frame_max``: of the frames it is sent. ``is_blocked``: the target has asked for a
-    pause. ``refused``: numbers of refused publishes, for the inlet to take.
+    pause. ``refused``: numbers of refused publishes, for the reader to take.
     """
 
     channel = 1
@@ -37,7 +29,7 @@ class Outlet(Target):
         self.confirms = Confirms(self.channel, self.frame_max)
         self.refused = set()
         self.is_blocked = False
-        self._passage: Any = GONE
+        self._session: Any = CLOSED
         self.is_flowing = True  # False after the broker's channel.flow
         self._seen_low, self._seen_s = 1, time.monotonic()
         self._waiting = []  # (mark, callback); few
@@ -45,8 +37,8 @@ class Outlet(Target):
         self._refusal = None
         self._is_settling = False
 
-    def start(self, passage):
-        """Begin to report everything that happens to ``passage``, by ``target_turn`` and ``fail``."""
+    def start(self, session):
+        """Begin to report everything that happens to ``session``, by ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
     def is_held(self):
@@ -85,7 +77,7 @@ class Outlet(Target):
     def abort(self):
         """Close at once, without calling the waiting callbacks. May be called again."""
         self._waiting.clear()
-        self._passage = GONE
+        self._session = CLOSED
 
     def when_safe(self, callback):
         """Call ``callback(error or None)`` once all that was sent so far is safe or refused."""
@@ -136,7 +128,7 @@ class Outlet(Target):
         return Refused("the broker refuses messages (basic.nack)")
 
 
-class WireOutlet(Outlet):
+class WireTargetWriter(TargetWriter):
     """Publishes on ``channel`` of the client. ``is_confirmed``: the broker confirms publishes. ``queue``: the
     one queue of all messages, or None.
     """
@@ -152,18 +144,18 @@ class WireOutlet(Outlet):
         self._wire = Wire(connection, self._readable, self._broken, self._drained)
         self._tail = self._wire.ahead
 
-    def start(self, passage):
+    def start(self, session):
         """Watch the socket."""
-        self._passage = passage
-        passage.target_turn(lambda: self._walk(self._put_tail()))
+        self._session = session
+        session.target_turn(lambda: self._walk(self._put_tail()))
         self._wire.watch()
 
     def can_take(self):
         """False while the socket takes nothing."""
-        return Outlet.can_take(self) and self._wire.kept_octets < FULL_OCTETS
+        return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
-        """Publish the messages of a run."""
+        """Publish the messages of a batch."""
         item.first_number = self.confirms.following
         if not item.is_sent:
             return None
@@ -197,7 +189,7 @@ class WireOutlet(Outlet):
     def refusal(self, number):
         """The error for a nack or for returned messages."""
         if number > self.confirms.doubted:
-            return Outlet.refusal(self, number)
+            return TargetWriter.refusal(self, number)
         return Refused(
             f"the broker returns messages (basic.return): queue '{self._queue}' is not there, or takes none "
             "from clients of AMQP; it is declared when the link connects anew")
@@ -215,13 +207,13 @@ class WireOutlet(Outlet):
     # The rest is private.
 
     def _readable(self):
-        self._passage.target_turn(self._read)
+        self._session.target_turn(self._read)
 
     def _drained(self):
-        self._passage.target_turn(self.settle)
+        self._session.target_turn(self.settle)
 
     def _broken(self, error):
-        self._passage.fail("destination", error)
+        self._session.fail("destination", error)
 
     def _read(self):
         while True:
@@ -247,123 +239,9 @@ class WireOutlet(Outlet):
             self._tail = bytes(self._buffers.input_view[done:end])
             self.settle()
             if confirms.returned and not self._is_confirmed:
-                self._passage.fail("destination", self.refusal(0))
+                self._session.fail("destination", self.refusal(0))
             if not confirms.others:
                 return
             others, confirms.others = confirms.others, []
-            self._passage.target_methods(self._wire, others)
+            self._session.target_methods(self._wire, others)
             end = self._put_tail()
-
-
-class Posted:
-    """A message to post, made from the frames that a relay writes."""
-
-    __slots__ = ("_raw_properties", "_properties", "body")
-
-    def __init__(self, octets):
-        view, at, parts = memoryview(octets), 0, []
-        while at < len(view):
-            end = at + 7 + int.from_bytes(view[at + 3:at + 7], "big")
-            parts.append(view[at + 7:end])
-            at = end + 1
-        # the publish, the header (class, weight, size, properties), the body
-        self._raw_properties = bytes(parts[1][12:])
-        self._properties = None
-        self.body = bytes(parts[2]) if len(parts) == 3 else b"".join(parts[2:])
-
-    @property
-    def properties(self):
-        """The decoded Properties. Raises Malformed."""
-        if self._properties is None:
-            self._properties = Properties.decode(self._raw_properties)
-        return self._properties
-
-
-class HookOutlet(Outlet):
-    """Posts through ``session`` (links.webhook.Session), which it owns. The transfer hands it runs of one
-    message or of a piece of one.
-    """
-
-    def __init__(self, session, hub):
-        super().__init__()
-        self._session = session
-        self._hub = hub
-        self._pieces = []
-        self._posting = None
-        self._why = None
-        session.on_trouble = self._troubled
-
-    def start(self, passage):
-        self._passage = passage
-
-    def can_take(self):
-        """False while a message is being posted."""
-        return self._posting is None
-
-    def send(self, item, message):
-        """Post the message once it is complete."""
-        item.first_number = self.confirms.following
-        keep = self._passage.inlet.keep_octets
-        if not item.is_sent:
-            keep(-sum(map(len, self._pieces)))
-            self._pieces.clear()
-            return None
-        self._pieces.append(item.octets)
-        if not item.is_whole:
-            keep(len(item.octets))
-        if not item.count:
-            item.octets = None
-            return None
-        octets = b"".join(self._pieces) if len(self._pieces) > 1 else item.octets
-        self._pieces.clear()
-        if not item.is_whole:
-            # Kept whole, so that it keeps its place if it is sent again.
-            item.octets, item.size, item.is_whole = octets, len(octets), True
-        self.confirms.published(1)
-        self._posting = self._hub.spawn(self._post, item.first_number, octets)
-        self._posting.name = "webhook"
-        return None
-
-    def part(self):
-        self.abort()
-
-    def abort(self):
-        """Close at once; a message being posted may arrive and is delivered again."""
-        super().abort()
-        self._pieces.clear()
-        self._session.on_trouble = None
-        self._session.close()
-        if self._posting is not None:
-            self._posting.kill(block=False)
-            self._posting = None
-
-    def refusal(self, number):
-        return self._why or Outlet.refusal(self, number)
-
-    # The rest is private.
-
-    def _post(self, number, octets):
-        """Post a message and report the result. Runs in its own greenlet."""
-        is_taken, failure = True, None
-        try:
-            self._session.send(Posted(octets))
-        except Refused as refused:
-            is_taken, self._why = False, Refused(*refused.args)  # a copy without a traceback
-        except OSError as error:
-            failure = error
-        except Exception as error:  # a fault of this message counts towards the refusal limit
-            LOG.exception("a message cannot be posted: a fault of ours")
-            is_taken, self._why = False, Refused(f"a fault of ours: {error}")
-        self._posting = None
-        if failure is not None:
-            self._passage.fail(DESTINATION, failure)
-            failure = None  # breaks the cycle of error and frame
-        else:
-            self._passage.target_turn(lambda: self._answered(number, is_taken))
-
-    def _answered(self, number, is_taken):
-        self.confirms.answered(number, not is_taken)
-        self.settle()
-
-    def _troubled(self, text):
-        self._passage.refused(0, text)

@@ -1,4 +1,4 @@
-"""Stamp: adds a header to the encoded properties of each message, for relays (links.relay), without decoding.
+"""Header stamp: adds a header to the encoded properties of each message, without decoding, for links.relay.
 
 A message that has the header already goes to the relay's ``edit``, and the resulting headers are cached: most
 messages that come over several brokers have the same.
@@ -16,7 +16,7 @@ HEAD, LENGTH = Struct(">H"), Struct(">I")
 KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
-class Stamp:
+class HeaderStamp:
     """``key``, ``entry``, ``entry_again`` (for a redelivered message): encoded header for messages that have
     neither this key nor a user id.
 

@@ -3,13 +3,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.links.buffers import Shares
-from gomq_py.links.inlet import FRUITLESS_WALKS, Inlet
 from gomq_py.links.relay import Unfit
-from gomq_py.links.run import Run
+from gomq_py.links.source_reader import (
+    ALL_OCTETS, FRUITLESS_WALKS, LEAST_OCTETS, MOST_OCTETS, LinkBatch, MemoryBudget, SourceReader,
+)
 from gomq_py.storage.message import Message
 
 PUBLISH = b"\x01\x00\x01\x00\x00\x00\x00\xce"
+MIB = 1 << 20
 
 
 def nothing(*_):
@@ -18,19 +19,19 @@ def nothing(*_):
 
 @pytest.fixture
 def refused():
-    """An Inlet that one message was refused to, which may be sent again."""
+    """An SourceReader that one message was refused to, which may be sent again."""
     owner = SimpleNamespace(
         may_send=lambda: True, may_take=lambda: True, room=lambda: 9, refused_numbers=lambda: {1},
         refused=nothing, requeued=nothing, settled=nothing, is_limit=lambda refusals: False)
     relay = SimpleNamespace(missing=0, others=[], walk=lambda end, most: 0)
     wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
-    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), shares=Shares())
-    inlet = Inlet(wire, 1, relay, buffers, owner, 9, True)
-    run = Run(PUBLISH, 1, 1)
-    run.first_number = 1
-    inlet.unsettled = 1
-    inlet.keep([run], "refused")
-    return inlet
+    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), memory_budget=MemoryBudget())
+    reader = SourceReader(wire, 1, relay, buffers, owner, 9, True)
+    batch = LinkBatch(PUBLISH, 1, 1)
+    batch.first_number = 1
+    reader.unsettled = 1
+    reader.keep([batch], "refused")
+    return reader
 
 
 def test_source_is_not_read_in_the_pause_after_a_refusal_nor_before_what_was_refused(refused):
@@ -61,7 +62,7 @@ def test_large_message_that_is_half_sent_is_finished_before_what_was_refused(ref
 
 
 def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(refused):
-    """It is known as such from a passage before: it is walked once more, to be rejected at its source."""
+    """It is known as such from a session before: it is walked once more, to be rejected at its source."""
     reads, walks = [b"deliver"], []
 
     def receive_into(view):
@@ -84,10 +85,10 @@ def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(re
     refused.relay.left_out, refused.relay.offset = True, -1
     refused._buffers.output_view = memoryview(b"")
 
-    run = refused.take(Message())
+    batch = refused.take(Message())
 
     assert walks == [len(b"deliver")] * 2
-    assert (run.first_tag, run.count, run.is_sent) == (2, 1, False)
+    assert (batch.first_tag, batch.count, batch.is_sent) == (2, 1, False)
 
 
 def test_source_that_sends_nothing_but_signs_of_life_lets_others_have_their_turn(refused):
@@ -105,7 +106,7 @@ def test_source_that_sends_nothing_but_signs_of_life_lets_others_have_their_turn
     assert len(reads) == FRUITLESS_WALKS
 
 
-def test_what_the_transfer_raises_ends_the_passage(refused):
+def test_what_the_transfer_raises_ends_the_session(refused):
     heard = []
     refused._owner.fail = lambda end, error: heard.append((end, str(error)))
 
@@ -114,3 +115,71 @@ def test_what_the_transfer_raises_ends_the_passage(refused):
     refused.fail(None, ValueError("a third"))
 
     assert heard == [("link", "a fault"), ("link", "another"), ("link", "a third")]
+
+
+# what links may keep
+
+def full_of(count, run=64 * 1024):
+    """MemoryBudget of so many links that took runs as long as they might, in turn."""
+    budget, kept = MemoryBudget(), [0] * count
+    while any(one < budget.limit() for one in kept):
+        for number in range(count):
+            if kept[number] < budget.limit():
+                kept[number] += run
+                budget.keep(run)
+    return budget, kept
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_few_links_have_the_most_that_one_may_have(count):
+    _, kept = full_of(count)
+
+    assert set(kept) == {MOST_OCTETS}
+
+
+@pytest.mark.parametrize("count", [20, 49, 300])
+def test_many_links_keep_no_more_together_than_all_may_and_leave_something(count):
+    budget, kept = full_of(count)
+
+    assert budget.kept_octets <= ALL_OCTETS
+    assert max(kept) - min(kept) <= 64 * 1024
+    assert budget.limit() >= min(kept) - 64 * 1024
+
+
+def test_when_nothing_is_left_each_may_keep_the_least():
+    budget = MemoryBudget()
+    budget.kept_octets = 2 * ALL_OCTETS
+
+    assert budget.limit() == LEAST_OCTETS
+
+
+def test_links_of_one_user_leave_those_of_another_more_than_the_least():
+    budget = MemoryBudget()
+    for _ in range(300):
+        kept = 0
+        while kept < budget.limit(("greedy", "/")):
+            budget.keep(LEAST_OCTETS, ("greedy", "/"))
+            kept += LEAST_OCTETS
+    assert budget.limit(("greedy", "/")) == LEAST_OCTETS
+
+    assert budget.limit(("calm", "/")) >= MIB and budget.limit(("greedy", "calm")) >= MIB
+
+
+def test_many_users_keep_no_more_than_half_as_much_again_and_the_least_of_each_link():
+    budget = MemoryBudget()
+    for user in range(100):
+        kept = 0
+        while kept < budget.limit((user, "/")):
+            budget.keep(LEAST_OCTETS, (user, "/"))
+            kept += LEAST_OCTETS
+
+    assert budget.kept_octets <= ALL_OCTETS * 3 // 2 + 100 * LEAST_OCTETS
+
+
+def test_nothing_is_known_of_who_keeps_nothing():
+    budget = MemoryBudget()
+    budget.keep(5, ("user", "/"))
+
+    budget.keep(-5, ("user", "/"))
+
+    assert budget.kept_octets == 0 and not budget._of_accounts

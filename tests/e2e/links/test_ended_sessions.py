@@ -1,4 +1,4 @@
-"""What a link keeps of a passage that has ended: nothing, at once. In a process of the broker's own the cycle
+"""What a link keeps of a session that has ended: nothing, at once. In a process of the broker's own the cycle
 collector may never look at it (observability.garbage).
 """
 import gc
@@ -26,7 +26,7 @@ def uncollected():
 
 @pytest.fixture
 def ends(queues, make_link, uncollected, monkeypatch):
-    """``ends(target, how)``: the passage to it ends, with messages that are unconfirmed, after ``how(link)``
+    """``ends(target, how)``: the session to it ends, with messages that are unconfirmed, after ``how(link)``
     or by a stop; then nothing of it is left.
     """
     monkeypatch.setattr(links_link, "DRAIN_S", 0.1)
@@ -37,11 +37,11 @@ def ends(queues, make_link, uncollected, monkeypatch):
         link = make_link(target=target, connect=partial(connect, heartbeat_s=0))
         fill(source, queue, 10, body=body)
         link.start()
-        until(lambda: link._passage is not None and (
+        until(lambda: link._session is not None and (
             link.status.unconfirmed or link.status.refused), what=lambda: link.status)
-        passage = link._passage
-        kept = [weakref.ref(one) for one in (passage, passage.inlet, passage.outlet)]
-        del passage
+        session = link._session
+        kept = [weakref.ref(one) for one in (session, session.reader, session.writer)]
+        del session
         how(link)
         ended(link)
 

@@ -1,7 +1,7 @@
-"""Passage: a link's two connections while they last, and the transfer between them.
+"""Link session: a link's two connections while they last, and the transfer between them.
 
-Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
-greenlet makes a passage, waits for its end and calls ``tick``; while no greenlet waits, Rest calls ``tick``.
+Runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's greenlet makes a
+session, waits for its end and calls ``tick``; while no greenlet waits, Keepalive calls ``tick``.
 """
 import time
 from functools import partial
@@ -18,10 +18,10 @@ from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Timeout
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.links.inlet import Inlet
-from gomq_py.links.outlet import FULL_OCTETS
+from gomq_py.links.source_reader import SourceReader
+from gomq_py.links.target_writer import FULL_OCTETS
 from gomq_py.links.relay import Relay
-from gomq_py.links.stamp import Stamp
+from gomq_py.links.header_stamp import HeaderStamp
 from gomq_py.links.wire import Wire
 from gomq_py.observability.log import logger
 
@@ -29,9 +29,9 @@ LOG = logger("links")
 
 SOURCE, DESTINATION, OURS = "source", "destination", "link"
 FAULTS = (AMQPError, ClientError, Malformed, OSError)
-# Most messages of a run without acks, where no prefetch limits them.
+# Most messages of a batch without acks, where no prefetch limits them.
 RUN_MOST = 4096
-# A run is a part of the prefetch: the source sends the next messages while these are confirmed.
+# A batch is a part of the prefetch: the source sends the next messages while these are confirmed.
 RUNS_OF_PREFETCH = 4
 # Time for the source to answer basic.consume; time without a confirm after which operators are told.
 ANSWER_S, STALL_S = 30.0, 60.0
@@ -44,16 +44,16 @@ class Unsendable(ClientError):
     """This target can never take the message."""
 
 
-class Passage:
-    """``link`` outlasts the passage and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
+class LinkSession:
+    """``link`` outlasts the session and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
 
     ``failure``: (end, error) that ended it. ``is_done``: all messages to be moved are settled. ``careful``:
-    count of messages to send one at a time, because one of them may have ended the last passage.
+    count of messages to send one at a time, because one of them may have ended the last session.
     """
 
-    def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
+    def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
         self.link = link
-        self.outlet = outlet
+        self.writer = writer
         self.failure = None
         self.is_done = self.is_stopping = self._is_up = False
         self.careful = careful
@@ -61,7 +61,7 @@ class Passage:
         self._is_held = False  # the source is not read
         self._alone = None  # checksum of the message being sent alone
         self._is_rejecting = False
-        self._unasked = Unasked(), Unasked()  # unsolicited methods of source and target
+        self._unsolicited = UnsolicitedLimit(), UnsolicitedLimit()  # unsolicited methods of source and target
         self._consume = None
         self._is_asking = False  # waiting for the answer to basic.consume
         self._asked_s = 0.0  # when basic.consume was last sent; 0: never
@@ -69,9 +69,9 @@ class Passage:
         self._channel_id = channel.id
         source, target = link.source, link.target
         relay = Relay(
-            buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
+            buffers.input, buffers.output, channel.id, writer.channel, writer.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
-            target.edit, _octets(source.offset_argument), _stamp_of(target),
+            target.edit, _octets(source.offset_argument), _header_stamp_of(target),
             getattr(target, "queue", None) is not None,
         )
         self.wire = Wire(
@@ -80,16 +80,16 @@ class Passage:
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         if not target.has_lane:
             most = 1
-        # A source that ignores the prefetch is read at most one run beyond it.
+        # A source that ignores the prefetch is read at most one batch beyond it.
         self._most_unsettled = source.prefetch + most if is_acked else UNBOUNDED
-        self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
+        self.reader = SourceReader(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
         self.transfer = Transfer(
-            f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
+            f"link {link.name}", self.reader, writer, hub.scheduler, hub.timers, writer.when_safe)
 
     def start(self, consume):
         """Send ``consume``, a BasicConsume, unless the link is paused."""
         self._consume = consume
-        self.outlet.start(self)
+        self.writer.start(self)
         if self.failure is None:
             if self.link.is_paused:
                 self._up()
@@ -126,7 +126,7 @@ class Passage:
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
-            (DESTINATION, self.outlet.tick), (DESTINATION, self._tick_of_confirms),
+            (DESTINATION, self.writer.tick), (DESTINATION, self._tick_of_confirms),
         )
         for end, tick in ticks:
             try:
@@ -142,12 +142,12 @@ class Passage:
         """Take nothing more; settle the messages in flight."""
         self.is_stopping = True
         self.consume_or_cancel()
-        if not self.inlet.on_its_way():
+        if not self.reader.on_its_way():
             self.link.wake()
 
     def is_over(self):
         """True if nothing is left to wait for."""
-        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.on_its_way()
+        return self.failure is not None or self.is_done or self.is_stopping and not self.reader.on_its_way()
 
     def end(self):
         """Close both connections, in order if possible. May switch."""
@@ -160,7 +160,7 @@ class Passage:
             else:
                 self.wire.part()
             if failed != DESTINATION:
-                self.outlet.part()
+                self.writer.part()
         finally:
             self.abort()
 
@@ -168,34 +168,34 @@ class Passage:
         """Close both connections without a handshake. May be called again."""
         self.transfer.close()
         self.wire.abort()
-        self.outlet.abort()
-        self.inlet.close()
+        self.writer.abort()
+        self.reader.close()
 
     def fail(self, end, error):
-        """Record why the passage ends; the first reason counts."""
+        """Record why the session ends; the first reason counts."""
         if self.failure is None:
             self.failure = end, error.with_traceback(None)  # its traceback refers to this object
-            self.link.suspicion.alone = self._alone if self.inlet.unsettled <= 1 else None
-            self.link.suspicion.unsettled = self.inlet.unsettled
+            self.link.poison_detection.alone = self._alone if self.reader.unsettled <= 1 else None
+            self.link.poison_detection.unsettled = self.reader.unsettled
             self.wire.unwatch()
-            self.outlet.unwatch()
+            self.writer.unwatch()
             self.transfer.close()
             self.link.wake()
 
-    # Called by the inlet.
+    # Called by the reader.
 
     def may_send(self):
         """True if the target may be sent something now."""
-        return self.failure is None and not self.is_stopping and self.outlet.can_take()
+        return self.failure is None and not self.is_stopping and self.writer.can_take()
 
     def may_take(self):
         """True if the next message or piece may be taken from the source now."""
-        inlet = self.inlet
-        may = self.may_send() and not inlet.waits() and self.wire.kept_octets < FULL_OCTETS and (
-            inlet.relay.missing > 0
-            or inlet.may_keep_more() and self._room > 0
-            and inlet.unsettled < self._most_unsettled
-            and not (self.careful and inlet.unsettled)
+        reader = self.reader
+        may = self.may_send() and not reader.waits() and self.wire.kept_octets < FULL_OCTETS and (
+            reader.relay.missing > 0
+            or reader.may_keep_more() and self._room > 0
+            and reader.unsettled < self._most_unsettled
+            and not (self.careful and reader.unsettled)
         )
         if not may and not self._is_held:
             self._is_held = True
@@ -204,70 +204,70 @@ class Passage:
 
     def room(self):
         """Most messages that the next walk may take."""
-        self.inlet.relay.signs = self.careful > 0
+        self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
-    def taken(self, run):
-        """Note a run that was taken; known poison is rejected instead of sent. Raises UnexpectedFrame."""
+    def taken(self, batch):
+        """Note a batch that was taken; known poison is rejected instead of sent. Raises UnexpectedFrame."""
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
-        self._room -= run.count
-        is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
-        if self.careful and run.is_sent and is_first:
-            self._alone = self.inlet.relay.checksum
-            if self.link.suspicion.is_poison(self._alone):
-                run.is_sent, run.is_rejected = False, True
-                self._is_rejecting = not run.is_whole
-                self.inlet.relay.discards = self._is_rejecting
+        self._room -= batch.count
+        is_first = batch.is_whole or not batch.count and batch.is_sent and self._alone is None
+        if self.careful and batch.is_sent and is_first:
+            self._alone = self.reader.relay.checksum
+            if self.link.poison_detection.is_poison(self._alone):
+                batch.is_sent, batch.is_rejected = False, True
+                self._is_rejecting = not batch.is_whole
+                self.reader.relay.discards = self._is_rejecting
         if self._is_rejecting:
-            run.is_sent, run.is_rejected = False, True
-            self._is_rejecting = not run.count
+            batch.is_sent, batch.is_rejected = False, True
+            self._is_rejecting = not batch.count
 
     def unfit(self, error):
         """Note that the next message cannot be sent; True if it is to be rejected at its source."""
         text, checksum = error.args
-        if self.link.suspicion.is_poison(checksum):
+        if self.link.poison_detection.is_poison(checksum):
             return True
         self._alone = checksum
         self.fail(DESTINATION, Unsendable(text))
-        self.link.suspicion.alone = checksum
+        self.link.poison_detection.alone = checksum
         return False
 
     def reject_next(self):
-        """Reject the next run at its source."""
+        """Reject the next batch at its source."""
         self._is_rejecting = True
 
-    def settled(self, run):
-        """Note a run that is settled at its source."""
-        if self._alone is not None and not run.is_rejected:
-            self.link.suspicion.passed(self._alone)
+    def settled(self, batch):
+        """Note a batch that is settled at its source."""
+        if self._alone is not None and not batch.is_rejected:
+            self.link.poison_detection.passed(self._alone)
         self._alone = None
         if self.careful:
             self.careful -= 1
-        if run.offset >= 0 and not self.inlet.has_held():
-            self.link.reached(run.offset)
-        self.is_done = self.link.settled(run)
-        if self.is_done or self.is_stopping and not self.inlet.on_its_way():
+        if batch.offset >= 0 and not self.reader.has_held():
+            self.link.reached(batch.offset)
+        self.is_done = self.link.settled(batch)
+        if self.is_done or self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
     def refused_numbers(self):
-        """Numbers of refused publishes; the inlet removes them."""
-        return self.outlet.refused
+        """Numbers of refused publishes; the reader removes them."""
+        return self.writer.refused
 
     def refused(self, count, error):
         """Count refused messages; they are sent again after a pause."""
-        self.link.suspicion.refused()
+        self.link.poison_detection.refused()
         self.link.were_refused(count, error)
-        if self.is_stopping and not self.inlet.on_its_way():
+        if self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
     def large_refused(self, checksum):
         """Note the refusal of a message that is not kept; True if it is to be rejected at its source."""
-        return self.link.suspicion.large_refused(checksum)
+        return self.link.poison_detection.large_refused(checksum)
 
     def large_settled(self, checksum):
         """Note that a message that is not kept is settled."""
-        self.link.suspicion.large_settled(checksum)
+        self.link.poison_detection.large_settled(checksum)
 
     def is_of_stream(self):
         """True if the source is a stream, which does not requeue."""
@@ -276,7 +276,7 @@ class Passage:
 
     def is_limit(self, refusals):
         """True if a message with so many refusals is to be rejected at its source."""
-        return self.link.suspicion.is_limit(refusals)
+        return self.link.poison_detection.is_limit(refusals)
 
     def requeued(self, count):
         """Note that a pause is over and ``count`` deliveries were requeued; they are delivered again."""
@@ -287,9 +287,9 @@ class Passage:
     def paused(self):
         """Flush: the transfer has taken what it could."""
         self.wire.flush()
-        inlet = self.inlet
-        if inlet.has_refused() and self.may_send() or (
-                self._is_held or inlet.has_unread()) and self.may_take():
+        reader = self.reader
+        if reader.has_refused() and self.may_send() or (
+                self._is_held or reader.has_unread()) and self.may_take():
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
@@ -297,7 +297,7 @@ class Passage:
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
-                self._unasked[0].count()
+                self._unsolicited[0].count()
             if isinstance(method, BasicConsumeOk):
                 self._is_asking = False
                 self._consumer_tag = method.consumer_tag
@@ -312,20 +312,20 @@ class Passage:
             elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self._any_method(self.wire, channel, method)
 
-    # Called by the outlet.
+    # Called by the writer.
 
     def target_methods(self, wire, methods):
         """Handle methods of the target that are no confirms."""
         for channel, payload in methods:
-            self._unasked[1].count()
+            self._unsolicited[1].count()
             method = decode_method(payload)
             if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
-                self.outlet.is_blocked = isinstance(method, ConnectionBlocked)
-                self.link.suspicion.has_no_room()
-                self.inlet.forget_refusals()
+                self.writer.is_blocked = isinstance(method, ConnectionBlocked)
+                self.link.poison_detection.has_no_room()
+                self.reader.forget_refusals()
                 self.link.changed()
             elif isinstance(method, ChannelFlow):
-                self.outlet.is_flowing = method.active
+                self.writer.is_flowing = method.active
                 self.link.changed()
                 wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
                 wire.flush()
@@ -333,7 +333,7 @@ class Passage:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Let the outlet process its input, then settle and take."""
+        """Let the writer process its input, then settle and take."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.flush()
@@ -351,11 +351,11 @@ class Passage:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. It may only be slow, so the passage goes on."""
-        stalled_s = self.outlet.stalled_s()
+        """Report a target that confirms nothing. It may only be slow, so the session goes on."""
+        stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
-                f"none of {self.outlet.unconfirmed()} messages is confirmed for more than {STALL_S:g} s")
+                f"none of {self.writer.unconfirmed()} messages is confirmed for more than {STALL_S:g} s")
 
     def _up(self):
         if not self._is_up:
@@ -381,7 +381,7 @@ class Passage:
             self._is_held = False
             self.wire.watch()
             self.transfer.start()
-        elif self.inlet.has_refused() and self.may_send() or self.inlet.has_unread() and self.may_take():
+        elif self.reader.has_refused() and self.may_send() or self.reader.has_unread() and self.may_take():
             self.transfer.start()
 
     def _guard(self, act, end=SOURCE):
@@ -398,14 +398,14 @@ def _octets(text):
     return None if text is None else text.encode("utf-8", "surrogateescape")
 
 
-def _stamp_of(target):
-    """The Stamp of a target, or None."""
-    stamp = getattr(target, "stamp", None)
-    if stamp is None:
+def _header_stamp_of(target):
+    """The HeaderStamp of a target, or None."""
+    header_stamp = getattr(target, "header_stamp", None)
+    if header_stamp is None:
         return None
-    name, *values = stamp()
+    name, *values = header_stamp()
     # [6:]: without the flags and the length of the table
-    return Stamp(_shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values))
+    return HeaderStamp(_shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values))
 
 
 def _shortstr(text):
@@ -413,47 +413,47 @@ def _shortstr(text):
     return bytes([len(text)]) + text
 
 
-class Rest:
-    """Keeps a passage alive while no greenlet waits for it: sends heartbeats in time and ends it with the
+class Keepalive:
+    """Keeps a session alive while no greenlet waits for it: sends heartbeats in time and ends it with the
     hub. Runs in callbacks of the loop and never switches. ``is_on``: resting.
     """
 
-    __slots__ = ("is_on", "_hub", "_passage", "_timer")
+    __slots__ = ("is_on", "_hub", "_session", "_timer")
 
     def __init__(self, hub):
         self.is_on = False
         self._hub = hub
-        self._passage = None
+        self._session = None
         self._timer = None
 
-    def begin(self, passage):
-        """Look after ``passage`` until ``end``."""
+    def begin(self, session):
+        """Look after ``session`` until ``end``."""
         self.is_on = True
-        self._passage = passage
+        self._session = session
         self._hub.at_close(self._cut_off)
         self._tick()
 
     def end(self):
-        """Hand the passage back to a greenlet."""
+        """Hand the session back to a greenlet."""
         self.is_on = False
-        self._passage = None
+        self._session = None
         self._hub.not_at_close(self._cut_off)
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
 
     def _tick(self):
-        """Send due heartbeats. This may end the passage, and the rest with it."""
+        """Send due heartbeats. This may end the session, and the rest with it."""
         self._timer = None
-        due_s = self._passage.tick()
+        due_s = self._session.tick()
         if self.is_on and due_s is not None:
             self._timer = self._hub.timers.start(due_s * 1000, self._tick)
 
     def _cut_off(self):
-        self._passage.abort()
+        self._session.abort()
 
 
-class Unasked:
+class UnsolicitedLimit:
     """Rate limit for the unsolicited methods of one connection, which are few.
 
     Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,

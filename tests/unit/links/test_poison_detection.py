@@ -4,9 +4,11 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
-from gomq_py.links import suspicion as suspicions
-from gomq_py.links.run import Run
-from gomq_py.links.suspicion import DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, Suspicion, is_final
+from gomq_py.links import poison_detection
+from gomq_py.links.source_reader import LinkBatch
+from gomq_py.links.poison_detection import (
+    DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, PoisonDetection, is_final,
+)
 
 LIMIT = 4
 CHECKSUM = 7
@@ -16,20 +18,20 @@ CHECKSUM = 7
 def clock(monkeypatch):
     """Its ``now_s`` is what time it is."""
     clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(suspicions, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(poison_detection, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     return clock
 
 
 @pytest.fixture
 def suspicion(clock):
-    return Suspicion(SimpleNamespace(has_lane=True, exchange="e"), LIMIT)
+    return PoisonDetection(SimpleNamespace(has_lane=True, exchange="e"), LIMIT)
 
 
 def give_up(suspicion):
     """A message is rejected at its source."""
-    run = Run(b"", 1, 1)
-    run.is_rejected = True
-    suspicion.settled(run)
+    batch = LinkBatch(b"", 1, 1)
+    batch.is_rejected = True
+    suspicion.settled(batch)
 
 
 def refused_long_ago(suspicion, clock):
@@ -56,7 +58,7 @@ def test_refused_message_is_given_up_once_the_broker_could_have_said_that_it_has
 def test_refusals_before_the_destination_said_that_it_has_no_room_or_took_a_message_are_forgotten(
     suspicion, clock,
 ):
-    for forget in (suspicion.has_no_room, lambda: suspicion.settled(Run(b"", 1, 1))):
+    for forget in (suspicion.has_no_room, lambda: suspicion.settled(LinkBatch(b"", 1, 1))):
         refused_long_ago(suspicion, clock)
         forget()
         suspicion.refused()
@@ -73,13 +75,13 @@ def test_messages_in_a_row_are_given_up_ever_more_slowly_until_one_is_taken(susp
 
     assert needed[:GIVEN_UP_FREELY + 2] == [LIMIT] * GIVEN_UP_FREELY + [2 * LIMIT, 4 * LIMIT]
     assert needed[-1] == DOUBLED_MOST
-    suspicion.settled(Run(b"", 1, 1))
+    suspicion.settled(LinkBatch(b"", 1, 1))
     refused_long_ago(suspicion, clock)
     assert least(suspicion) == LIMIT
 
 
 def test_limit_above_what_it_is_doubled_to_stays(clock):
-    suspicion = Suspicion(SimpleNamespace(has_lane=True, exchange="e"), 2 * DOUBLED_MOST)
+    suspicion = PoisonDetection(SimpleNamespace(has_lane=True, exchange="e"), 2 * DOUBLED_MOST)
     refused_long_ago(suspicion, clock)
     for _ in range(GIVEN_UP_FREELY + 1):
         give_up(suspicion)
@@ -88,7 +90,7 @@ def test_limit_above_what_it_is_doubled_to_stays(clock):
 
 
 def test_web_servers_refusal_is_of_the_message_and_counts_at_once(clock):
-    suspicion = Suspicion(SimpleNamespace(has_lane=False), LIMIT)
+    suspicion = PoisonDetection(SimpleNamespace(has_lane=False), LIMIT)
     suspicion.refused()
     for _ in range(10):
         give_up(suspicion)
@@ -98,7 +100,7 @@ def test_web_servers_refusal_is_of_the_message_and_counts_at_once(clock):
 
 def test_without_a_limit_nothing_is_given_up(clock):
     for has_lane in (False, True):
-        suspicion = Suspicion(SimpleNamespace(has_lane=has_lane, exchange="e"), 0)
+        suspicion = PoisonDetection(SimpleNamespace(has_lane=has_lane, exchange="e"), 0)
         refused_long_ago(suspicion, clock)
 
         assert not suspicion.is_limit(10_000)
@@ -130,7 +132,7 @@ def test_refusals_of_a_large_message_are_its_own_whatever_passes_it(suspicion, c
     for _ in range(LIMIT - 1):
         assert not suspicion.large_refused(CHECKSUM)
         suspicion.large_settled(CHECKSUM + 1)
-        suspicion.settled(Run(b"", 1, 1))
+        suspicion.settled(LinkBatch(b"", 1, 1))
         clock.now_s += NACKED_S
 
     assert not suspicion.large_refused(CHECKSUM + 1)
@@ -150,7 +152,7 @@ def test_refusals_of_a_large_message_are_forgotten_when_it_is_taken_or_the_desti
 
 
 def test_refusals_of_as_many_large_messages_as_a_source_may_send_are_remembered(suspicion, monkeypatch):
-    monkeypatch.setattr(suspicions, "LARGE_MOST", 3)
+    monkeypatch.setattr(poison_detection, "LARGE_MOST", 3)
     for checksum in range(4):
         suspicion.large_refused(checksum)
 

@@ -1,7 +1,7 @@
-"""Suspicion: finds the message that ends the passages of a link, and decides when it is given up.
+"""PoisonDetection: finds the message that ends the sessions of a link, and decides when it is given up.
 
-Outlasts the passages, beside the link. After an end that a message may have caused, messages are sent one at
-a time until as many are settled as were in flight; the message at which a passage ends again is recognized by
+Outlasts the sessions, beside the link. After an end that a message may have caused, messages are sent one at
+a time until as many are settled as were in flight; the message at which a session ends again is recognized by
 its checksum (links.relay).
 
 A destination that is full, on its disk or in its queue, refuses messages that are not at fault, and brokers
@@ -12,7 +12,7 @@ import re
 import time
 
 from gomq_py.client.errors import ClosedError, is_distrust
-from gomq_py.links.passage import Unsendable
+from gomq_py.links.session import Unsendable
 from gomq_py.links.wire import Silent
 
 # Final before a link was ever up: waiting mends no wrong name, password or right.
@@ -25,7 +25,7 @@ POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
 ACCESS_REFUSED, NOT_FOUND, TO_TOPIC = 403, 404, " to topic '"
 # The broker stops or an operator closes the connection: no message is at fault.
 CONNECTION_FORCED = 320
-# Passages in a row that end at the target without an error and without moving anything, until a message is
+# Sessions in a row that end at the target without an error and without moving anything, until a message is
 # suspected: some brokers and proxies close the socket instead of reporting the fault.
 FRUITLESS_MOST = 2
 # A nack gives no reason. A broker with a full disk reports it by connection.blocked after its next check:
@@ -50,11 +50,11 @@ def is_final(error, codes):
     )
 
 
-class Suspicion:
-    """Suspicion of one link. ``limit``: passages that a message may end, or refusals, before it is given up
-    (rejected at its source); 0: no limit.
+class PoisonDetection:
+    """One link's poison detection. ``limit``: sessions that a message may end, or refusals, before it is
+    given up (rejected at its source); 0: no limit.
 
-    ``careful``: count of messages to send one at a time. Set by a passage at its end: ``alone``, the checksum
+    ``careful``: count of messages to send one at a time. Set by a session at its end: ``alone``, the checksum
     of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.
     """
 
@@ -64,8 +64,8 @@ class Suspicion:
         self.unsettled = 0
         self._target = target
         self._limit = limit
-        self._suspect = None  # (checksum, passages that it ended)
-        self._fruitless = 0  # passages in a row that ended at the target without moving anything
+        self._suspect = None  # (checksum, sessions that it ended)
+        self._fruitless = 0  # sessions in a row that ended at the target without moving anything
         self._given_up = 0  # messages given up in a row
         self._refused_s = None  # time of the first refusal since the target last took a message
         self._large = {}  # {checksum: (refusals, time of the first)}
@@ -119,23 +119,23 @@ class Suspicion:
         )
 
     def is_poison(self, checksum):
-        """True if this message has ended enough passages to be rejected."""
+        """True if this message has ended enough sessions to be rejected."""
         return (
             0 < self._limit and self._suspect is not None and self._suspect[0] == checksum
             and self._suspect[1] >= self._limit
         )
 
-    def settled(self, run):
-        """Note a run that is settled at its source."""
-        if run.is_rejected:
+    def settled(self, batch):
+        """Note a batch that is settled at its source."""
+        if batch.is_rejected:
             self._suspect = None
             self._given_up += 1
         else:
             self._fruitless = 0
-            if run.is_sent:
+            if batch.is_sent:
                 self._given_up = 0
                 self._refused_s = None
-        self.careful = max(0, self.careful - run.count)
+        self.careful = max(0, self.careful - batch.count)
 
     def passed(self, checksum):
         """Note that the target has taken a message sent alone."""
@@ -143,7 +143,7 @@ class Suspicion:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge the end of a passage, or a failed start; its facts about messages count once."""
+        """Judge the end of a session, or a failed start; its facts about messages count once."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):

@@ -7,7 +7,7 @@ cdef unsigned int HEADERS, USER_ID, CONTINUED
 cdef object HEAD, LENGTH
 cdef Py_ssize_t KNOWN_OCTETS
 
-cdef class Stamp:
+cdef class HeaderStamp:
     cdef bytes key, entry, entry_again
     cdef PropertyScan scan
     cdef dict known
