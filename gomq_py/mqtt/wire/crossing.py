@@ -31,7 +31,7 @@ from gomq_py import octets
 from gomq_py.content import fields, forms, header_scan, properties
 from gomq_py.content.fields import RETAIN_HEADER
 from gomq_py.content.properties import PropertyScan
-from gomq_py.mqtt.wire import texts
+from gomq_py.mqtt.wire import topics
 from gomq_py.mqtt.wire.constants import (
     CONTENT_TYPE, CORRELATION_DATA, MESSAGE_EXPIRY_INTERVAL, PAYLOAD_FORMAT_INDICATOR, RESPONSE_TOPIC,
     STRING_MAX, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY, WILL_DELAY_INTERVAL,
@@ -105,7 +105,7 @@ def write_swapped(out, at, p, start, length):
 
 def is_topic(p, at, length):
     """Whether these octets are a topic name or its routing key. Other messages do not cross to MQTT."""
-    return length > 0 and texts.scan_text(p, at, at + length) == 0
+    return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
@@ -269,7 +269,7 @@ class MQTTForm(forms.Form):
 def is_short_text(p, at):
     """Whether the binary data at ``at`` can be a short string."""
     length = octets.be16(p, at)
-    return length <= SHORT_MAX and texts.scan_text(p, at + 2, at + 2 + length) >= 0
+    return length <= SHORT_MAX and topics.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
@@ -474,7 +474,7 @@ def write_string(out, at, limit, identifier, p, start, length):
     """Write a property with these octets, unless it passes ``limit``, is too long, or is not valid text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
-    if identifier != CORRELATION_DATA and texts.scan_text(p, start, start + length) < 0:
+    if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
         return at
     out[at] = identifier
     octets.put_be16(out, at + 1, length)
@@ -484,7 +484,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 def write_amqp(out, at, limit, name, p, start):
     """Write the short string at ``start`` as a user property."""
-    if texts.scan_text(p, start + 1, start + 1 + p[start]) < 0:
+    if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), p, start + 1, p[start])
@@ -516,10 +516,10 @@ def write_user_properties(out, at, limit, p, table, table_end):
         length = p[table]
         value = table + 1 + length
         after = fields.skip_value(p, value)
-        if not is_reserved(p, table + 1, length) and texts.scan_text(p, table + 1, value) >= 0:
+        if not is_reserved(p, table + 1, length) and topics.scan_text(p, table + 1, value) >= 0:
             before = at
             if p[value] == LONGSTR:
-                if texts.scan_text(p, value + 5, after) >= 0:
+                if topics.scan_text(p, value + 5, after) >= 0:
                     at = write_user_property(
                         out, at, limit, p, table + 1, length, p, value + 5, after - value - 5)
             else:

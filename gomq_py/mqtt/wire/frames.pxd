@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.mqtt.wire cimport texts
+from gomq_py.mqtt.wire cimport topics
 
 cdef unsigned int PUBLISH, PUBACK, PUBREL, PUBCOMP
 cdef int MQTT_5

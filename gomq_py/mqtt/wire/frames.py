@@ -7,7 +7,7 @@ the codec (PacketWalk.decode), which reports what is wrong with it. No I/O; neve
 read.
 """
 from gomq_py import octets
-from gomq_py.mqtt.wire import codec, texts
+from gomq_py.mqtt.wire import codec, topics
 from gomq_py.mqtt.wire.constants import (
     CLIENT, CONTENT_TYPE, CORRELATION_DATA, DEFAULT_LIMITS, HEADER_MAX, MESSAGE_EXPIRY_INTERVAL, MQTT_5,
     NO_VERSION, PAYLOAD_FORMAT_INDICATOR, PUBACK, PUBCOMP, PUBLISH, PUBREL, RESPONSE_TOPIC,
@@ -177,7 +177,7 @@ class PacketWalk:
             return False
         self.is_known = self.topic_length == len(self.known) and octets.same(
             p, at, self.known, 0, self.topic_length)
-        if not self.is_known and texts.scan_text(p, at, at + self.topic_length) != 0:
+        if not self.is_known and topics.scan_text(p, at, at + self.topic_length) != 0:
             return False
         at += self.topic_length
         self.packet_identifier = 0
@@ -222,13 +222,13 @@ class PacketWalk:
                 return False
             if identifier == USER_PROPERTY:
                 self.user_properties += 1
-                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
+                at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
                 if at < 0:
                     return False
-                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
+                at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
             elif identifier == CONTENT_TYPE and self.content_type_at < 0:
                 self.content_type_at = at
-                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
+                at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
             elif identifier == RESPONSE_TOPIC and self.response_topic_at < 0:
                 self.response_topic_at = at
                 at = self.take_text(p, at, end, 0)
@@ -266,7 +266,7 @@ class PacketWalk:
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
-        found = texts.scan_text(p, at + 2, after)
+        found = topics.scan_text(p, at + 2, after)
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
