@@ -9,12 +9,12 @@ from gomq_py.mqtt.model.sent cimport Sent
 from gomq_py.mqtt.server cimport publication as mqtt_publication
 from gomq_py.mqtt.server.publication cimport Publication
 from gomq_py.mqtt.server.sink cimport Sink
-from gomq_py.mqtt.wire cimport frames
+from gomq_py.mqtt.wire.frames cimport Acknowledgements
 from gomq_py.net.output cimport Output
 from gomq_py.storage.message cimport Message
 
 cdef unsigned int PUBREL
-cdef Py_ssize_t PUBREL_OCTETS, DROPPED_AT_ONCE
+cdef Py_ssize_t DROPPED_AT_ONCE
 
 cdef class SessionConsumer(consumers.Consumer):
     cdef readonly Output output
@@ -50,6 +50,6 @@ cdef class SessionConsumer(consumers.Consumer):
     cdef _drop(self, Message message)
     @cython.locals(data=bytearray)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1
-    @cython.locals(data=bytearray)
+    @cython.locals(answers=Acknowledgements)
     cdef _release(self)
     cdef _stop_release_timer(self)

@@ -14,12 +14,11 @@ from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types t
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication, sink as _sink  # noqa: F401
-from gomq_py.mqtt.wire import frames
 from gomq_py.mqtt.wire.constants import PUBREL
+from gomq_py.mqtt.wire.frames import Acknowledgements
 from gomq_py.net import output as _output  # noqa: F401
 from gomq_py.storage.message import Message
 
-PUBREL_OCTETS = 4
 # Undeliverable messages dropped in one turn before others have theirs: 2 ms.
 DROPPED_AT_ONCE = 4096
 # How long identifiers wait for PUBCOMP after a power loss. Some clients, such as paho-mqtt with manual_ack,
@@ -286,12 +285,10 @@ class SessionConsumer(consumers.Consumer):
 
     def _release(self):
         """Send PUBREL for messages that no longer exist, once the acknowledgers (followers) know that."""
-        released = bytearray()
+        answers = Acknowledgements(self.publication.version)
         for identifier in self.sent.take_to_release():
-            data = bytearray(PUBREL_OCTETS)
-            frames.write_acknowledgement(
-                octets.pointer(data), 0, self.publication.version, PUBREL, identifier, 0)
-            released += data
+            answers.add(PUBREL, identifier, 0)
+        released = answers.take()
         if self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere():
             self.sent.inflight.when_safe(partial(self._released, released))
         else:

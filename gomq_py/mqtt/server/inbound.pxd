@@ -3,8 +3,7 @@ from gomq_py cimport octets
 from gomq_py.broker.verbs.promised cimport Answer, Promised, Unsynced
 from gomq_py.mqtt.model.inflight cimport Inflight
 from gomq_py.mqtt.model.received cimport Received
-from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
-from gomq_py.mqtt.wire cimport frames
+from gomq_py.mqtt.wire.frames cimport Acknowledgements
 
 cdef unsigned int PUBACK, PUBREC, PUBCOMP
 cdef int MQTT_5
@@ -49,6 +48,7 @@ cdef class Inbound:
     cpdef done(self)
     cpdef leave(self)
     cpdef close(self)
+    @cython.locals(refused=Acknowledgements)
     cpdef bytes lost(self, bytes answers, list destinations)
 
 @cython.final

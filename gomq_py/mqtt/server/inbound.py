@@ -13,10 +13,10 @@ from gomq_py.broker.verbs.held_publish import WAITS_FOR
 from gomq_py.broker.verbs.promised import Answer, Promised, Unsynced
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types the identifiers)
 from gomq_py.mqtt.model.inflight import Inflight
-from gomq_py.mqtt.server.acknowledgements import Acknowledgements
-from gomq_py.mqtt.wire import frames, reason_codes
+from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBCOMP, PUBREC
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError, TopicAliasInvalid
+from gomq_py.mqtt.wire.frames import Acknowledgements
 from gomq_py.mqtt.wire.reason_codes import (
     NO_MATCHING_SUBSCRIBERS, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED, UNSPECIFIED_ERROR,
 )
@@ -262,7 +262,7 @@ class Inbound:
         its connection, identifiers stay known, so that destinations that have a message do not take its
         repeat.
         """
-        refused = []
+        refused = Acknowledgements(self.version)
         noted = _parts(answers)
         is_told = self._is_told() and all([kind != PUBCOMP for kind, _, _ in noted])
         for kind, identifier, code in noted:
@@ -273,11 +273,11 @@ class Inbound:
                 elif kind == PUBREC and destinations is not None:
                     self.received.lost_by_some(identifier, destinations)
             if is_told:
-                refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
+                refused.add(kind, identifier, code)
         if not is_told and not self.is_over:
             self.is_over = True
             self.connection.fail(NotKept("the disk refused what it published"))
-        return b"".join(refused)
+        return refused.take()
 
 
 class Batch(Answer):

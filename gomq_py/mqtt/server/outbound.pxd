@@ -1,7 +1,7 @@
 cimport cython
 from gomq_py.mqtt.model cimport sent as _sent
 from gomq_py.mqtt.model.sent cimport Sent
-from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
+from gomq_py.mqtt.wire.frames cimport Acknowledgements
 from gomq_py.mqtt.server.delivery cimport SessionConsumer
 from gomq_py.mqtt.server.publication cimport Publication
 from gomq_py.mqtt.server.sink cimport Sink

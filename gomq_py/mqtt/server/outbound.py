@@ -7,12 +7,12 @@ from functools import partial
 
 from gomq_py.mqtt.model import sent as _sent
 from gomq_py.mqtt.server import delivery as _delivery  # noqa: F401  (its .pxd types what is made here)
-from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.server.delivery import SessionConsumer
 from gomq_py.mqtt.server.publication import Publication
 from gomq_py.mqtt.server.sink import Sink
 from gomq_py.mqtt.wire.constants import PUBREC, PUBREL
 from gomq_py.mqtt.wire.errors import ProtocolError
+from gomq_py.mqtt.wire.frames import Acknowledgements
 from gomq_py.mqtt.wire.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from gomq_py.net import output as _output  # noqa: F401
 

@@ -4,6 +4,7 @@ from gomq_py.mqtt.wire cimport topics
 
 cdef unsigned int PUBLISH, PUBACK, PUBREL, PUBCOMP
 cdef int MQTT_5
+cdef Py_ssize_t ANSWER_MAX, ROOM, ROOM_KEPT
 cdef unsigned int PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE
 cdef unsigned int RESPONSE_TOPIC, CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY
 
@@ -79,3 +80,16 @@ cpdef bytes encode_publish(
 @cython.locals(at=Py_ssize_t, out="unsigned char*")
 cpdef bytes encode_acknowledgement(
     int version, unsigned int kind, unsigned int packet_identifier, unsigned int reason_code=*)
+
+@cython.final
+cdef class Acknowledgements:
+    cdef int version
+    cdef readonly Py_ssize_t used
+    cdef Py_ssize_t room
+    cdef bytearray answers
+    cdef unsigned char* at
+    cpdef int add(
+        self, unsigned int kind, unsigned int packet_identifier, unsigned int reason_code) except -1
+    cpdef bytes take(self)
+    @cython.locals(answers=bytearray)
+    cdef int _make_room(self, Py_ssize_t room) except -1

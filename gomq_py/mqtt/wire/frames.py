@@ -10,10 +10,15 @@ from gomq_py import octets
 from gomq_py.mqtt.wire import codec, topics
 from gomq_py.mqtt.wire.constants import (
     CLIENT, CONTENT_TYPE, CORRELATION_DATA, DEFAULT_LIMITS, HEADER_MAX, MESSAGE_EXPIRY_INTERVAL, MQTT_5,
-    NO_VERSION, PAYLOAD_FORMAT_INDICATOR, PUBACK, PUBCOMP, PUBLISH, PUBREL, RESPONSE_TOPIC,
+    PAYLOAD_FORMAT_INDICATOR, PUBACK, PUBCOMP, PUBLISH, PUBREL, RESPONSE_TOPIC,
     SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY,
 )
 from gomq_py.mqtt.wire.errors import MQTTError
+
+# Octets of the longest acknowledgement, which has a reason code.
+ANSWER_MAX = 5
+# Octets allocated first for the answers of a read, and the most that are kept for the next read.
+ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
@@ -395,10 +400,44 @@ def encode_publish(version, flags, topic, packet_identifier, properties, payload
 
 def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
     """A PUBACK, PUBREC, PUBREL or PUBCOMP as bytes."""
-    packet = bytearray(5)
+    packet = bytearray(ANSWER_MAX)
     out = octets.pointer(packet)
     at = write_acknowledgement(out, 0, version, kind, packet_identifier, reason_code)
     return bytes(packet[:at])
 
 
-assert NO_VERSION < MQTT_5
+class Acknowledgements:
+    """PUBACKs, PUBRECs, PUBRELs and PUBCOMPs caused by one read, as octets that leave together. ``used``:
+    octets added since take().
+    """
+
+    __slots__ = ("version", "used", "room", "answers", "at")
+
+    def __init__(self, version):
+        self.version = version
+        self.used = self.room = 0
+        self.answers = bytearray()
+        self.at = octets.pointer(self.answers)
+
+    def add(self, kind, packet_identifier, reason_code):
+        """Add one acknowledgement. Before MQTT 5 its reason code is left out."""
+        if self.used + ANSWER_MAX > self.room:
+            self._make_room(max(2 * self.room, ROOM))
+        self.used = write_acknowledgement(
+            self.at, self.used, self.version, kind, packet_identifier, reason_code)
+
+    def take(self):
+        """Remove all acknowledgements and return them as bytes."""
+        taken = bytes(self.answers[:self.used])
+        self.used = 0
+        if self.room > ROOM_KEPT:
+            self._make_room(0)
+        return taken
+
+    def _make_room(self, room):
+        answers = bytearray(room)
+        if self.used:
+            answers[:self.used] = self.answers[:self.used]
+        self.answers = answers
+        self.at = octets.pointer(answers)
+        self.room = room
