@@ -186,4 +186,4 @@ def note_received(ids, identifier, queues=None):
 
 def make_sure(ids):
     """All that ``ids`` has is on the disk, with its messages."""
-    ids.sure(ids.added, ids.mark())
+    ids.sure(ids.added, ids.inflight.last_received)

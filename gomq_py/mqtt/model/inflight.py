@@ -233,7 +233,9 @@ class Inflight(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that everything received up to a mark() is on disk, before the client is told."""
+        """Record that everything received up to ``mark`` (a last_received) is on disk, before the client is
+        told.
+        """
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)

@@ -53,7 +53,6 @@ cdef class Received:
     cpdef bint discard(self, unsigned int identifier) except -1
     @cython.locals(kept_at=uint64_t)
     cpdef list awaited(self, unsigned int identifier)
-    cpdef uint64_t mark(self) except? 0
     @cython.locals(unsafe=list)
     cpdef sure(self, uint64_t added, uint64_t mark)
     cpdef restore(self, unsigned int identifier, uint64_t kept_at)

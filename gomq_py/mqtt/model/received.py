@@ -258,12 +258,10 @@ class Received:
             awaited.append(self.inflight.together)
         return awaited
 
-    def mark(self):
-        """A mark of all identifiers so far, for sure(), with ``added``, once they are on disk."""
-        return 0 if self.inflight is None else self.inflight.last_received
-
     def sure(self, added, mark):
-        """Note that everything up to ``added`` and mark() is on disk, with messages, before PUBREC leaves."""
+        """Note that everything up to ``added`` and ``mark`` (the inflight's last_received) is on disk, with
+        messages, before PUBREC leaves.
+        """
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]

@@ -126,7 +126,8 @@ class FastLane:
     def finish(self):
         """End a read: touched destinations get their turn, and answers leave."""
         self.scheduler.finish()
-        self.outbound.done()
+        if self.outbound.answers is not None:
+            self.outbound.done()
         if self.inbound is not None:
             self.inbound.done()
 

@@ -238,7 +238,8 @@ class Inbound:
         batch = Batch(self, self.answers.take(), self.pubacks, self.confirms)
         if unsynced:
             batch.added = self.received.added
-            batch.mark = self.received.mark()
+            if self.received.inflight is not None:
+                batch.mark = self.received.inflight.last_received
         self.pubacks = self.confirms = 0
         self.promised.done(batch, unsynced)
 

@@ -18,7 +18,7 @@ cdef class Outbound:
     cdef readonly SessionConsumer consumer
     cdef readonly Sink sink
     cdef readonly Sent sent
-    cdef Acknowledgements answers
+    cdef readonly Acknowledgements answers
     cdef readonly bint is_begun, is_stopped
     cdef object traced
     @cython.locals(todo=int)

@@ -17,14 +17,13 @@ cdef class PacketWalk:
     cdef bytes first_octets
     cdef object buffer
     cdef const unsigned char* p
-    cdef readonly Py_ssize_t position, end, at, start, packet_end
+    cdef readonly Py_ssize_t position, end, at, start
     cdef readonly bint plain, dup, retain, is_known
     cdef bytes known
     cdef readonly Py_ssize_t topic_at, topic_length, properties_at, properties_length
     cdef readonly Py_ssize_t payload_at, payload_length
     cdef readonly unsigned int qos, packet_identifier, topic_alias
-    cdef readonly Py_ssize_t user_properties, subscription_identifiers, payload_format_at, message_expiry_at
-    cdef readonly Py_ssize_t content_type_at, response_topic_at, correlation_data_at, topic_alias_at
+    cdef readonly Py_ssize_t payload_format_at, message_expiry_at, topic_alias_at
     cdef Py_ssize_t value
     cpdef know(self, bytes topic)
     cpdef set_version(self, int version)
@@ -40,7 +39,9 @@ cdef class PacketWalk:
     cpdef bytes part(self, Py_ssize_t at, Py_ssize_t length)
     cdef bint take_publish(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef int forget_properties(self, Py_ssize_t at) noexcept
-    @cython.locals(count=Py_ssize_t, identifier=cython.uint)
+    @cython.locals(
+        count=Py_ssize_t, identifier=cython.uint, start=Py_ssize_t, has_content_type=bint, has_response=bint,
+        has_correlation=bint)
     cdef bint take_properties(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef Py_ssize_t take_number(
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, unsigned int identifier) noexcept

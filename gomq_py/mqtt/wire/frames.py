@@ -40,23 +40,20 @@ class PacketWalk:
     """Walks the packets of one connection; the object is reused for every read.
 
     Offsets are into the buffer and hold until the next call of ``next_packet``. Every packet: ``at`` to
-    ``packet_end``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length``
-    (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
-    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``,
-    ``properties_length``, ``topic_alias`` (0: none), the counts ``user_properties`` and
-    ``subscription_identifiers``, and offsets of values (behind the identifier's octet; -1: absent):
-    ``payload_format_at``, ``message_expiry_at``, ``content_type_at``, ``response_topic_at``,
-    ``correlation_data_at``, ``topic_alias_at``. A plain acknowledgement has reason code success:
-    ``packet_identifier``.
+    ``position``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length`` (0:
+    an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0), ``payload_at``,
+    ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``, ``properties_length``,
+    ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet; -1: absent):
+    ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has reason code
+    success: ``packet_identifier``.
     """
 
     __slots__ = (
         "version", "sender", "limits", "packet_max", "property_max", "from_client", "first_octets", "buffer",
-        "p", "position", "end", "at", "start", "packet_end", "plain", "topic_at", "topic_length", "qos",
-        "dup", "retain", "packet_identifier", "properties_at", "properties_length", "payload_at",
-        "payload_length", "topic_alias", "user_properties", "subscription_identifiers", "payload_format_at",
-        "message_expiry_at", "content_type_at", "response_topic_at", "correlation_data_at", "topic_alias_at",
-        "value", "known", "is_known",
+        "p", "position", "end", "at", "start", "plain", "topic_at", "topic_length", "qos", "dup", "retain",
+        "packet_identifier", "properties_at", "properties_length", "payload_at", "payload_length",
+        "topic_alias", "payload_format_at", "message_expiry_at", "topic_alias_at", "value", "known",
+        "is_known",
     )
 
     def __init__(self, version, sender, limits=DEFAULT_LIMITS):
@@ -65,7 +62,7 @@ class PacketWalk:
         self.set_limits(limits)
         self.set_version(version)
         self.buffer = None
-        self.position = self.end = self.at = self.start = self.packet_end = 0
+        self.position = self.end = self.at = self.start = 0
         self.plain = False
         self.topic_at = self.topic_length = self.payload_at = self.payload_length = 0
         self.packet_identifier = self.qos = 0
@@ -143,7 +140,7 @@ class PacketWalk:
             return 0
         self.at = at
         self.start = start
-        self.packet_end = self.position = start + length
+        self.position = start + length
         kind = first >> 4
         if kind == PUBLISH:
             self.qos = first >> 1 & 3
@@ -165,7 +162,7 @@ class PacketWalk:
 
     def decode(self):
         """The packet found last, as an object. Raises an MQTTError."""
-        raw = bytes(self.buffer[self.at:self.packet_end])
+        raw = bytes(self.buffer[self.at:self.position])
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
@@ -212,35 +209,35 @@ class PacketWalk:
     def forget_properties(self, at):
         """Reset the properties to none, at ``at``."""
         self.properties_at = at
-        self.properties_length = self.topic_alias = self.user_properties = self.subscription_identifiers = 0
-        self.payload_format_at = self.message_expiry_at = self.content_type_at = self.response_topic_at = -1
-        self.correlation_data_at = self.topic_alias_at = -1
+        self.properties_length = self.topic_alias = 0
+        self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
         """Find the properties of a PUBLISH; whether they are well-formed, allowed and not too many."""
         count = 0
+        has_content_type = has_response = has_correlation = False
         while at < end:
             identifier = p[at]
             at += 1
+            start = at
             count += 1
             if count > self.property_max:
                 return False
             if identifier == USER_PROPERTY:
-                self.user_properties += 1
                 at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
                 if at < 0:
                     return False
                 at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
-            elif identifier == CONTENT_TYPE and self.content_type_at < 0:
-                self.content_type_at = at
+            elif identifier == CONTENT_TYPE and not has_content_type:
+                has_content_type = True
                 at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
-            elif identifier == RESPONSE_TOPIC and self.response_topic_at < 0:
-                self.response_topic_at = at
+            elif identifier == RESPONSE_TOPIC and not has_response:
+                has_response = True
                 at = self.take_text(p, at, end, 0)
-                if at == self.response_topic_at + 2:
+                if at == start + 2:
                     return False
-            elif identifier == CORRELATION_DATA and self.correlation_data_at < 0:
-                self.correlation_data_at = at
+            elif identifier == CORRELATION_DATA and not has_correlation:
+                has_correlation = True
                 at = self.take_binary(p, at, end)
             else:
                 at = self.take_number(p, at, end, identifier)
@@ -261,7 +258,6 @@ class PacketWalk:
             self.topic_alias = octets.be16(p, at)
             return at + 2 if self.topic_alias else -1
         if identifier == SUBSCRIPTION_IDENTIFIER and not self.from_client:
-            self.subscription_identifiers += 1
             at = self.take_variable(p, at, end)
             return at if self.value else -1
         return -1

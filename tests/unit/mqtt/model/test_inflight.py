@@ -284,7 +284,7 @@ def test_what_was_marked_in_the_store_that_failed_says_nothing_of_the_new_one(no
     ids = Peer(node).session.received_ids()
     for identifier in range(1, 9):
         note_received(ids, identifier)
-    added, mark = ids.added, ids.mark()
+    added, mark = ids.added, ids.inflight.last_received
 
     failed_and_replaced(node)
     note_received(ids, 9)
@@ -672,7 +672,7 @@ def test_orderly_stop_before_a_flush_is_no_fault_of_a_store(nodes, caplog, monke
         assert retained.store("t", sent_at_once(body))
     ids.add(7, (retained,))
     node.hub.scheduler.finish()
-    added, mark = ids.added, ids.mark()
+    added, mark = ids.added, ids.inflight.last_received
 
     def closed():
         close()
