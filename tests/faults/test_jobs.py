@@ -420,7 +420,7 @@ class Site:
         """The disk fails the store, which is opened again."""
         retained = self.mqtt.retained
         self.retain("kept")
-        retained._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+        retained._store.fence(OSError(errno.EIO, "the disk failed"))
         wait(lambda: not retained.closed and not retained._reopening.running or None, what="an open store")
         assert retained.look("kept", Message())
         retained.delete("kept")

@@ -12,8 +12,7 @@ from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor
-from gomq_py.mqtt.model.keyed_store import KeyedStore
-from gomq_py.mqtt.model.shelf import TOMBSTONE
+from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.mqtt.model.topic_walk import TopicWalk
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.topics import is_topic_name, swapped
@@ -89,8 +88,8 @@ class Retained(KeyedStore):
     def _has_room(self, topic, octets):
         location = self.index.get(topic)
         count, total = self.index.count + 1, self.octets + octets
-        if location is not None and self._shelf.look(location):
-            count, total = count - 1, total - self._shelf.octets
+        if location is not None and self.show(location, self._shown):
+            count, total = count - 1, total - self._shown.get_body_length()
         if count <= self.max_messages and total <= self.max_octets or total < self.octets:
             return True
         QUIET.warning(

@@ -17,9 +17,8 @@ from gomq_py.errors import Malformed
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.found import held_in, stores_of
 from gomq_py.mqtt.model.key_index import successor
-from gomq_py.mqtt.model.keyed_store import KeyedStore
+from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.mqtt.model.session_kind import EXTRA
-from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
