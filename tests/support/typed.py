@@ -71,7 +71,6 @@ ENTERED_BY = {
     "gomq_py.mqtt.server.delivery": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.server.inbound": "tests/unit/mqtt/server/test_fast_lane.py",
     "gomq_py.mqtt.server.publication": "tests/unit/mqtt/server/test_outbound.py",
-    "gomq_py.mqtt.server.sink": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.storage.stores.browser": "tests/unit/broker/transfer/test_moves.py",
     "gomq_py.storage.flush.batch": "tests/unit/storage/flush/test_group_commit.py",
     "gomq_py.storage.segments.segment": "tests/unit/storage/stores/test_segment_log.py",

@@ -6,10 +6,8 @@ session's queue (delivery), its sink, and the messages in flight (sent). Never y
 from functools import partial
 
 from gomq_py.mqtt.model import sent as _sent
-from gomq_py.mqtt.server import delivery as _delivery  # noqa: F401  (its .pxd types what is made here)
-from gomq_py.mqtt.server.delivery import SessionConsumer
+from gomq_py.mqtt.server.delivery import SessionConsumer, Sink
 from gomq_py.mqtt.server.publication import Publication
-from gomq_py.mqtt.server.sink import Sink
 from gomq_py.mqtt.wire.constants import PUBREC, PUBREL
 from gomq_py.mqtt.wire.errors import ProtocolError
 from gomq_py.mqtt.wire.frames import Acknowledgements
