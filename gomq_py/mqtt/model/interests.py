@@ -4,7 +4,7 @@ Beside session, which has the subscriptions; below the door's deliveries, which 
 result for a topic is remembered until the subscriptions change. Never yields.
 """
 from gomq_py import octets
-from gomq_py.mqtt.model.filter_set import FilterSet
+from gomq_py.mqtt.model.filter_tree import FilterSet
 from gomq_py.mqtt.wire import crossing, fields
 from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
 from gomq_py.mqtt.wire.topics import is_shared, is_topic_name, matches, split_shared
