@@ -130,6 +130,10 @@ class Inflight(_scheduler.TurnTaker):
             self.trust_at = 0
             self.flush()  # before the PUBLISH leaves
 
+    def is_kept_elsewhere(self):
+        """Whether an acknowledger (follower) keeps a copy and may lack the last records."""
+        return self.vhost.has_acknowledgers
+
     def when_safe(self, callback):
         """Call ``callback(error or None)`` when all records until now, and their messages, are safe."""
         self.await_flush()

@@ -254,7 +254,7 @@ class SessionConsumer(consumers.Consumer):
 
     def _is_kept_elsewhere(self):
         self.is_exact = False
-        return self.sent.inflight is not None and self.sent.inflight.vhost.has_acknowledgers
+        return self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
         """Send QoS 2 packets once the acknowledgers (followers) know them."""
@@ -294,7 +294,7 @@ class SessionConsumer(consumers.Consumer):
         for identifier in self.sent.take_to_release():
             answers.add(PUBREL, identifier, 0)
         released = answers.take()
-        if self.sent.inflight is not None and self.sent.inflight.vhost.has_acknowledgers:
+        if self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere():
             self.sent.inflight.when_safe(partial(self._released, released))
         else:
             self.output.write(released)

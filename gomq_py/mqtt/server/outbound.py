@@ -157,7 +157,7 @@ class Outbound:
             return
         answers = self.answers.take()
         inflight = None if self.sent is None else self.sent.inflight
-        if inflight is not None and inflight.vhost.has_acknowledgers:
+        if inflight is not None and inflight.is_kept_elsewhere():
             inflight.when_safe(partial(self._is_safe, answers))
         else:
             self.output.write(answers)
