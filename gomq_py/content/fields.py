@@ -125,9 +125,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """The offset behind the value whose type octet is at ``at``; -1 if it is malformed, nested too deep or
-    longer than ``end`` allows.
-    """
+    """The offset behind the value at ``at`` (its type octet); -1: malformed, too deep or beyond ``end``."""
     if at >= end:
         return -1
     kind = p[at]
@@ -208,18 +206,6 @@ def decode_table(data, offset=0, deeper=0):
     return read_table(p, offset), end
 
 
-def decode_array(data, offset=0):
-    """The array (u32 size first) at ``offset`` as a list, and the offset behind it. Raises Malformed."""
-    p = octets.pointer(data)
-    length = len(data)
-    if offset < 0 or length - offset < 4:
-        raise Malformed("malformed field array")
-    size = octets.be32(p, offset)
-    if size > length - offset - 4 or check_array(p, offset + 4, offset + 4 + size, 0) < 0:
-        raise Malformed("malformed field array")
-    return read_array(p, offset), offset + 4 + size
-
-
 def decode_value(data, offset=0):
     """The value (type octet first) at ``offset``, and the offset behind it. Raises Malformed."""
     p = octets.pointer(data)
@@ -235,6 +221,16 @@ def skip_value(p, at):
     if kind == LONGSTR or kind == OCTETS or kind == TABLE or kind == ARRAY:
         return at + 5 + octets.be32(p, at + 1)
     return at + 1 + width_of(kind)
+
+
+def find_key(p, at, end, key, key_length):
+    """The offset of the entry with this short string as key, in checked entries ``at`` to ``end``; or -1."""
+    while at < end:
+        value = at + 1 + p[at]
+        if value - at == key_length and octets.same(p, at, key, 0, key_length):
+            return at
+        at = skip_value(p, value)
+    return -1
 
 
 def read_table(p, at):

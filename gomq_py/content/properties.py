@@ -36,7 +36,7 @@ FIELDS = (
     ("user_id", 0x0010, "shortstr"), ("app_id", 0x0008, "shortstr"), ("cluster_id", 0x0004, "shortstr"),
 )
 
-_SHORT, _OCTET, _LONGLONG = Struct(">H"), Struct(">B"), Struct(">Q")
+_SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
 
 def skip_shortstr(p, at, end):
@@ -44,6 +44,17 @@ def skip_shortstr(p, at, end):
     if at >= end or p[at] > end - at - 1:
         return -1
     return at + 1 + p[at]
+
+
+def headers_at(p, at):
+    """The offset of the headers in checked properties at ``at``, or the offset where they would be."""
+    flags = octets.be16(p, at)
+    at += 2
+    if flags & CONTENT_TYPE:
+        at += 1 + p[at]
+    if flags & CONTENT_ENCODING:
+        at += 1 + p[at]
+    return at
 
 
 class PropertyScan:
@@ -68,9 +79,7 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Walk the properties that must fill ``start`` to ``end`` exactly. 0: well-formed, -1: not, and the
-        fields mean nothing.
-        """
+        """Walk the properties, which must fill ``start`` to ``end``. 0: well-formed; -1: no field counts."""
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0
@@ -211,7 +220,6 @@ class Properties:
         return b"".join(parts)
 
     def as_dict(self):
-        """The properties that are present."""
         return {name: getattr(self, name) for name, _, _ in FIELDS if getattr(self, name) is not None}
 
     def __eq__(self, other):

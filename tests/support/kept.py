@@ -1,8 +1,7 @@
 """A KeyedStore of a vhost's own, with basic messages whose routing key is the key, for tests of it."""
 from gomq_py.broker.topology.kinds import Kinds
-from gomq_py.mqtt.model.keyed_store import KeyedStore
 from gomq_py.mqtt.model.key_index import successor
-from gomq_py.mqtt.model.shelf import TOMBSTONE
+from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.storage.message import Message
 
 STORE = "kept"

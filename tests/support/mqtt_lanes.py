@@ -22,7 +22,7 @@ def walked(octets, version, sender=CLIENT, limits=DEFAULT_LIMITS, start=0):
     walk.begin(_buffer.place(octets), start, len(octets))
     try:
         while kind := walk.next_packet():
-            found.append((kind, fields_of(walk, kind, octets) if walk.plain else None, walk.packet_end))
+            found.append((kind, fields_of(walk, kind, octets) if walk.plain else None, walk.position))
     except MQTTError as error:
         return found, str(error)
     return found, walk.finish()
@@ -39,17 +39,11 @@ def fields_of(walk, kind, octets):
             ("topic_alias", walk.topic_alias_at, 2)):
         if at >= 0:
             properties[name] = int.from_bytes(octets[at:at + size], "big")
-    for name, at in (("content_type", walk.content_type_at), ("response_topic", walk.response_topic_at),
-                     ("correlation_data", walk.correlation_data_at)):
-        if at >= 0:
-            value = octets[at + 2:at + 2 + int.from_bytes(octets[at:at + 2], "big")]
-            properties[name] = value if name == "correlation_data" else value.decode()
     assert walk.topic_alias == properties.get("topic_alias", 0)
     return {
         "topic_name": octets[walk.topic_at:walk.topic_at + walk.topic_length].decode(), "qos": walk.qos,
         "retain": walk.retain, "dup": walk.dup, "packet_identifier": walk.packet_identifier,
         "properties": properties,
-        "user_properties": walk.user_properties, "subscription_identifiers": walk.subscription_identifiers,
         "octets": octets[walk.properties_at:walk.properties_at + walk.properties_length],
         "payload": octets[walk.payload_at:walk.payload_at + walk.payload_length],
     }
@@ -60,15 +54,11 @@ def expected(packet, version):
     if not isinstance(packet, PublishPacket):
         assert not packet.reason_code and not packet.properties
         return {"packet_identifier": packet.packet_identifier}
-    repeated = {
-        name: packet.properties.get(name, []) for name in ("user_property", "subscription_identifier")
-    }
+    found = ("payload_format_indicator", "message_expiry_interval", "topic_alias")
     return {
         "topic_name": packet.topic_name, "qos": packet.qos, "retain": packet.retain, "dup": packet.dup,
         "packet_identifier": packet.packet_identifier, "payload": packet.payload,
-        "properties": {name: value for name, value in packet.properties.items() if name not in repeated},
-        "user_properties": len(repeated["user_property"]),
-        "subscription_identifiers": len(repeated["subscription_identifier"]),
+        "properties": {name: value for name, value in packet.properties.items() if name in found},
     }
 
 

@@ -41,9 +41,9 @@ class MQTTExchange(Exchange):
     @cached_property
     def _shares(self):
         """The shares of sessions; made on demand, because most brokers have none."""
-        from gomq_py.mqtt.model.shares import Shares
+        from gomq_py.mqtt.model.shared_subscriptions import SharedSubscriptions
 
-        return Shares(self.departed)
+        return SharedSubscriptions(self.departed)
 
     def check_binding(self, routing_key, arguments):
         """Refuse invalid topic filters and arguments reserved for sessions."""
@@ -115,7 +115,7 @@ class MQTTExchange(Exchange):
 
     def share(self, topic_filter):
         """The Destination for the members of a shared subscription, or None."""
-        return self._shares.find(topic_filter)
+        return self._shares.by_filter.get(topic_filter)
 
     def presence_changed(self, session):
         """Update the shares of a session whose client has connected or disconnected."""
@@ -124,9 +124,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue has failed: messages given to it may be lost. Returns
-        whether there are any.
-        """
+        """Replace the shares of a session whose queue may have lost messages. Returns whether it has any."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]

@@ -1,6 +1,9 @@
 cimport cython
+from libc.stdint cimport uint64_t
+from gomq_py.mqtt.wire.topics cimport is_shared, split_shared
 
 cdef object _ONE
+cdef Py_ssize_t _NUMBERED
 
 @cython.final
 cdef class FilterNode:
@@ -33,6 +36,25 @@ cdef class FilterTree:
     cpdef match(self, str topic, dict targets)
     cpdef bint is_empty(self) except -1
 
+@cython.final
+cdef class Shape:
+    cdef tuple pluses
+    cdef Py_ssize_t levels, count
+    cdef bint is_below
+
+@cython.final
+cdef class FilterSet:
+    cdef set filters
+    cdef dict shapes, shared
+    @cython.locals(plain=str, shape=Shape)
+    cpdef add(self, str topic_filter)
+    @cython.locals(plain=str, shape=Shape, same=list)
+    cpdef discard(self, str topic_filter)
+    @cython.locals(
+        found=list, levels=list, is_dollar=bint, may_be_plain=bint, shape=Shape, parts=list, candidate=str,
+        index=Py_ssize_t)
+    cpdef list match(self, str topic)
+
 cdef _reach(there, dict targets)
 cdef _lead(FilterNode node, bint is_below, there)
 @cython.locals(child=FilterNode, only=FilterNode)
@@ -43,3 +65,5 @@ cdef _cut(FilterNode node, str level)
 cpdef list levels_of(str topic_filter)
 cdef bint _is_below(str topic_filter) except -1
 cdef object _arrangement(list levels)
+@cython.locals(one=uint64_t, pluses=uint64_t, level=uint64_t, character=Py_UCS4, shape=Shape)
+cdef object _shape_key(str topic_filter)

@@ -1,18 +1,23 @@
-"""Filter tree: topic filters to destinations. Levels between slashes, ``+`` for exactly one level, ``#`` at
-the end for any number of levels, including none (MQTT 5 §4.7).
+"""Filter tree: topic filters to destinations, of all sessions; and the set of one session's filters (MQTT 5
+§4.7).
 
-A leaf of mqtt.model, below exchange; compiled, because each topic without a remembered route is matched here.
+A leaf of mqtt.model, below exchange and interests; compiled, because each topic without a remembered route is
+matched here.
 
-A match walks all nodes that the topic reaches, level by level. A node has one parent and is reached once;
-filters with ``+`` in the same places cost one node per level together. Only a tree with very many
-arrangements of ``+`` is costly: ``costly_levels`` bounds the nodes that a topic reaches, and callers refuse
-clients' filters that would exceed a limit. Wildcards do not match a first level that begins with ``$``
+A match in the tree walks all nodes that the topic reaches, level by level. A node has one parent and is
+reached once; filters with ``+`` in the same places cost one node per level together. Only a tree with very
+many arrangements of ``+`` is costly: ``costly_levels`` bounds the nodes that a topic reaches, and callers
+refuse clients' filters that would exceed a limit. Wildcards do not match a first level that begins with ``$``
 [MQTT-4.7.2-1].
 
 An invalid filter (``#`` before the end, wildcards beside other characters) matches no topic.
 """
+from gomq_py.mqtt.wire.topics import is_shared, split_shared
+
 # Shifted instead of the literal, which would be a C integer in the compiled module.
 _ONE = 1
+# Filters of more levels have a tuple for a key of their shape instead of a number.
+_NUMBERED = 40
 
 
 class FilterNode:
@@ -40,7 +45,6 @@ class FilterNode:
         return only if only.level == level else None
 
     def is_empty(self):
-        """Whether the node has neither children nor destinations."""
         return (
             self.levels is None and self.plus is None and self.destinations is None and self.below is None)
 
@@ -76,7 +80,6 @@ class Arrangements:
             self._counts[key] = count
 
     def is_empty(self):
-        """Whether no filter is counted."""
         return not self._counts and not self.costly_levels
 
 
@@ -171,8 +174,94 @@ class FilterTree:
                 _reach(node.destinations, targets)
 
     def is_empty(self):
-        """Whether no filter and no node is left."""
         return self.root.is_empty() and self.arrangements.is_empty()
+
+
+class Shape:
+    """A shape of filters: positions of ``+``, ``levels`` before a ``#``, ``is_below`` (ends with ``#``), and
+    the ``count`` of filters.
+    """
+
+    __slots__ = ("pluses", "levels", "is_below", "count")
+
+    def __init__(self, topic_filter):
+        levels = topic_filter.split("/")
+        self.is_below = levels[len(levels) - 1] == "#"
+        if self.is_below:
+            levels.pop()
+        self.levels = len(levels)
+        self.pluses = tuple([index for index, level in enumerate(levels) if level == "+"])
+        self.count = 0
+
+
+class FilterSet:
+    """The valid filters of one session; a shared filter matches like the filter behind its share name.
+
+    Of the filters with the same number of levels and ``+`` in the same places at most one matches a topic;
+    its text follows from the topic and is looked up. So a filter costs no node, and a topic one lookup per
+    arrangement, whose number is bounded (Arrangements).
+    """
+
+    __slots__ = ("filters", "shapes", "shared")
+
+    def __init__(self):
+        self.filters = set()
+        self.shapes = {}
+        self.shared = {}  # filter behind a share name: [filters that are shared]
+
+    def add(self, topic_filter):
+        if topic_filter in self.filters:
+            return
+        self.filters.add(topic_filter)
+        plain = topic_filter
+        if is_shared(topic_filter):
+            plain = split_shared(topic_filter)[1]
+            self.shared.setdefault(plain, []).append(topic_filter)
+        key = _shape_key(plain)
+        shape = self.shapes.get(key)
+        if shape is None:
+            shape = self.shapes[key] = Shape(plain)
+        shape.count += 1
+
+    def discard(self, topic_filter):
+        if topic_filter not in self.filters:
+            return
+        self.filters.discard(topic_filter)
+        plain = topic_filter
+        if is_shared(topic_filter):
+            plain = split_shared(topic_filter)[1]
+            same = self.shared[plain]
+            same.remove(topic_filter)
+            if not same:
+                del self.shared[plain]
+        key = _shape_key(plain)
+        shape = self.shapes[key]
+        shape.count -= 1
+        if shape.count == 0:
+            del self.shapes[key]
+
+    def match(self, topic):
+        found = []
+        levels = topic.split("/")
+        # wildcards do not match a first level that begins with $
+        is_dollar = topic[:1] == "$"
+        may_be_plain = not is_shared(topic)
+        for shape in self.shapes.values():
+            if shape.levels > len(levels) or shape.levels < len(levels) and not shape.is_below:
+                continue
+            if is_dollar and (shape.levels == 0 or shape.pluses and shape.pluses[0] == 0):
+                continue
+            parts = levels[:shape.levels]
+            for index in shape.pluses:
+                parts[index] = "+"
+            if shape.is_below:
+                parts.append("#")
+            candidate = "/".join(parts)
+            if may_be_plain and candidate in self.filters:
+                found.append(candidate)
+            if candidate in self.shared:
+                found += self.shared[candidate]
+        return found
 
 
 def _reach(there, targets):
@@ -236,3 +325,19 @@ def _arrangement(levels):
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)
+
+
+def _shape_key(topic_filter):
+    """A key that is equal for filters of one shape."""
+    one = 1  # typed, as wide as the shifted value
+    pluses = 0
+    level = 0
+    for character in topic_filter:
+        if character == "/":
+            level += 1
+        elif character == "+" and level < _NUMBERED:
+            pluses |= one << level
+    if level >= _NUMBERED:
+        shape = Shape(topic_filter)
+        return shape.pluses, shape.levels, shape.is_below
+    return pluses << 8 | level << 1 | _is_below(topic_filter)

@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.mqtt.model.filter_set cimport FilterSet
+from gomq_py.mqtt.model.filter_tree cimport FilterSet
 from gomq_py.mqtt.wire.topics cimport is_shared, is_topic_name, matches, split_shared
 
 cdef Py_ssize_t TOPICS, LISTED

@@ -4,7 +4,7 @@ Beside session, which has the subscriptions; below the door's deliveries, which 
 result for a topic is remembered until the subscriptions change. Never yields.
 """
 from gomq_py import octets
-from gomq_py.mqtt.model.filter_set import FilterSet
+from gomq_py.mqtt.model.filter_tree import FilterSet
 from gomq_py.mqtt.wire import crossing, fields
 from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
 from gomq_py.mqtt.wire.topics import is_shared, is_topic_name, matches, split_shared
@@ -104,7 +104,6 @@ class Interests:
                 self.filters.discard(topic_filter)
 
     def forget(self):
-        """Drop all remembered results."""
         self.found = self.last = self.plain = self.allowed = self.kinds = None
         self.last_key = b""
         self.last_length = -1
@@ -207,9 +206,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The filters whose messages the client may receive now. Cached, because many topics match one filter
-        and most clients may receive everything.
-        """
+        """The filters by which the client may receive now. Cached: many topics match one filter."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

@@ -22,7 +22,6 @@ from gomq_py.errors import Refused
 from gomq_py.hub.again import Again
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
-from gomq_py.mqtt.model.shelf import Shelf
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
 from gomq_py.storage.format import record
@@ -34,6 +33,8 @@ LOG = logger("mqtt")
 SPARSE, SPARE_SEGMENTS = 3, 4
 # Least interval between two log lines about a full disk.
 COMPLAIN_MS = 10_000
+# Flag of records of any kind: the key has no message any more.
+TOMBSTONE = 0x80
 # Delay before a failed flush is tried again.
 TRY_AGAIN_MS = 1000
 
@@ -57,7 +58,8 @@ class KeyedStore(Destination):
         self._store_name = name
         self._key_of = key_of
         self._tombstone = tombstone
-        self._shelf = None
+        self._store = None
+        self._shown = Message()  # filled from the store for a moment
         self._outdated = []  # (key, location) to delete once everything written until now is safe
         self._tombstones = []  # locations of tombstones whose older messages are in _outdated
         self._gone = []  # tombstones whose messages are deleted: to go once that is safe
@@ -65,7 +67,7 @@ class KeyedStore(Destination):
         self._segment = 0  # number of the segment written last
         self._rewriting = Rewriting(self)
         self._reopening = Reopening(self, name)
-        self.when_open = _nothing
+        self.when_open = lambda store: ()
         self._complained_ms = 0
         self._timer = None
 
@@ -77,17 +79,16 @@ class KeyedStore(Destination):
 
     def open(self):
         """Make the store if it does not exist. Returns whether it was made and needs a flush."""
-        return self._shelf is None and self.next_store() is not None
+        return self._store is None and self.next_store() is not None
 
     def next_store(self):
-        """As Destination.next_store."""
         try:
-            return None if self.closed or self.vhost.is_gone else self._opened().store
+            return None if self.closed or self.vhost.is_gone else self._opened()
         except (StoreError, Refused):
             return None  # put() will report it
 
     def outlives_kill(self):
-        return self._shelf is None or self._shelf.store.outlives_kill()
+        return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
         """Delete the key's message. Returns whether there was one. Durable like put()."""
@@ -103,7 +104,7 @@ class KeyedStore(Destination):
             return 0
         self.unable = False
         try:
-            location = self._opened().add(message)
+            location, expires_at_ms = self._append(message)
         except StoreLater as error:
             message.lacking = error.wait
             return LATER
@@ -114,39 +115,44 @@ class KeyedStore(Destination):
             else:
                 self.fail(error)
             return 0
-        self._came(key, location, is_tombstone)
-        self._touch(location)
-        return 1
-
-    def _came(self, key, location, is_tombstone):
-        """Index the message or tombstone at ``location`` as the key's latest."""
-        shelf = self._shelf
         if is_tombstone:
             before = self.index.pop(key)
             self._tombstones.append(location)
         else:
-            self.octets += shelf.octets
+            self.octets += message.get_body_length()
             before = self.index.put(key, location)
-            self.on_kept(key, location, shelf.expires_at_ms)
+            self.on_kept(key, location, expires_at_ms)
         if before is not None:
-            if shelf.look(before):
-                self.octets -= shelf.octets
+            self.octets -= self._octets_at(before)
             self._outdated.append((key, before))
+        self._touch(location)
+        return 1
+
+    def _append(self, message):
+        """Store a copy, taken. Returns (its location, when it expires). Raises StoreError, Refused."""
+        store, shown = self._opened(), self._shown
+        store.append(message)
+        if not store.peek(shown):
+            raise StoreError(store.folder, 0, "what was appended is not there")
+        store.shift()
+        about = shown.describe()
+        return about["location"], about["expires_at_ms"]
+
+    def _octets_at(self, location):
+        """Octets of the body at a location; 0 if the store is fenced. Raises StoreError."""
+        return self._shown.get_body_length() if self._store.read(location, self._shown) else 0
 
     def _delete_at_once(self, key):
-        """Delete without a tombstone, for lack of room. A power cut before this is on disk may bring back an
-        older message.
-        """
+        """Delete without a tombstone: there is no room. A power cut may bring back an older message."""
         location = self.index.pop(key)
         try:
-            if self._shelf.look(location):
-                self.octets -= self._shelf.octets
+            self.octets -= self._octets_at(location)
             for outdated in (self._outdated, self._settling[0] if self._settling else []):
                 for each in [each for each in outdated if each[0] == key]:
                     outdated.remove(each)
-                    self._shelf.store.delete(each[1])
-            self._shelf.store.delete(location)
-            self._shelf.store.mark()
+                    self._store.delete(each[1])
+            self._store.delete(location)
+            self._store.mark()
         except StoreError as error:
             self.fail(error)
 
@@ -154,15 +160,15 @@ class KeyedStore(Destination):
         """Hook for subclasses: a message was stored, or found at boot."""
 
     def _opened(self):
-        """The Shelf, made with the first message. Raises Refused, StoreError."""
-        if self._shelf is None:
+        """The store, made with the first message. Raises Refused, StoreError."""
+        if self._store is None:
             self._begin(self.vhost.stores.make(self._store_name))
-        return self._shelf
+        return self._store
 
     def _begin(self, store):
-        # otherwise a QoS 2 identifier (inflight) might outlive a kill without its message
+        # otherwise a QoS 2 identifier (qos2_records) might outlive a kill without its message
         store.name_at_once()
-        self._shelf = Shelf(store)
+        self._store = store
         store.listener = self
 
     def _touch(self, location):
@@ -180,7 +186,7 @@ class KeyedStore(Destination):
         if self.closed:
             return False
         try:
-            return self._shelf.store.read(location, message)
+            return self._store.read(location, message)
         except StoreError as error:
             self.fail(error)
             return False
@@ -204,34 +210,34 @@ class KeyedStore(Destination):
         except StoreError as error:
             self.fail(error)
             return
-        self._say_set_aside(store)
+        if self.set_aside:
+            LOG.error(
+                "%s: %d messages in %s are none of its own; they stay where they are", self.name,
+                self.set_aside, store.folder)
 
     def load(self, store):
         """Load the messages of a store, one before each yield. A generator. Raises StoreError."""
         self._begin(store)
         message, found, buried, earlier = Message(), {}, {}, {}
         self.set_aside = self.octets = 0
-        while store.ready_count and self._shelf.take_next(message):
-            location = message.describe()["location"]
-            key = self._key_of(message)
+        while store.ready_count and store.peek(message):
+            store.shift()
+            about, key = message.describe(), self._key_of(message)
             if key is None:
                 self.set_aside += 1
                 continue
             for before in (found.pop(key, None), buried.pop(key, None)):
                 if before is not None:
                     earlier.setdefault(key, []).append((key, before))
-            if self._shelf.is_tombstone(message):
-                buried[key] = location
-            else:
-                found[key] = location
+            (buried if about["flags"] & TOMBSTONE else found)[key] = about["location"]
             yield
         self.index = KeyIndex(found)
         self._outdated, self._tombstones, self._gone = [], list(buried.values()), []
         self._settling = None
         for key, location in found.items():
-            if self._shelf.look(location):
-                self.octets += self._shelf.octets
-                self.on_kept(key, location, self._shelf.expires_at_ms)
+            if store.read(location, message):
+                self.octets += message.get_body_length()
+                self.on_kept(key, location, message.describe()["expires_at_ms"])
             yield
         for key, outdated in earlier.items():
             try:
@@ -254,19 +260,13 @@ class KeyedStore(Destination):
             self.vhost.scheduler.touch(self)
         yield from self.when_open(store)
 
-    def _say_set_aside(self, store):
-        if self.set_aside:
-            LOG.error(
-                "%s: %d messages in %s are none of its own; they stay where they are", self.name,
-                self.set_aside, store.folder)
-
     # the scheduler's side
 
     def flush(self):
         """End a batch: messages and deletions outlive a kill from here on."""
-        if not self.closed and self._shelf is not None:
+        if not self.closed and self._store is not None:
             try:
-                self._shelf.store.flush()
+                self._store.flush()
             except StoreError as error:
                 self.fail(error)
 
@@ -275,11 +275,8 @@ class KeyedStore(Destination):
         if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
             self._settling = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
-            self.vhost.when_safe(partial(self._settle, self._settling), self._has_failed, False)
+            self.vhost.when_safe(partial(self._settle, self._settling), lambda: self.failed, False)
         return 0
-
-    def _has_failed(self):
-        return self.failed
 
     def _settle(self, settling, error):
         """Delete outdated messages, now that their successors are safe, or try again later after an error."""
@@ -295,7 +292,7 @@ class KeyedStore(Destination):
             self._wait()
             return
         try:
-            store = self._shelf.store
+            store = self._store
             for _, location in outdated:
                 store.delete(location)
             for location in gone:
@@ -321,13 +318,11 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """Numbers of segments whose messages are to be rewritten because all segments together are too
-        sparse; never the one being written.
-        """
-        layout = self._shelf.store.layout()
+        """Numbers of segments to rewrite because all together are too sparse; never the last one."""
+        layout = self._store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
         held = sum(octets for _, _, octets in layout)
-        most = SPARSE * held + SPARE_SEGMENTS * self._shelf.store.segment_bytes
+        most = SPARSE * held + SPARE_SEGMENTS * self._store.segment_bytes
         found = set()
         for number, capacity, octets in sorted(layout[:-1], key=lambda row: row[2] / row[1]):
             if taken <= most or 2 * octets > capacity:
@@ -338,14 +333,21 @@ class KeyedStore(Destination):
 
     def write_anew(self, key, location):
         """Rewrite the key's message behind all others. Raises StoreError."""
-        now = self._shelf.again(location)
-        if now:
-            self._segment = record.number_of(now)
-            self.index.put(key, now)
-            self._outdated.append((key, location))
-            self.on_kept(key, now, self._shelf.expires_at_ms)
-            if not self.touched:
-                self.vhost.scheduler.touch(self)
+        shown = self._shown
+        if not self._store.read(location, shown):  # it is fenced
+            return
+        copy, about = Message(), shown.describe()
+        copy.assign(
+            shown.get_exchange(), shown.get_routing_key(), shown.get_raw(), shown.get_body(),
+            about["timestamp_ms"], about["expires_at_ms"], about["priority"], persistent=True)
+        copy.set_kind(about["kind"], about["flags"])
+        now, expires_at_ms = self._append(copy)
+        self._segment = record.number_of(now)
+        self.index.put(key, now)
+        self._outdated.append((key, location))
+        self.on_kept(key, now, expires_at_ms)
+        if not self.touched:
+            self.vhost.scheduler.touch(self)
 
     # ends
 
@@ -447,7 +449,6 @@ class Rewriting(Job):
                 self._kept.vhost.scheduler.start(self)
 
     def stop(self):
-        """Stop rewriting."""
         self._at = None
 
     def step(self):
@@ -471,8 +472,3 @@ class Rewriting(Job):
         if isinstance(error, StoreError) and not isinstance(error, StoreFull):
             self._kept.fail(error)
         return False
-
-
-def _nothing(store):
-    """No steps."""
-    return ()

@@ -8,6 +8,7 @@ from collections import OrderedDict
 
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.interests import identifier_property
+from gomq_py.mqtt.model.key_index import TopicWalk
 from gomq_py.mqtt.wire import crossing
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -50,7 +51,6 @@ class Replay(Job):
             self._retained.vhost.scheduler.start(self)
 
     def end(self):
-        """Abandon the replay."""
         self._subscriptions.clear()
         self._walk = None
         if self._timer is not None:
@@ -81,12 +81,10 @@ class Replay(Job):
         return False
 
     def failed(self, error):
-        """Abandon the rest."""
         self.end()
         return False
 
     def _next(self):
-        """Go on to the next subscription."""
         self._subscriptions.popitem(last=False)
         self._walk = None
 
@@ -95,7 +93,7 @@ class Replay(Job):
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
-            walk = self._walk = retained.walk(subscription.topic_filter)
+            walk = self._walk = TopicWalk(retained.index, subscription.topic_filter)
         now_ms = retained.vhost.timers.now_ms()
         while room and not walk.is_over:
             found = walk.step()

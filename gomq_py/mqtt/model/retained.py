@@ -11,9 +11,7 @@ from gomq_py.broker.routing.destination import LATER
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor
-from gomq_py.mqtt.model.keyed_store import KeyedStore
-from gomq_py.mqtt.model.shelf import TOMBSTONE
-from gomq_py.mqtt.model.topic_walk import TopicWalk
+from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.topics import is_topic_name, swapped
 from gomq_py.observability.log import logger
@@ -33,9 +31,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Refuses messages beyond ``max_messages`` or ``max_octets`` of payloads; a message may still be replaced
-    by a smaller one.
-    """
+    """Keeps up to ``max_messages`` and ``max_octets`` of payloads; smaller ones may always replace others."""
 
     takes_publishes_only = True
 
@@ -88,8 +84,8 @@ class Retained(KeyedStore):
     def _has_room(self, topic, octets):
         location = self.index.get(topic)
         count, total = self.index.count + 1, self.octets + octets
-        if location is not None and self._shelf.look(location):
-            count, total = count - 1, total - self._shelf.octets
+        if location is not None and self.show(location, self._shown):
+            count, total = count - 1, total - self._shown.get_body_length()
         if count <= self.max_messages and total <= self.max_octets or total < self.octets:
             return True
         QUIET.warning(
@@ -127,10 +123,6 @@ class Retained(KeyedStore):
     def look(self, topic, message):
         """Fill ``message`` with the topic's retained message. False if there is none."""
         return self.get(topic, message) and not self._is_expired(message, self.vhost.timers.now_ms())
-
-    def walk(self, topic_filter):
-        """A TopicWalk over the topics that a filter matches, for ``show_current``."""
-        return TopicWalk(self.index, topic_filter)
 
     def show_current(self, location, message, now_ms):
         """Like show(); False for expired messages, too."""
@@ -187,7 +179,6 @@ class Retained(KeyedStore):
             replay.end()
 
     def replayed(self, session):
-        """Forget a finished replay."""
         self.replays.pop(session, None)
         if not self.replays:
             self._moved.clear()

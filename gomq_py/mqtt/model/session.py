@@ -9,7 +9,7 @@ from gomq_py.broker.topology.binding import identity_of
 from gomq_py.errors import Refused
 # Imported with the first session: a later import, in the middle of a change, might fail.
 from gomq_py.mqtt.model import (  # noqa: F401
-    inflight as _inflight, replays as _replays, session_queue as _session_queue, shares as _shares,
+    qos2_records, replays, session_queue, shared_subscriptions,
 )
 from gomq_py.mqtt.model.interests import Interests
 from gomq_py.mqtt.model.received import Received
@@ -55,15 +55,13 @@ class Subscription:
         return f"<Subscription {self.topic_filter!r} {self.arguments()}>"
 
     def _values(self):
-        return self.topic_filter, *self._options()
-
-    def _options(self):
         return (
-            self.qos, self.no_local, self.retain_as_published, self.retain_handling, self.identifier)
+            self.topic_filter, self.qos, self.no_local, self.retain_as_published, self.retain_handling,
+            self.identifier)
 
     def arguments(self):
         """Arguments of its binding: options that are not default. Cached, so equal options share one dict."""
-        return _arguments(*self._options())
+        return _arguments(*self._values()[1:])
 
 
 @lru_cache(64)
@@ -136,7 +134,6 @@ class Session:
 
     @property
     def exchange(self):
-        """The exchange of its subscriptions."""
         return self._sessions.exchange
 
     @property
@@ -200,9 +197,7 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether its client may receive a message stored before it unsubscribed: whether it could subscribe
-        to the topic now.
-        """
+        """Whether the client may get messages stored before it unsubscribed: it could subscribe now."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
@@ -225,19 +220,17 @@ class Session:
         for one in (self.sent, self.received):
             if one is not None:
                 one.close()
-                if one.inflight is not None:
-                    one.inflight.moved()
+                if one.records is not None:
+                    one.records.moved()
         self.sent = self.received = None
         self.interests.close()
 
     def _kept(self, queue):
-        """(Inflight, key) for a durable session, or (None, 0)."""
+        """(QoS2Records, key) for a durable session, or (None, 0)."""
         if queue is None or not self.is_durable:
             return None, 0
-        inflight = self._sessions.inflight
-        if inflight is None:
-            return None, 0
-        return inflight, inflight.key_of(queue)
+        records = self._sessions.qos2_records
+        return records, records.key_of(queue)
 
     def queue_added(self, queue):
         """Take its queue: new, recovered, or reopened after a fault."""
@@ -249,7 +242,7 @@ class Session:
     def queue_deleted(self, queue, reason):
         """End, because its queue was deleted (a replaced queue object does not count)."""
         if self.queue is queue:
-            self._sessions.queue_deleted(self, reason)
+            self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
         """Report that messages its queue took last may be lost."""
@@ -263,7 +256,6 @@ class Session:
         self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
-        """Drop a removed binding."""
         bindings = self._bindings(binding.routing_key)
         if binding in bindings:
             bindings.remove(binding)

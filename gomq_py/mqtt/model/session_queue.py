@@ -7,7 +7,7 @@ from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue
 from gomq_py.errors import AccessRefused
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types the interests)
-from gomq_py.mqtt.model import legacy
+from gomq_py.mqtt.model import redistribution
 from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
@@ -91,7 +91,7 @@ class SessionQueue(broker_queue.Queue):
 
     def on_added(self, vhost):
         if self.durable and self.store is not None:
-            # So that an identifier of QoS 2 and its message outlive a kill together (mqtt.model.inflight).
+            # So that an identifier of QoS 2 and its message outlive a kill together (qos2_records).
             self.store.name_at_once()
         vhost.extras[EXTRA].queue_added(self)
 
@@ -101,7 +101,7 @@ class SessionQueue(broker_queue.Queue):
             self.session.queue_failed(self)
 
     def legacy(self):
-        return None if self.session is None else legacy.of(self.session)
+        return None if self.session is None else redistribution.of(self.session)
 
     def on_deleted(self, reason):
         if self.session is not None:

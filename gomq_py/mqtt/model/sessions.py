@@ -14,7 +14,7 @@ from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.exchange import MAX_COSTLY_LEVELS, no_room
 from gomq_py.mqtt.model.filter_tree import Arrangements, levels_of
 from gomq_py.mqtt.model.moving import Replacing
-from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE, PREFIX, TYPE
+from gomq_py.mqtt.model.session_kind import PREFIX, QOS2_STORE, TYPE
 from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
 # Expiry in seconds that means never (MQTT 5 §3.1.2.11.2).
@@ -41,8 +41,7 @@ class Connected(NamedTuple):
 class Sessions:
     """``by_client``: {client id: Session}; ``subscriptions``: count over all sessions, ``shared`` of them
     shared. ``exchange``: that of their subscriptions, which gets the publishes to the vhost's
-    ``topic_exchange`` (source). ``make_inflight()`` makes the Inflight that keeps QoS 2 identifiers; None:
-    not kept.
+    ``topic_exchange`` (source). ``retained`` and ``wills``: those of the vhost.
 
     A connection is any object with ``taken_over()`` (another connection has its client id) and
     ``session_ended(reason)`` (its session was deleted). Both end it without switching or touching the
@@ -50,25 +49,29 @@ class Sessions:
     ``wants_will``: publish its will unless a DISCONNECT forbade that.
     """
 
-    def __init__(self, vhost, exchange):
+    def __init__(self, vhost, exchange, retained, wills):
         self.vhost = vhost
         self.exchange = exchange
         self.by_client = {}
-        self.make_inflight: Any = None
-        self._inflight: Any = None
-        self._replacing: Any = None  # the Replacing at work after a failure of inflight's store
-        self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
-        self.wills: Any = None
+        self._qos2_records: Any = None
+        self._replacing: Any = None  # the Replacing at work after a failure of the store of qos2_records
+        self.retained = retained
+        self.wills = wills
         self.subscriptions = self.shared = 0
         self._arrangements = {}  # owner: the Arrangements of his sessions' filters
         self._kept_of = {}  # owner: {client ids of its durable sessions}
 
     @property
-    def inflight(self):
-        """The Inflight, made for the first durable session, or None."""
-        if self._inflight is None and self.make_inflight is not None:
-            self._inflight = self.make_inflight()
-        return self._inflight
+    def qos2_records(self):
+        """The QoS2Records, which keeps QoS 2 identifiers; made for the first durable session."""
+        if self._qos2_records is None:
+            self._qos2_records = self._make_qos2_records()
+        return self._qos2_records
+
+    def _make_qos2_records(self):
+        from gomq_py.mqtt.model.qos2_records import QoS2Records  # most brokers have no sessions
+
+        return QoS2Records(self.vhost)
 
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
@@ -102,18 +105,17 @@ class Sessions:
             session = self._begin(client_id, arguments, expiry_s)
             is_recorded = is_recorded or session.is_durable
         self._set_owner(session, user, of_token)
-        if session.is_durable and self.inflight is not None:
+        if session.is_durable:
             # Open the store of retained messages first: a kill must not leave an identifier without the store
             # of its message.
-            is_recorded = self.retained is not None and self.retained.open() or is_recorded
-            is_recorded = self.inflight.open() or is_recorded
+            is_recorded = self.retained.open() or is_recorded
+            is_recorded = self.qos2_records.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # written by an earlier connection that ended before the flush
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
         self.exchange.presence_changed(session)
-        if self.retained is not None:
-            self.retained.session_connected(session)
+        self.retained.session_connected(session)
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
@@ -128,8 +130,7 @@ class Sessions:
         session.interests.new_connection()  # its remembered topics serve deliveries
         self.exchange.presence_changed(session)
         self._drop_sink(session)
-        if self.wills is not None:
-            self.wills.connection_ended(session.client_id, connection.wants_will)
+        self.wills.connection_ended(session.client_id, connection.wants_will)
         if expiry_s == 0 or expiry_s is None and session.expiry_s == 0 or session.queue is None:
             self.end(session)
         elif expiry_s is not None:
@@ -140,7 +141,7 @@ class Sessions:
     def end(self, session):
         """End a session and delete all it holds. Its connection, if any, is told."""
         if session.queue is None:
-            self._ended(session, "the session has ended")
+            self.ended(session, "the session has ended")
         else:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
@@ -233,10 +234,6 @@ class Sessions:
         else:
             session.queue_added(queue)
 
-    def queue_deleted(self, session, reason):
-        """End a session whose queue was deleted."""
-        self._ended(session, reason)
-
     def queue_failed(self, session):
         """Renew the shares of a session whose queue failed, to keep later publishes apart from lost ones."""
         if self.exchange.queue_failed(session):
@@ -246,24 +243,22 @@ class Sessions:
         """The sessions with packet identifiers in flight, as a new list."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
-    def inflight_failed(self, inflight):
-        """Replace an Inflight whose store has failed."""
-        if inflight is not self._inflight:  # already replaced
+    def qos2_records_failed(self, records):
+        """Replace a QoS2Records whose store has failed."""
+        if records is not self._qos2_records:  # already replaced
             return
         if self._replacing is None:
             self._replacing = Replacing(self)
         self._replacing.begin()
 
-    def renew_inflight(self):
-        """Replace inflight by one with a new store. Returns the sessions with identifiers in flight. Raises
-        OutOfResources.
-        """
-        self.vhost.stores.replace(INFLIGHT_STORE)
-        before, self._inflight = self._inflight, self.make_inflight()
-        self._inflight.is_stuck = True
-        self._inflight.open()
+    def renew_qos2_records(self):
+        """Begin ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
+        self.vhost.stores.replace(QOS2_STORE)
+        before, self._qos2_records = self._qos2_records, self._make_qos2_records()
+        self._qos2_records.is_stuck = True
+        self._qos2_records.open()
         if before.doubts:
-            self._inflight.doubt()
+            self._qos2_records.doubt()
         return self.with_identifiers()
 
     def _set_owner(self, session, user, of_token):
@@ -338,20 +333,19 @@ class Sessions:
         if sink is not None:
             self.vhost.bindings.remove_to(sink)
 
-    def _ended(self, session, reason):
+    def ended(self, session, reason):
+        """Forget a session whose queue was deleted, or that has none. Its connection, if any, is told."""
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
             self._uncount(session)
         session.ended()
-        if self.retained is not None:
-            self.retained.session_ended(session)
+        self.retained.session_ended(session)
         session.queue = None
         self._drop_sink(session)
         connection, session.connection = session.connection, None
-        if self.wills is not None:
-            if connection is not None:
-                self.wills.connection_ended(session.client_id, connection.wants_will)
-            self.wills.session_ended(session.client_id)
+        if connection is not None:
+            self.wills.connection_ended(session.client_id, connection.wants_will)
+        self.wills.session_ended(session.client_id)
         if connection is not None:
             connection.session_ended(reason)
 
@@ -369,9 +363,7 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, whether a token named it, version, expiry in seconds) of a session of an earlier run; tolerates
-    invalid arguments.
-    """
+    """(user, of_token, version, expiry in seconds) of an earlier run; tolerates invalid arguments."""
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

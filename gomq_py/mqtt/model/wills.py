@@ -6,8 +6,8 @@ DISCONNECT that forbids it: after its delay, or when its session ends, if earlie
 back in its session. Wills of clients connected when the broker ended are published after the restart, unless
 the client is back first. Never yields.
 
-Right before a will is published, its future places in the destinations' logs are recorded, as in inflight: a
-boot after a kill in between checks them, and the will goes to destinations that lack it.
+Right before a will is published, its future places in the destinations' logs are recorded, as in
+qos2_records: a boot after a kill in between checks them, and the will goes to destinations that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -15,11 +15,10 @@ from typing import NamedTuple
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.mqtt.model.expiries import Expiries
-from gomq_py.mqtt.model.found import held_in, stores_of
+from gomq_py.mqtt.model.qos2_recovery import held_in, keys_in, stores_of
 from gomq_py.mqtt.model.key_index import successor
-from gomq_py.mqtt.model.keyed_store import KeyedStore
+from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.mqtt.model.session_kind import EXTRA
-from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
@@ -46,7 +45,7 @@ class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
     lifetime of the message, -1: unlimited. ``state`` as above; ``due_ms`` (Unix milliseconds): when a WAITING
     will is due. ``of_token``: its user came with a token, whose rights another run does not know. ``places``:
-    Inflight.places() in destinations that have it or are about to, checked as of ``came_ms``.
+    QoS2Records.places() in destinations that have it or are about to, checked as of ``came_ms``.
     """
 
     client_id: str
@@ -95,9 +94,7 @@ class Wills:
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
-        """Start publishing due wills. Clients that had a will when the broker ended have ``grace_ms`` from
-        now to come back.
-        """
+        """Start publishing. Clients connected when the broker ended have ``grace_ms`` to come back."""
         self._grace_ms = grace_ms
         self._await_recovered()
         self._publish = publish
@@ -279,12 +276,12 @@ class Wills:
         """Record where the will's message will lie, right before it is given to those ``destinations`` that
         lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
-        inflight = self.vhost.extras[EXTRA].inflight
-        had = inflight.keys_in(will.places)
+        records = self.vhost.extras[EXTRA].qos2_records
+        had = keys_in(will.places)
         lacking = [each for each in destinations if not each.is_one_of(had)]
         message.at_once = True  # its record outlives a kill, and so must the message
         noted = will._replace(
-            state=BEGUN, places=will.places + inflight.places(tuple(lacking), message),
+            state=BEGUN, places=will.places + records.places(tuple(lacking), message),
             came_ms=0 if had else message.describe()["timestamp_ms"])
         if noted.places != will.places:
             self._put(noted)

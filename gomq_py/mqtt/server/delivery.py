@@ -1,30 +1,35 @@
-"""Delivery: the consumer of an MQTT session's queue; takes its turns and fills the hub's output buffer with
-PUBLISH packets.
+"""Delivery: the consumer of a session's queue, and the sink of QoS 0 messages that no queue keeps; both write
+PUBLISH packets for one client.
 
-Above broker.queues (it is the queue's Consumer), publication (writes the packets) and sent (packet
-identifiers in flight); made by outbound. While the output is blocked its capacity is 0, so the socket never
-holds it up. Never yields.
+Above publication, which writes the packets, and sent (packet identifiers in flight); made by outbound. The
+consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
+sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
+while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
+share of memory. Never yields.
 """
 from functools import partial
 
 from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
+from gomq_py.broker.routing import destination
 from gomq_py.content import forms
-from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
+from gomq_py.hub import buffers, scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub.job import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
-from gomq_py.mqtt.server import publication as mqtt_publication, sink as _sink  # noqa: F401
-from gomq_py.mqtt.wire import frames
+from gomq_py.mqtt.server import publication as mqtt_publication
+from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.constants import PUBREL
+from gomq_py.mqtt.wire.frames import Acknowledgements
 from gomq_py.net import output as _output  # noqa: F401
 from gomq_py.storage.message import Message
 
-PUBREL_OCTETS = 4
 # Undeliverable messages dropped in one turn before others have theirs: 2 ms.
 DROPPED_AT_ONCE = 4096
 # How long identifiers wait for PUBCOMP after a power loss. Some clients, such as paho-mqtt with manual_ack,
 # never answer a PUBREL for a message that they do not know.
 RELEASE_MS = 10_000
+# Retained messages that a sink takes at a time.
+REPLAYED_AT_ONCE = 64
 
 
 class SessionConsumer(consumers.Consumer):
@@ -60,7 +65,6 @@ class SessionConsumer(consumers.Consumer):
         self.unsafe = self.trace = self.release_timer = None
 
     def start(self):
-        """Attach to the queue."""
         self.source.add_consumer(self)
 
     def begin(self):
@@ -114,9 +118,7 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Like ``_deliver``, one message at a time. Ends when its time is over, because copying large headers
-        may take 1 ms.
-        """
+        """Like ``_deliver``, one by one, until the time is over: copying large headers may take 1 ms."""
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._look() > 0:
@@ -180,7 +182,7 @@ class SessionConsumer(consumers.Consumer):
                 if sent.doubts and publication.qos == 2 and not self.identifier and sent.must_release():
                     self.is_full = True
                     self._stop_release_timer()
-                    self.release_timer = sent.inflight.vhost.timers.start(RELEASE_MS, self._is_not_released)
+                    self.release_timer = sent.records.vhost.timers.start(RELEASE_MS, self._is_not_released)
                     return 0
                 return size
             self._drop(message)
@@ -250,17 +252,17 @@ class SessionConsumer(consumers.Consumer):
 
     def _is_kept_elsewhere(self):
         self.is_exact = False
-        return self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere()
+        return self.sent.records is not None and self.sent.records.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
         """Send QoS 2 packets once the acknowledgers (followers) know them."""
         self.unsafe = data
-        self.sent.inflight.when_safe(partial(self._is_safe, data))
+        self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
         """Go on when identifiers are kept again, or a kill would have them used for other messages."""
         self.unsafe = nothing = bytearray()
-        self.sent.inflight.when_replaced(partial(self._is_safe, nothing, None))
+        self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 
     def _is_safe(self, data, error):
         if self.unsafe is not data:
@@ -286,14 +288,12 @@ class SessionConsumer(consumers.Consumer):
 
     def _release(self):
         """Send PUBREL for messages that no longer exist, once the acknowledgers (followers) know that."""
-        released = bytearray()
+        answers = Acknowledgements(self.publication.version)
         for identifier in self.sent.take_to_release():
-            data = bytearray(PUBREL_OCTETS)
-            frames.write_acknowledgement(
-                octets.pointer(data), 0, self.publication.version, PUBREL, identifier, 0)
-            released += data
-        if self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere():
-            self.sent.inflight.when_safe(partial(self._released, released))
+            answers.add(PUBREL, identifier, 0)
+        released = answers.take()
+        if self.sent.records is not None and self.sent.records.is_kept_elsewhere():
+            self.sent.records.when_safe(partial(self._released, released))
         else:
             self.output.write(released)
 
@@ -328,3 +328,134 @@ class SessionConsumer(consumers.Consumer):
         self.waiting = False
         if self.queue is not None:
             self.queue.offer(self)
+
+
+class Sink(destination.Destination):
+    """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
+    ``sent`` and ``dropped`` count messages. ``trace(message)``, if not None, sees each message sent.
+    """
+
+    __slots__ = (
+        "session", "output", "publication", "scheduler", "buffers", "large", "limit", "spare", "at",
+        "capacity", "gathered", "sent", "dropped", "is_open", "give_up", "trace",
+    )
+
+    def __init__(self, session, output, publication, scheduler, large, limit, give_up):
+        destination.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
+        self.session = session
+        self.output = output
+        self.publication = publication
+        self.scheduler = scheduler
+        self.buffers = output.buffers
+        self.large = large
+        self.limit = limit
+        self.give_up = give_up
+        self.spare = None
+        self.at = octets.pointer(b"\0")
+        self.capacity = self.gathered = self.sent = self.dropped = 0
+        self.is_open = False
+        self.trace = None
+
+    def begin(self):
+        """Accept messages; the client is ready."""
+        self.is_open = True
+
+    def stop(self):
+        self.is_open = False
+        if self.large is not None:
+            self.large.forget(self)
+        self._give_spare()
+
+    def publish(self, message):
+        """Send a message. Returns 1 always: publishers are not told that the client does not read."""
+        publication = self.publication
+        interest = publication.find(message)
+        if message.publisher is not None and message.publisher is self.session:
+            interest = interest.in_own()
+            if not interest.is_wanted:
+                return 1
+        if interest.is_kept and not message.flags & crossing.REPLAYED:  # delivered from the queue
+            return 1
+        if not self.is_open or self.output.broken:
+            return 1
+        size = publication.measure(message, interest, self.scheduler.now_ms, 0)
+        if size > publication.packet_max:
+            self.dropped += 1
+            return 1
+        if self.gathered + size > self.capacity and not self._make_room(size):
+            return self._publish_large(message, size)
+        if self.output.blocked and self.output.pending_octets() + self.gathered + size > self.limit:
+            self.dropped += 1
+            return 1
+        self.gathered = publication.write(self.at, self.gathered, message, 0, False)
+        self.sent += 1
+        if not self.touched:
+            self.scheduler.touch(self)
+        if self.trace is not None:
+            self.trace(message)
+        return 1
+
+    def room(self):
+        """How many retained messages may come now."""
+        if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
+            return 0
+        return REPLAYED_AT_ONCE
+
+    def turn(self):
+        """Send the gathered packets. Returns their octets."""
+        count = self.gathered
+        if count:
+            self.send()
+        self._give_spare()
+        return count
+
+    def send(self):
+        """Send the gathered packets now, because other messages follow."""
+        count = self.gathered
+        self.gathered = 0
+        if count:
+            # A copy of a few packets costs a tenth of what two views do.
+            few = count <= buffers.SMALL_SPARE_OCTETS
+            self.output.write(b"" + self.at[:count] if few else memoryview(self.spare)[:count])
+
+    def resume_held(self):
+        """Nothing to do: a sink's messages do not wait for memory."""
+
+    def _make_room(self, size):
+        """Make room for ``size`` more octets; False if no spare buffer is that large."""
+        if self.gathered + size > buffers.SPARE_OCTETS:
+            self.send()
+            if size > buffers.SPARE_OCTETS:
+                return False
+        if self.gathered + size > self.capacity:
+            spare = self.buffers.take_spare(
+                self.spare is None and self.gathered + size <= buffers.SMALL_SPARE_OCTETS)
+            at = octets.pointer(spare)
+            octets.copy(at, 0, self.at, 0, self.gathered)
+            if self.spare is not None:
+                self.buffers.give_spare(self.spare)
+            self.spare = spare
+            self.at = at
+            self.capacity = len(spare)
+        return True
+
+    def _publish_large(self, message, size):
+        """Send a message larger than any spare buffer; the gathered packets have been sent."""
+        if self.output.blocked or self.large is not None and not self.large.admit(self, size):
+            self.dropped += 1
+            return 1
+        data = bytearray(size)
+        self.publication.write(octets.pointer(data), 0, message, 0, False)
+        self.output.write_large(data)
+        self.sent += 1
+        if self.large is not None and self.output.blocked:
+            self.large.written(self, size)
+        if self.trace is not None:
+            self.trace(message)
+        return 1
+
+    def _give_spare(self):
+        spare, self.spare = self.spare, None
+        self.capacity = self.gathered = 0
+        if spare is not None:
+            self.buffers.give_spare(spare)

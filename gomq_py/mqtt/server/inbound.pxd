@@ -1,10 +1,9 @@
 cimport cython
 from gomq_py cimport octets
 from gomq_py.broker.verbs.promised cimport Answer, Promised, Unsynced
-from gomq_py.mqtt.model.inflight cimport Inflight
+from gomq_py.mqtt.model.qos2_records cimport QoS2Records
 from gomq_py.mqtt.model.received cimport Received
-from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
-from gomq_py.mqtt.wire cimport frames
+from gomq_py.mqtt.wire.frames cimport Acknowledgements
 
 cdef unsigned int PUBACK, PUBREC, PUBCOMP
 cdef int MQTT_5
@@ -27,7 +26,7 @@ cdef class Inbound:
     cdef Py_ssize_t pubacks, confirms
     cdef readonly Py_ssize_t unanswered
     cpdef int begin(self, unsigned int qos, unsigned int packet_identifier) except -1
-    @cython.locals(inflight=Inflight)
+    @cython.locals(records=QoS2Records)
     cpdef bint hold(self) except -1
     @cython.locals(state=int)
     cpdef bint is_new(self, unsigned int qos, unsigned int packet_identifier) except -1
@@ -49,6 +48,7 @@ cdef class Inbound:
     cpdef done(self)
     cpdef leave(self)
     cpdef close(self)
+    @cython.locals(refused=Acknowledgements)
     cpdef bytes lost(self, bytes answers, list destinations)
 
 @cython.final

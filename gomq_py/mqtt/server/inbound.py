@@ -12,11 +12,11 @@ from gomq_py import octets
 from gomq_py.broker.verbs.held_publish import WAITS_FOR
 from gomq_py.broker.verbs.promised import Answer, Promised, Unsynced
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types the identifiers)
-from gomq_py.mqtt.model.inflight import Inflight
-from gomq_py.mqtt.server.acknowledgements import Acknowledgements
-from gomq_py.mqtt.wire import frames, reason_codes
+from gomq_py.mqtt.model.qos2_records import QoS2Records
+from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBCOMP, PUBREC
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError, TopicAliasInvalid
+from gomq_py.mqtt.wire.frames import Acknowledgements
 from gomq_py.mqtt.wire.reason_codes import (
     NO_MATCHING_SUBSCRIBERS, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED, UNSPECIFIED_ERROR,
 )
@@ -30,26 +30,12 @@ TOPIC_MAX = 255
 WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
-class NotKept(MQTTError):
-    """The disk refused a publish, which may be lost."""
-
-    reason_code = reason_codes.UNSPECIFIED_ERROR
-
-
 class Refusal(MQTTError):
-    """A PUBLISH that is refused: answered with the reason code where MQTT has such an answer, otherwise the
-    end of the connection.
-    """
+    """A refused PUBLISH: answered with the reason code, or the end where MQTT has no such answer."""
 
     def __init__(self, reason_code, text):
         super().__init__(text)
         self.reason_code = reason_code
-
-
-class RefusedByQueue(MQTTError):
-    """A queue refused a message, and the protocol (3.x) has no answer for that."""
-
-    reason_code = reason_codes.QUOTA_EXCEEDED
 
 
 class Inbound:
@@ -101,12 +87,12 @@ class Inbound:
 
     def hold(self):
         """Stop reading while the store of identifiers is stuck. Returns whether it is."""
-        inflight = self.received.inflight
-        if inflight is None or not inflight.is_stuck:
+        records = self.received.records
+        if records is None or not records.is_stuck:
             return False
         if not self.is_held:
             self.is_held = True
-            inflight.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
+            records.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
         return True
 
     def _let_go(self, hold):
@@ -155,7 +141,7 @@ class Inbound:
         if self._is_told():
             self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
         elif not self.is_over:
-            self.connection.fail(RefusedByQueue("a queue has refused a message"))
+            self.connection.fail(Refusal(QUOTA_EXCEEDED, "a queue has refused a message"))
 
     def _is_told(self):
         """Whether the client can be told of a refusal; otherwise it sends its message again."""
@@ -184,9 +170,7 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Handle a repeated PUBLISH of QoS 2. Returns False if reading must pause: the first one, of an
-        earlier connection, still waits for files.
-        """
+        """Answer a repeated PUBLISH of QoS 2. False: pause, because the first one still waits for files."""
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.hold(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
@@ -209,20 +193,18 @@ class Inbound:
         hold.release()
 
     def released(self, packet_identifier):
-        """Handle PUBREL."""
         known = self.received.discard(packet_identifier)
-        if self.received.inflight is not None:
+        if self.received.records is not None:
             # A power cut must not restore the identifier: the client reuses it for another message. An
             # unknown identifier may have been released over an earlier connection that ended before the
             # flush.
             self.has_released = True
-            self.unsynced.add(self.received.inflight.together)
+            self.unsynced.add(self.received.records.together)
             self.hold()
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
         self.answer(PUBCOMP, packet_identifier, code)
 
     def answer(self, kind, packet_identifier, reason_code):
-        """Note an answer."""
         if kind == PUBACK:
             self.pubacks += 1
         self.answers.add(kind, packet_identifier, reason_code)
@@ -233,12 +215,13 @@ class Inbound:
             return
         if self.has_released:
             self.has_released = False
-            self.received.inflight.await_flush()
+            self.received.records.await_flush()
         unsynced = self.unsynced.take()
         batch = Batch(self, self.answers.take(), self.pubacks, self.confirms)
         if unsynced:
             batch.added = self.received.added
-            batch.mark = self.received.mark()
+            if self.received.records is not None:
+                batch.mark = self.received.records.last_received
         self.pubacks = self.confirms = 0
         self.promised.done(batch, unsynced)
 
@@ -262,7 +245,7 @@ class Inbound:
         its connection, identifiers stay known, so that destinations that have a message do not take its
         repeat.
         """
-        refused = []
+        refused = Acknowledgements(self.version)
         noted = _parts(answers)
         is_told = self._is_told() and all([kind != PUBCOMP for kind, _, _ in noted])
         for kind, identifier, code in noted:
@@ -273,11 +256,11 @@ class Inbound:
                 elif kind == PUBREC and destinations is not None:
                     self.received.lost_by_some(identifier, destinations)
             if is_told:
-                refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
+                refused.add(kind, identifier, code)
         if not is_told and not self.is_over:
             self.is_over = True
-            self.connection.fail(NotKept("the disk refused what it published"))
-        return b"".join(refused)
+            self.connection.fail(MQTTError("the disk refused what it published"))
+        return refused.take()
 
 
 class Batch(Answer):
@@ -307,17 +290,17 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, self._destinations() if self.is_lost() else None)
 
     def _destinations(self):
-        return [queue for queues in self.queues for queue in queues if not isinstance(queue, Inflight)]
+        return [queue for queues in self.queues for queue in queues if not isinstance(queue, QoS2Records)]
 
     def must_wait(self, error, callback):
         """Whether the answers wait for a new store of identifiers, because the old one failed. A PUBCOMP or
         refusal would free an identifier that the failed store may still know: the client's next message with
         that identifier would be taken for the old one.
         """
-        stuck = self.inbound.received.inflight if error is not None or self.is_lost() else None
+        stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
             for queue in queues:
-                if isinstance(queue, Inflight) and queue.is_stuck:
+                if isinstance(queue, QoS2Records) and queue.is_stuck:
                     stuck = queue
         if stuck is None or not stuck.is_stuck:
             return False
@@ -327,7 +310,7 @@ class Batch(Answer):
     def is_lost(self):
         for queues in self.queues:
             for queue in queues:
-                if queue.failed and not isinstance(queue, Inflight):
+                if queue.failed and not isinstance(queue, QoS2Records):
                     return True
         return False
 

@@ -1,10 +1,9 @@
 cimport cython
 from gomq_py.mqtt.model cimport sent as _sent
 from gomq_py.mqtt.model.sent cimport Sent
-from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
-from gomq_py.mqtt.server.delivery cimport SessionConsumer
+from gomq_py.mqtt.wire.frames cimport Acknowledgements
+from gomq_py.mqtt.server.delivery cimport SessionConsumer, Sink
 from gomq_py.mqtt.server.publication cimport Publication
-from gomq_py.mqtt.server.sink cimport Sink
 from gomq_py.net.output cimport Output
 
 cdef int PUBREC, PUBREL, PACKET_IDENTIFIER_NOT_FOUND, REFUSED
@@ -18,7 +17,7 @@ cdef class Outbound:
     cdef readonly SessionConsumer consumer
     cdef readonly Sink sink
     cdef readonly Sent sent
-    cdef Acknowledgements answers
+    cdef readonly Acknowledgements answers
     cdef readonly bint is_begun, is_stopped
     cdef object traced
     @cython.locals(todo=int)

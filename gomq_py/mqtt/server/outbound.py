@@ -6,13 +6,11 @@ session's queue (delivery), its sink, and the messages in flight (sent). Never y
 from functools import partial
 
 from gomq_py.mqtt.model import sent as _sent
-from gomq_py.mqtt.server import delivery as _delivery  # noqa: F401  (its .pxd types what is made here)
-from gomq_py.mqtt.server.acknowledgements import Acknowledgements
-from gomq_py.mqtt.server.delivery import SessionConsumer
+from gomq_py.mqtt.server.delivery import SessionConsumer, Sink
 from gomq_py.mqtt.server.publication import Publication
-from gomq_py.mqtt.server.sink import Sink
 from gomq_py.mqtt.wire.constants import PUBREC, PUBREL
 from gomq_py.mqtt.wire.errors import ProtocolError
+from gomq_py.mqtt.wire.frames import Acknowledgements
 from gomq_py.mqtt.wire.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from gomq_py.net import output as _output  # noqa: F401
 
@@ -103,9 +101,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(QoS 0 messages sent from the sink, messages dropped because the client does not read or does not
-        accept packets so large).
-        """
+        """(QoS 0 messages sent by the sink, messages dropped: not read in time, or too large)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -117,9 +113,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if the packet identifier does
-        not wait for it.
-        """
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if it is not awaited."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
@@ -152,15 +146,13 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End a read: send the PUBRELs it caused. With acknowledgers (followers), wait until they know that
-        the messages are taken.
-        """
+        """End a read: send its PUBRELs, once the acknowledgers (followers) know what is taken."""
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()
-        inflight = None if self.sent is None else self.sent.inflight
-        if inflight is not None and inflight.is_kept_elsewhere():
-            inflight.when_safe(partial(self._is_safe, answers))
+        records = None if self.sent is None else self.sent.records
+        if records is not None and records.is_kept_elsewhere():
+            records.when_safe(partial(self._is_safe, answers))
         else:
             self.output.write(answers)
 

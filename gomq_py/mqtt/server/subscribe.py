@@ -32,7 +32,6 @@ class Answers:
         self._told = ()  # (Subscription, is_new, Retained.mark()) of SUBACKs about to leave
 
     def done(self, answer, unsynced):
-        """As Promised.done."""
         if self._is_closed:
             return
         if self._promised is None:
@@ -42,7 +41,6 @@ class Answers:
             self._promised = None
 
     def close(self):
-        """As Promised.close."""
         self._is_closed = True
         if self._promised is not None:
             self._promised.close()
@@ -107,9 +105,7 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """Check first that the client accepts an answer with so many reason codes, because it cannot be left out.
-    Raises PacketTooLarge.
-    """
+    """Check that the client takes so large an answer, which cannot be left out. Raises PacketTooLarge."""
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(
@@ -133,7 +129,6 @@ class _Filters(Job):
         self._hold = None
 
     def begin(self):
-        """Do the first slice."""
         if self._some():
             self._hold = self._connection.stream.hold("its filters to be done")
             self._connection.scheduler.start(self)

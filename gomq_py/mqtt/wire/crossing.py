@@ -28,10 +28,10 @@ write_block() writes basic properties as those of a PUBLISH: the reverse of the 
 Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
 """
 from gomq_py import octets
-from gomq_py.content import fields, forms, header_scan, properties
+from gomq_py.content import fields, forms, properties
 from gomq_py.content.fields import RETAIN_HEADER
 from gomq_py.content.properties import PropertyScan
-from gomq_py.mqtt.wire import texts
+from gomq_py.mqtt.wire import topics
 from gomq_py.mqtt.wire.constants import (
     CONTENT_TYPE, CORRELATION_DATA, MESSAGE_EXPIRY_INTERVAL, PAYLOAD_FORMAT_INDICATOR, RESPONSE_TOPIC,
     STRING_MAX, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY, WILL_DELAY_INTERVAL,
@@ -105,7 +105,7 @@ def write_swapped(out, at, p, start, length):
 
 def is_topic(p, at, length):
     """Whether these octets are a topic name or its routing key. Other messages do not cross to MQTT."""
-    return length > 0 and texts.scan_text(p, at, at + length) == 0
+    return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
@@ -269,7 +269,7 @@ class MQTTForm(forms.Form):
 def is_short_text(p, at):
     """Whether the binary data at ``at`` can be a short string."""
     length = octets.be16(p, at)
-    return length <= SHORT_MAX and texts.scan_text(p, at + 2, at + 2 + length) >= 0
+    return length <= SHORT_MAX and topics.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
@@ -355,15 +355,15 @@ def flags_of(p, at, length, persistent):
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
-    table = header_scan.headers_at(p, at)
+    table = properties.headers_at(p, at)
     end = table + 4 + octets.be32(p, table)
-    found = header_scan.find_key(p, table + 4, end, QOS_KEY, QOS_KEY_BYTES)
+    found = fields.find_key(p, table + 4, end, QOS_KEY, QOS_KEY_BYTES)
     if found >= 0:
         value = integer_of(p, found + QOS_KEY_BYTES)
         if value >= 0 and value <= 2:
             qos = value
     flags = qos << QOS_SHIFT
-    found = header_scan.find_key(p, table + 4, end, RETAIN_KEY, RETAIN_KEY_BYTES)
+    found = fields.find_key(p, table + 4, end, RETAIN_KEY, RETAIN_KEY_BYTES)
     if found >= 0 and p[found + RETAIN_KEY_BYTES] == BOOLEAN and p[found + RETAIN_KEY_BYTES + 1]:
         flags |= RETAIN
     return flags
@@ -389,7 +389,7 @@ def write_block(out, at, p, start, length, expiry_s):
     if scan.headers_at >= 0:
         table = scan.headers_at + 4
         table_end = scan.headers_at + scan.headers_length
-        found = header_scan.find_key(p, table, table_end, FORMAT_KEY, FORMAT_KEY_BYTES)
+        found = fields.find_key(p, table, table_end, FORMAT_KEY, FORMAT_KEY_BYTES)
         if found >= 0 and integer_of(p, found + FORMAT_KEY_BYTES) == 1:
             out[at] = PAYLOAD_FORMAT_INDICATOR
             out[at + 1] = 1
@@ -441,7 +441,7 @@ AMQP_NAMES = {
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
     """Write the property that one of our own headers stands for, if the header exists."""
-    found = header_scan.find_key(p, table, table_end, key, key_length) if table < table_end else -1
+    found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
     found += key_length
@@ -474,7 +474,7 @@ def write_string(out, at, limit, identifier, p, start, length):
     """Write a property with these octets, unless it passes ``limit``, is too long, or is not valid text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
-    if identifier != CORRELATION_DATA and texts.scan_text(p, start, start + length) < 0:
+    if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
         return at
     out[at] = identifier
     octets.put_be16(out, at + 1, length)
@@ -484,7 +484,7 @@ def write_string(out, at, limit, identifier, p, start, length):
 
 def write_amqp(out, at, limit, name, p, start):
     """Write the short string at ``start`` as a user property."""
-    if texts.scan_text(p, start + 1, start + 1 + p[start]) < 0:
+    if topics.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), p, start + 1, p[start])
@@ -516,10 +516,10 @@ def write_user_properties(out, at, limit, p, table, table_end):
         length = p[table]
         value = table + 1 + length
         after = fields.skip_value(p, value)
-        if not is_reserved(p, table + 1, length) and texts.scan_text(p, table + 1, value) >= 0:
+        if not is_reserved(p, table + 1, length) and topics.scan_text(p, table + 1, value) >= 0:
             before = at
             if p[value] == LONGSTR:
-                if texts.scan_text(p, value + 5, after) >= 0:
+                if topics.scan_text(p, value + 5, after) >= 0:
                     at = write_user_property(
                         out, at, limit, p, table + 1, length, p, value + 5, after - value - 5)
             else:
@@ -589,9 +589,7 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """The basic properties of a stored PUBLISH: ``routing`` and ``raw`` (properties) as in the record. Raises
-    ValueError for malformed ones.
-    """
+    """Basic properties of a stored PUBLISH: ``routing``, ``raw`` as in the record. Raises ValueError."""
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))
     end = FORM.write_basic(

@@ -1,9 +1,10 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.mqtt.wire cimport texts
+from gomq_py.mqtt.wire cimport topics
 
 cdef unsigned int PUBLISH, PUBACK, PUBREL, PUBCOMP
 cdef int MQTT_5
+cdef Py_ssize_t ANSWER_MAX, ROOM, ROOM_KEPT
 cdef unsigned int PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE
 cdef unsigned int RESPONSE_TOPIC, CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY
 
@@ -16,14 +17,13 @@ cdef class PacketWalk:
     cdef bytes first_octets
     cdef object buffer
     cdef const unsigned char* p
-    cdef readonly Py_ssize_t position, end, at, start, packet_end
+    cdef readonly Py_ssize_t position, end, at, start
     cdef readonly bint plain, dup, retain, is_known
     cdef bytes known
     cdef readonly Py_ssize_t topic_at, topic_length, properties_at, properties_length
     cdef readonly Py_ssize_t payload_at, payload_length
     cdef readonly unsigned int qos, packet_identifier, topic_alias
-    cdef readonly Py_ssize_t user_properties, subscription_identifiers, payload_format_at, message_expiry_at
-    cdef readonly Py_ssize_t content_type_at, response_topic_at, correlation_data_at, topic_alias_at
+    cdef readonly Py_ssize_t payload_format_at, message_expiry_at, topic_alias_at
     cdef Py_ssize_t value
     cpdef know(self, bytes topic)
     cpdef set_version(self, int version)
@@ -39,7 +39,9 @@ cdef class PacketWalk:
     cpdef bytes part(self, Py_ssize_t at, Py_ssize_t length)
     cdef bint take_publish(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef int forget_properties(self, Py_ssize_t at) noexcept
-    @cython.locals(count=Py_ssize_t, identifier=cython.uint)
+    @cython.locals(
+        count=Py_ssize_t, identifier=cython.uint, start=Py_ssize_t, has_content_type=bint, has_response=bint,
+        has_correlation=bint)
     cdef bint take_properties(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef Py_ssize_t take_number(
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, unsigned int identifier) noexcept
@@ -79,3 +81,16 @@ cpdef bytes encode_publish(
 @cython.locals(at=Py_ssize_t, out="unsigned char*")
 cpdef bytes encode_acknowledgement(
     int version, unsigned int kind, unsigned int packet_identifier, unsigned int reason_code=*)
+
+@cython.final
+cdef class Acknowledgements:
+    cdef int version
+    cdef readonly Py_ssize_t used
+    cdef Py_ssize_t room
+    cdef bytearray answers
+    cdef unsigned char* at
+    cpdef int add(
+        self, unsigned int kind, unsigned int packet_identifier, unsigned int reason_code) except -1
+    cpdef bytes take(self)
+    @cython.locals(answers=bytearray)
+    cdef int _make_room(self, Py_ssize_t room) except -1

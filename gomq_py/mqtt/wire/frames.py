@@ -7,13 +7,18 @@ the codec (PacketWalk.decode), which reports what is wrong with it. No I/O; neve
 read.
 """
 from gomq_py import octets
-from gomq_py.mqtt.wire import codec, texts
+from gomq_py.mqtt.wire import codec, topics
 from gomq_py.mqtt.wire.constants import (
     CLIENT, CONTENT_TYPE, CORRELATION_DATA, DEFAULT_LIMITS, HEADER_MAX, MESSAGE_EXPIRY_INTERVAL, MQTT_5,
-    NO_VERSION, PAYLOAD_FORMAT_INDICATOR, PUBACK, PUBCOMP, PUBLISH, PUBREL, RESPONSE_TOPIC,
+    PAYLOAD_FORMAT_INDICATOR, PUBACK, PUBCOMP, PUBLISH, PUBREL, RESPONSE_TOPIC,
     SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY,
 )
 from gomq_py.mqtt.wire.errors import MQTTError
+
+# Octets of the longest acknowledgement, which has a reason code.
+ANSWER_MAX = 5
+# Octets allocated first for the answers of a read, and the most that are kept for the next read.
+ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
@@ -35,23 +40,20 @@ class PacketWalk:
     """Walks the packets of one connection; the object is reused for every read.
 
     Offsets are into the buffer and hold until the next call of ``next_packet``. Every packet: ``at`` to
-    ``packet_end``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length``
-    (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
-    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``,
-    ``properties_length``, ``topic_alias`` (0: none), the counts ``user_properties`` and
-    ``subscription_identifiers``, and offsets of values (behind the identifier's octet; -1: absent):
-    ``payload_format_at``, ``message_expiry_at``, ``content_type_at``, ``response_topic_at``,
-    ``correlation_data_at``, ``topic_alias_at``. A plain acknowledgement has reason code success:
-    ``packet_identifier``.
+    ``position``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length`` (0:
+    an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0), ``payload_at``,
+    ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``, ``properties_length``,
+    ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet; -1: absent):
+    ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has reason code
+    success: ``packet_identifier``.
     """
 
     __slots__ = (
         "version", "sender", "limits", "packet_max", "property_max", "from_client", "first_octets", "buffer",
-        "p", "position", "end", "at", "start", "packet_end", "plain", "topic_at", "topic_length", "qos",
-        "dup", "retain", "packet_identifier", "properties_at", "properties_length", "payload_at",
-        "payload_length", "topic_alias", "user_properties", "subscription_identifiers", "payload_format_at",
-        "message_expiry_at", "content_type_at", "response_topic_at", "correlation_data_at", "topic_alias_at",
-        "value", "known", "is_known",
+        "p", "position", "end", "at", "start", "plain", "topic_at", "topic_length", "qos", "dup", "retain",
+        "packet_identifier", "properties_at", "properties_length", "payload_at", "payload_length",
+        "topic_alias", "payload_format_at", "message_expiry_at", "topic_alias_at", "value", "known",
+        "is_known",
     )
 
     def __init__(self, version, sender, limits=DEFAULT_LIMITS):
@@ -60,7 +62,7 @@ class PacketWalk:
         self.set_limits(limits)
         self.set_version(version)
         self.buffer = None
-        self.position = self.end = self.at = self.start = self.packet_end = 0
+        self.position = self.end = self.at = self.start = 0
         self.plain = False
         self.topic_at = self.topic_length = self.payload_at = self.payload_length = 0
         self.packet_identifier = self.qos = 0
@@ -70,9 +72,7 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Remember a valid topic that is likely to come again: it is not validated anew, and ``is_known``
-        marks a plain PUBLISH that has it.
-        """
+        """Remember a valid topic that is likely to come again; ``is_known`` marks a PUBLISH that has it."""
         self.known = topic
 
     def set_version(self, version):
@@ -84,7 +84,6 @@ class PacketWalk:
         self.first_octets = _first_octets[key]
 
     def set_limits(self, limits):
-        """Set the limits of packets from now on."""
         self.limits = limits
         self.packet_max = limits.packet_octets
         self.property_max = limits.properties
@@ -105,9 +104,7 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """The type of the next whole packet; 0 if there is none. Raises an MQTTError for a wrong fixed header
-        as soon as it has arrived.
-        """
+        """The type of the next whole packet, or 0. Raises an MQTTError once a wrong fixed header is there."""
         p = self.p
         at = self.position
         end = self.end
@@ -138,7 +135,7 @@ class PacketWalk:
             return 0
         self.at = at
         self.start = start
-        self.packet_end = self.position = start + length
+        self.position = start + length
         kind = first >> 4
         if kind == PUBLISH:
             self.qos = first >> 1 & 3
@@ -160,7 +157,7 @@ class PacketWalk:
 
     def decode(self):
         """The packet found last, as an object. Raises an MQTTError."""
-        raw = bytes(self.buffer[self.at:self.packet_end])
+        raw = bytes(self.buffer[self.at:self.position])
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
@@ -177,7 +174,7 @@ class PacketWalk:
             return False
         self.is_known = self.topic_length == len(self.known) and octets.same(
             p, at, self.known, 0, self.topic_length)
-        if not self.is_known and texts.scan_text(p, at, at + self.topic_length) != 0:
+        if not self.is_known and topics.scan_text(p, at, at + self.topic_length) != 0:
             return False
         at += self.topic_length
         self.packet_identifier = 0
@@ -207,35 +204,35 @@ class PacketWalk:
     def forget_properties(self, at):
         """Reset the properties to none, at ``at``."""
         self.properties_at = at
-        self.properties_length = self.topic_alias = self.user_properties = self.subscription_identifiers = 0
-        self.payload_format_at = self.message_expiry_at = self.content_type_at = self.response_topic_at = -1
-        self.correlation_data_at = self.topic_alias_at = -1
+        self.properties_length = self.topic_alias = 0
+        self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
         """Find the properties of a PUBLISH; whether they are well-formed, allowed and not too many."""
         count = 0
+        has_content_type = has_response = has_correlation = False
         while at < end:
             identifier = p[at]
             at += 1
+            start = at
             count += 1
             if count > self.property_max:
                 return False
             if identifier == USER_PROPERTY:
-                self.user_properties += 1
-                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
+                at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
                 if at < 0:
                     return False
-                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
-            elif identifier == CONTENT_TYPE and self.content_type_at < 0:
-                self.content_type_at = at
-                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
-            elif identifier == RESPONSE_TOPIC and self.response_topic_at < 0:
-                self.response_topic_at = at
+                at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
+            elif identifier == CONTENT_TYPE and not has_content_type:
+                has_content_type = True
+                at = self.take_text(p, at, end, topics.CONTROL | topics.WILDCARD)
+            elif identifier == RESPONSE_TOPIC and not has_response:
+                has_response = True
                 at = self.take_text(p, at, end, 0)
-                if at == self.response_topic_at + 2:
+                if at == start + 2:
                     return False
-            elif identifier == CORRELATION_DATA and self.correlation_data_at < 0:
-                self.correlation_data_at = at
+            elif identifier == CORRELATION_DATA and not has_correlation:
+                has_correlation = True
                 at = self.take_binary(p, at, end)
             else:
                 at = self.take_number(p, at, end, identifier)
@@ -256,7 +253,6 @@ class PacketWalk:
             self.topic_alias = octets.be16(p, at)
             return at + 2 if self.topic_alias else -1
         if identifier == SUBSCRIPTION_IDENTIFIER and not self.from_client:
-            self.subscription_identifiers += 1
             at = self.take_variable(p, at, end)
             return at if self.value else -1
         return -1
@@ -266,7 +262,7 @@ class PacketWalk:
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
-        found = texts.scan_text(p, at + 2, after)
+        found = topics.scan_text(p, at + 2, after)
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
@@ -395,10 +391,42 @@ def encode_publish(version, flags, topic, packet_identifier, properties, payload
 
 def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
     """A PUBACK, PUBREC, PUBREL or PUBCOMP as bytes."""
-    packet = bytearray(5)
+    packet = bytearray(ANSWER_MAX)
     out = octets.pointer(packet)
     at = write_acknowledgement(out, 0, version, kind, packet_identifier, reason_code)
     return bytes(packet[:at])
 
 
-assert NO_VERSION < MQTT_5
+class Acknowledgements:
+    """The acknowledgements caused by one read, which leave together. ``used``: octets since take()."""
+
+    __slots__ = ("version", "used", "room", "answers", "at")
+
+    def __init__(self, version):
+        self.version = version
+        self.used = self.room = 0
+        self.answers = bytearray()
+        self.at = octets.pointer(self.answers)
+
+    def add(self, kind, packet_identifier, reason_code):
+        """Add one acknowledgement. Before MQTT 5 its reason code is left out."""
+        if self.used + ANSWER_MAX > self.room:
+            self._make_room(max(2 * self.room, ROOM))
+        self.used = write_acknowledgement(
+            self.at, self.used, self.version, kind, packet_identifier, reason_code)
+
+    def take(self):
+        """Remove all acknowledgements and return them as bytes."""
+        taken = bytes(self.answers[:self.used])
+        self.used = 0
+        if self.room > ROOM_KEPT:
+            self._make_room(0)
+        return taken
+
+    def _make_room(self, room):
+        answers = bytearray(room)
+        if self.used:
+            answers[:self.used] = self.answers[:self.used]
+        self.answers = answers
+        self.at = octets.pointer(answers)
+        self.room = room

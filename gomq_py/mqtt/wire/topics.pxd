@@ -1,6 +1,10 @@
 cimport cython
 
 cdef Py_ssize_t STRING_MAX
+cdef int ILL_FORMED, WILDCARD, CONTROL
+
+@cython.locals(octet=cython.uint, low=cython.uint, high=cython.uint, more=Py_ssize_t, found=int)
+cdef int scan_text(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 
 cpdef str topic_name_fault(str name)
 cpdef bint is_topic_name(str text)

@@ -1,5 +1,5 @@
-"""Topics: valid topic names and filters, matching of names by filters, and shared subscriptions (MQTT 5 §4.7,
-§4.8.2). A leaf.
+"""Topics: valid topic names and filters, matching of names by filters, shared subscriptions, and checks of
+strings without objects (MQTT 5 §1.5.4, §4.7, §4.8.2). A leaf.
 
 A message is published to a topic name; a subscription asks for a topic filter. Both are levels separated by
 ``/``; a level may be empty. ``+`` stands for one level, ``#`` at the end for any number of levels, including
@@ -25,6 +25,8 @@ _OF_BROKER = BROKER_PREFIX.encode()
 _SWAP = "".join(map(chr, range(128))).translate(str.maketrans("/.", "./"))
 # A receiver may refuse control characters (§1.5.4): in names they do nothing but disturb logs and terminals.
 _CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
+# Results of scan_text; 0: a text that may be a topic name.
+ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
 
 
 def topic_name_fault(name):
@@ -91,9 +93,7 @@ def shared_fault(topic_filter):
 
 
 def split_shared(topic_filter):
-    """(share name, filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``; the share name is
-    "" if the filter is not shared.
-    """
+    """(share name or "", filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``."""
     if not is_shared(topic_filter):
         return "", topic_filter
     share_name, _, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
@@ -146,3 +146,49 @@ def matches(topic_filter, topic_name):
         place += 1
         if at > pattern_end:
             return place > name_end
+
+
+def scan_text(p, at, end):
+    """ILL_FORMED for octets that are no UTF-8 or hold U+0000, else WILDCARD and CONTROL as bits."""
+    found = 0
+    while at < end:
+        octet = p[at]
+        at += 1
+        if octet < 0x80:
+            if octet == 0x2B or octet == 0x23:
+                found |= WILDCARD
+            elif octet < 0x20 or octet == 0x7F:
+                if octet == 0:
+                    return ILL_FORMED
+                found |= CONTROL
+            continue
+        # The second octet's range depends on the first; the others are 80..BF (Unicode, table 3-7).
+        low = 0x80
+        high = 0xBF
+        if octet < 0xC2 or octet > 0xF4:
+            return ILL_FORMED
+        if octet < 0xE0:
+            more = 1
+        elif octet < 0xF0:
+            more = 2
+            if octet == 0xE0:
+                low = 0xA0
+            elif octet == 0xED:
+                high = 0x9F  # surrogates lie above
+        else:
+            more = 3
+            if octet == 0xF0:
+                low = 0x90
+            elif octet == 0xF4:
+                high = 0x8F
+        if end - at < more or p[at] < low or p[at] > high:
+            return ILL_FORMED
+        if octet == 0xC2 and p[at] < 0xA0:
+            found |= CONTROL
+        at += 1
+        while more > 1:
+            if p[at] & 0xC0 != 0x80:
+                return ILL_FORMED
+            at += 1
+            more -= 1
+    return found

@@ -29,7 +29,7 @@ believed before it was compared with the end of the data.
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
 level grow from older to younger messages, so that they sort as their messages came. A location holds for one
-run: after a restart another message may lie there. Whoever keeps one on disk (mqtt.model.inflight) keeps
+run: after a restart another message may lie there. Whoever keeps one on disk (mqtt.model.qos2_records) keeps
 beside it when its message was stored.
 
 The *acks file* says which records of its segment are gone, and how often others came back. Behind the head

@@ -60,15 +60,15 @@ def settle(node):
 
 
 def in_store(node):
-    return kept_of(node)._shelf.store.unacked_count
+    return kept_of(node)._store.unacked_count
 
 
 def segments(node):
-    return len(kept_of(node)._shelf.store.layout())
+    return len(kept_of(node)._store.layout())
 
 
 def folder_of(node):
-    return kept_of(node)._shelf.store.folder
+    return kept_of(node)._store.folder
 
 
 def test_last_message_of_a_key_is_kept_and_those_before_it_go(boot):
@@ -294,7 +294,7 @@ def test_message_that_was_safe_stays_until_the_one_that_the_disk_refused_is_writ
     put(node, "a", b"2")
     refused = kept_of(node).index.get("a")
 
-    kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+    kept_of(node)._store.fence(OSError(errno.EIO, "the disk failed"))
     node.wait(lambda: not kept_of(node).closed)
 
     assert content(kept_of(node)) == {"a": b"2", "b": b"1"}
@@ -307,11 +307,11 @@ def test_store_that_is_open_is_not_opened_once_more(boot, soon):
     """A job that fails behind its last step asks for it. At 420ef4da that closed the store."""
     node = boot()
     put(node, "a", b"1")
-    store = kept_of(node)._shelf.store
+    store = kept_of(node)._store
 
     kept_of(node)._reopening.start()
 
-    assert put(node, "b", b"1") == 1 and kept_of(node)._shelf.store is store
+    assert put(node, "b", b"1") == 1 and kept_of(node)._store is store
 
 
 def test_answer_from_before_the_fault_deletes_nothing_of_the_store_that_is_open_again(
@@ -325,7 +325,7 @@ def test_answer_from_before_the_fault_deletes_nothing_of_the_store_that_is_open_
         patch.setattr(VHost, "when_safe", lambda _self, callback, *_arguments: answers.append(callback))
         put(node, "a", b"2")
         node.wait(lambda: answers)
-        kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+        kept_of(node)._store.fence(OSError(errno.EIO, "the disk failed"))
         node.wait(lambda: not kept_of(node).closed and not kept_of(node).touched)
 
         answers.pop(0)(None)
@@ -342,7 +342,7 @@ def test_vhost_that_closes_or_goes_while_a_store_is_opened_again_closes_that(boo
         node = boot()
         put(node, "a", b"1")
         settle(node)
-        kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+        kept_of(node)._store.fence(OSError(errno.EIO, "the disk failed"))
         if end == "delete":
             node.broker.vhosts["/"].departures()
             kept_of(node).close()
@@ -395,7 +395,7 @@ def test_store_goes_with_its_vhost(boot):
     vhost = node.broker.create_vhost("v")
     kept = vhost.extras[STORE]
     assert kept.put("a", made("a", b"1")) == 1
-    folder = kept._shelf.store.folder
+    folder = kept._store.folder
     node.wait(lambda: os.path.isdir(folder))
 
     node.broker.delete_vhost("v")

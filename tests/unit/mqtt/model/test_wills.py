@@ -478,7 +478,7 @@ def failed_store(world, monkeypatch):
     vhost, held = world.node.vhost, []
     with monkeypatch.context() as patch:
         patch.setattr(vhost.stores, "reopen", lambda *arguments: held.append(arguments))
-        world.sessions.wills.kept._shelf.store.fence(OSError(5, "the disk failed"))
+        world.sessions.wills.kept._store.fence(OSError(5, "the disk failed"))
         world.pass_time(0)
 
     def open_again():

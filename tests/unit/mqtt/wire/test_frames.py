@@ -12,7 +12,7 @@ from gomq_py.mqtt.wire.constants import (
     PUBREL, SERVER, Limits,
 )
 from gomq_py.mqtt.wire.errors import MalformedPacket, PacketTooLarge
-from gomq_py.mqtt.wire.frames import PacketWalk, encode_acknowledgement, encode_publish
+from gomq_py.mqtt.wire.frames import Acknowledgements, PacketWalk, encode_acknowledgement, encode_publish
 from gomq_py.mqtt.wire.packets import PACKETS, PublishPacket
 from gomq_py.mqtt.wire.properties import encode_values
 from tests.support.mqtt_lanes import assert_equal_answers, walked
@@ -56,8 +56,8 @@ def test_properties_are_found_where_they_lie():
 
     ((_, fields, _),), _ = assert_equal_answers(octets, MQTT_5)
 
-    assert fields["user_properties"] == 2
-    assert fields["properties"]["correlation_data"] == b"\x00\xff"
+    assert fields["properties"] == {
+        "payload_format_indicator": 1, "message_expiry_interval": 3600, "topic_alias": 5}
 
 
 def test_packets_follow_one_another_and_the_incomplete_one_stays():
@@ -264,3 +264,32 @@ def test_first_octets_are_those_the_codec_accepts():
     assert [octet for octet, allowed in enumerate(frames.first_octets(MQTT_5, CLIENT)) if allowed] == [
         0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D, 0x40, 0x50, 0x62, 0x70, 0x82, 0xA2, 0xC0,
         0xE0, 0xF0]
+
+
+def test_acknowledgements_are_taken_in_their_order_and_once():
+    answers = Acknowledgements(5)
+
+    answers.add(PUBREL, 0x0102, 0)
+    answers.add(PUBACK, 0x0304, 0x97)
+
+    assert answers.used == 9
+    assert answers.take() == bytes.fromhex("62 02 01 02  40 03 03 04 97")
+    assert answers.used == 0 and answers.take() == b""
+
+
+def test_acknowledgements_before_mqtt_5_have_no_reason_codes():
+    answers = Acknowledgements(4)
+
+    answers.add(PUBACK, 7, 0x97)
+
+    assert answers.take() == bytes.fromhex("40 02 00 07")
+
+
+def test_any_number_of_acknowledgements_fits():
+    answers = Acknowledgements(4)
+
+    for _ in range(2):  # what is kept for the next read is not in its way
+        for identifier in range(1, 65536):
+            answers.add(PUBREL, identifier, 0)
+        expected = b"".join(b"\x62\x02" + identifier.to_bytes(2, "big") for identifier in range(1, 65536))
+        assert answers.take() == expected

@@ -13,7 +13,7 @@ cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
 cdef Py_ssize_t RECORD_OCTETS, PLACE_OCTETS, PLACES
 
-cdef class Inflight(_scheduler.TurnTaker):
+cdef class QoS2Records(_scheduler.TurnTaker):
     cdef readonly object vhost
     cdef Scheduler scheduler
     cdef readonly MessageStore store
@@ -50,7 +50,6 @@ cdef class Inflight(_scheduler.TurnTaker):
     @cython.locals(kept_at=uint64_t, state=int)
     cpdef uint64_t received_before(
         self, uint64_t key, unsigned int identifier, bint is_sure, bytes places) except? 0
-    cpdef dismissed(self, uint64_t kept_at)
     @cython.locals(
         at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, destination=Destination,
         store=Store)

@@ -2,7 +2,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gomq_py.mqtt.model.filter_set import FilterSet
+from gomq_py.mqtt.model.filter_tree import FilterSet
 from gomq_py.mqtt.wire.topics import matches, split_shared, topic_filter_fault
 
 LEVELS = st.lists(st.sampled_from(("a", "b", "", "$s", "+")), min_size=1, max_size=4)

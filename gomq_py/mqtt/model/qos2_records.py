@@ -1,4 +1,4 @@
-"""Inflight: QoS 2 packet identifiers of a vhost's durable sessions that survive the process, in a store of
+"""QoS2Records: QoS 2 packet identifiers of a vhost's durable sessions that survive the process, in a store of
 their own.
 
 Beside the sessions, below the door, above storage. A record outlives a kill as soon as a function returns,
@@ -24,19 +24,19 @@ the kill may have come before the message: for the last record, and for messages
 a kill loses. In any folder other than that of a process killed in this boot of the machine, it checks all
 that are not sure: after a power loss, in a copy, in a follower's folder. An identifier counts if its message
 is in all places. If it is in some, the client sends it again, and it goes to the others. What counts is sure
-from then on, because boot has flushed it. mqtt.model.found has the format.
+from then on, because boot has flushed it. mqtt.model.qos2_recovery has the format.
 """
 from functools import partial
 
 from gomq_py import octets
 from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler
-from gomq_py.mqtt.model.found import (
+from gomq_py.mqtt.model.qos2_recovery import (
     BEGUN, DOUBT, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE,
-    TRUST, Found, places_in,
+    TRUST, QoS2Recovery,
 )
 from gomq_py.mqtt.model.moving import Moving
-from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
+from gomq_py.mqtt.model.session_kind import EXTRA, QOS2_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError, StoreFull
@@ -55,11 +55,11 @@ SEGMENTS = 3
 NO_ROUTING = b"\0\0"
 
 
-class Inflight(_scheduler.TurnTaker):
+class QoS2Records(_scheduler.TurnTaker):
     """QoS 2 identifiers of one vhost. The store is made with the first record.
 
     No function here fails because of the disk: records that cannot be kept are skipped and logged. If the
-    store has ``failed``, another Inflight with a new store replaces it (moving.Replacing). Both are
+    store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
     ``is_stuck`` until the definitions on disk name the new store: a kill before that would restore
     identifiers that clients have released.
     """
@@ -142,7 +142,7 @@ class Inflight(_scheduler.TurnTaker):
 
     def begun(self, key, identifier, destinations, message, had):
         """Record a message before it is given to ``destinations`` (a tuple); ``had``: its places in other
-        destinations. Returns the location for received() or dismissed(), 0 if it cannot be kept.
+        destinations. Returns the record's location for received(), 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -183,10 +183,6 @@ class Inflight(_scheduler.TurnTaker):
             return b"", 0
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
-    def keys_in(self, places):
-        """The keys of the stores in places, as places_of() returns them."""
-        return {key for key, _ in places_in(places)}
-
     def partly(self, key, identifier, had, places):
         """Record that some destinations have the message while others wait for files. ``places``: of all that
         have it. Returns the location, 0 if it cannot be kept.
@@ -199,13 +195,11 @@ class Inflight(_scheduler.TurnTaker):
         return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
-        """Record that all remaining destinations have had the message since an earlier run. Returns the
-        location, 0 if it cannot be kept.
-        """
+        """Record that all destinations have the message of an earlier run. Returns its location, or 0."""
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
-        """Take over an identifier from another Inflight. ``places``: of the destinations that have its
+        """Take over an identifier from another QoS2Records. ``places``: of the destinations that have its
         message, if others lack it. Returns the location, 0 if it cannot be kept.
         """
         if not self._opened():
@@ -218,11 +212,6 @@ class Inflight(_scheduler.TurnTaker):
             self.last_received = kept_at
         return kept_at
 
-    def dismissed(self, kept_at):
-        """Delete the record of begun(), because not all destinations took the message."""
-        self.done(kept_at)
-        self.flush()
-
     def await_flush(self):
         """Have all records and deletions flushed before the next answer leaves."""
         if self.store is not None and not self.failed:
@@ -232,7 +221,7 @@ class Inflight(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that everything received up to a mark() is on disk, before the client is told."""
+        """Record that all received up to ``mark`` (a last_received) is on disk, before PUBREC leaves."""
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
@@ -319,7 +308,7 @@ class Inflight(_scheduler.TurnTaker):
             return
         self._begin(store)
         try:
-            Found(self).hand_out({self.key_of(session.queue): session for session in sessions})
+            QoS2Recovery(self).hand_out({self.key_of(session.queue): session for session in sessions})
         except StoreError as error:
             self.fail(error)
         self.flush()
@@ -331,7 +320,7 @@ class Inflight(_scheduler.TurnTaker):
             LOG.error(
                 "%s are not kept, and publishers at QoS 2 wait, until a new store is made: %s", self.name,
                 error)
-            self.vhost.extras[EXTRA].inflight_failed(self)
+            self.vhost.extras[EXTRA].qos2_records_failed(self)
 
     def when_replaced(self, callback):
         """Call back when it is no longer stuck; it is stuck now."""
@@ -343,10 +332,6 @@ class Inflight(_scheduler.TurnTaker):
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback()
-
-    def close(self):
-        """The broker stops: keep no more records."""
-        self.failed = True
 
     def store_fenced(self, store, error):
         """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
@@ -383,9 +368,7 @@ class Inflight(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record, with the places noted last if its state includes them. Returns its location, 0 if
-        it cannot be written.
-        """
+        """Write a record, with the places noted last from BEGUN on. Returns its location, or 0."""
         if not self._opened():
             return 0
         at = self.at
@@ -467,7 +450,7 @@ class Inflight(_scheduler.TurnTaker):
         """Whether there is a store; makes it for the first record."""
         if self.store is None and not self.failed:
             try:
-                self._begin(self.vhost.stores.make(INFLIGHT_STORE))
+                self._begin(self.vhost.stores.make(QOS2_STORE))
             except (StoreError, Refused) as error:
                 self._complain(error)
         return self.store is not None and not self.failed
