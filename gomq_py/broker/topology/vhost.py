@@ -70,7 +70,7 @@ class VHost(Routing):
         self.kinds = factory.kinds
         self.extras = {}
         self.topic_exchange = TOPIC_EXCHANGE
-        self.held = set()  # each HeldPublish (broker.verbs) whose message has not reached all its queues
+        self.blocked_publishes = set()  # their messages have not reached all its queues
         self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
@@ -371,7 +371,7 @@ class VHost(Routing):
         self.check_access(queue, owner)
         entity = described("queue", queue.name, self.name)
         # What waits for files would be in it already if the disk were faster.
-        if if_empty and (queue.ready_count or any(held.is_for(queue) for held in self.held)):
+        if if_empty and (queue.ready_count or any(one.is_for(queue) for one in self.blocked_publishes)):
             raise PreconditionFailed(f"{entity} not empty")
         if if_unused and queue.consumer_count:
             raise PreconditionFailed(f"{entity} in use")
