@@ -42,7 +42,7 @@ class FakeQueue(Destination):
     def on_added(self, vhost):
         pass
 
-    def legacy(self):
+    def redistribution(self):
         return None
 
     def on_deleted(self, reason):
@@ -94,7 +94,7 @@ class FakeFactory:
     def incarnation_of(self, queue):
         return b"0123456789abcdef"
 
-    def remove(self, queue, reason, heir_of=None):
+    def remove(self, queue, reason, target_of=None):
         self.removed.append(queue)
         queue.close(reason)
 

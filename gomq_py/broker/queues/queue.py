@@ -656,7 +656,7 @@ class Queue(destination.Destination):
         messages; must not switch.
         """
 
-    def legacy(self):
+    def redistribution(self):
         """The queue is about to be deleted, and is in its place: what says of each of its ready messages who
         may have it (a function from the message to a Destination or None); None: nobody has any.
         """

@@ -540,7 +540,7 @@ class VHost(Routing):
     def _drop_queue(self, queue):
         if queue.durable:
             self.record(records.queue_deleted(queue))
-        count, heir_of = queue.ready_count, queue.legacy()
+        count, target_of = queue.ready_count, queue.redistribution()
         del self.queues[queue.name]
         self.totals.add_queue(queue)
         self._disown(queue)
@@ -550,7 +550,7 @@ class VHost(Routing):
         queue.on_unused = None
         self.bindings.remove_to(queue)
         reason = f"{described('queue', queue.name, self.name)} deleted"
-        self._factory.remove(queue, reason, heir_of)
+        self._factory.remove(queue, reason, target_of)
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
         queue.on_deleted(reason)
         return count

@@ -40,7 +40,7 @@ class Held:
         self.done = []
         self.waiting = None
         bodies = SimpleNamespace(count_whole=self.count)
-        self.vhost = SimpleNamespace(queues={"q": self.queue}, held=set())
+        self.vhost = SimpleNamespace(queues={"q": self.queue}, blocked_publishes=set())
         self.message = message(b"twelve bytes")
         self.message.lacking = self.lack
         self.elsewhere = ()
