@@ -11,7 +11,7 @@ from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
-from gomq_py.broker.policies.setter_rights import SetterRights, check
+from gomq_py.broker.policies.setter_rights import SetterRights, check_hands_on
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -167,7 +167,7 @@ class PolicyComponent(Component):
     def check_set_by(self, vhost, name, value, by):
         policy = policy_of(name, value, self._operator)
         if self._users is not None:
-            check(self._users, vhost, policy.definition, by)
+            check_hands_on(self._users, vhost, policy.definition, by)
 
     def changed(self, vhost, name, value):
         policy = policy_of(name, value, self._operator)

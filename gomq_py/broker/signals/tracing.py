@@ -16,7 +16,7 @@ from gomq_py.storage.message import Message
 QUIET = QuietLog(logger("queue"))
 
 
-class Client:
+class TracedClient:
     """The client of a message: names of its ``connection`` and ``user``, number of its ``channel``."""
 
     __slots__ = ("connection", "channel", "user")

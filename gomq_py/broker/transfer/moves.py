@@ -59,7 +59,7 @@ class Filter:
         return raw is not None and all(get_key(raw, key) == value for key, value in self.headers.items())
 
 
-class Result:
+class MoveResult:
     """The result of a move: messages ``examined``, ``matched``, ``done``, and ``stayed``: {reason: count}.
     ``targets``: {name: count}. ``fault``: what ended it early, as text, or None.
     """
@@ -94,7 +94,7 @@ class Move(Source):
         self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
     ):
         """``count``: most messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
-        self.result = Result()
+        self.result = MoveResult()
         self._queue = queue
         self._done = done
         self._filter = wanted or Filter()

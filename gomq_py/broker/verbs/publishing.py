@@ -261,7 +261,7 @@ def store_and_wait(caller, publication, scheduler):
 
 def traced(caller):
     """The caller's identity in traces."""
-    return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
+    return tracing.TracedClient(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
 def _is_noted(publication):
