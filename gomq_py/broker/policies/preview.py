@@ -1,7 +1,6 @@
 """Preview: what a policy would match and change if it were set now. Changes and logs nothing."""
 from typing import Any, NamedTuple
 
-from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.policies.policy import EXCHANGE, PolicySet, policy_of
 from gomq_py.broker.policies.setter_rights import SetterRights, check_hands_on
 
@@ -46,6 +45,6 @@ def previewed(vhost, policy, is_operator):
 
 
 def _change(vhost, entity, policy, would, is_operator):
-    kind = EXCHANGE if vhost.exchanges.get(entity.name) is entity else queue_type_of(entity.arguments)
+    kind = EXCHANGE if vhost.exchanges.get(entity.name) is entity else entity.type
     after = vhost.policies.would_be(kind, entity.name, would, is_operator)
     return PolicyChange(entity, kind, policy.applies(kind, entity.name), entity.in_force, after)

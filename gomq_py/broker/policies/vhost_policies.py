@@ -6,7 +6,6 @@ up the hub. An entity declared meanwhile gets the current policies.
 import time
 
 from gomq_py.broker.features import alternate_exchange, tee
-from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
@@ -47,7 +46,7 @@ class VHostPolicies(Job):
 
     def configure_queue(self, queue):
         """Give a queue its policies in force and its settings (None: plain)."""
-        self._put_under(queue, queue_type_of(queue.arguments), self._configure_queue)
+        self._put_under(queue, queue.type, self._configure_queue)
 
     def configure_exchange(self, exchange):
         """Give an exchange the policies in force."""

@@ -117,7 +117,7 @@ class QueueFactory:
         queue.is_state = kind.is_state
         if store is not None:
             store.open_aside()  # only now: the maker may have read its content
-        if queue_type_of(arguments) == STREAM:
+        if queue.type == STREAM:
             return queue
         queue.on_expiring = self._limit_expiring
         if store is not None and store.ready_count:
@@ -329,7 +329,7 @@ class QueueFactory:
         if timeout_ms != queue.consumer_timeout_ms:
             queue.consumer_timeout_ms = timeout_ms
             self.on_consumer_timeout()
-        if queue_type_of(queue.arguments) == STREAM:
+        if queue.type == STREAM:
             queue.configure(settings or PLAIN)
         elif settings is None or not settings.needs_limits:
             if queue.limits is not None:

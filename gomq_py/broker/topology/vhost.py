@@ -400,7 +400,7 @@ class VHost(Routing):
         before = queue.arguments
         if frozen(arguments) == frozen(before):
             return False
-        assert queue_type_of(arguments) == queue_type_of(before), arguments
+        assert queue_type_of(arguments) == queue.type, arguments
         queue.redefine(arguments)
         if queue.durable:
             try:

@@ -13,7 +13,6 @@ from collections import Counter, deque
 
 # its .pxd types where dead letters go
 from gomq_py.broker.routing import destination as _destination  # noqa: F401
-from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties
@@ -483,7 +482,7 @@ class DeadLetterRoute:
     def note(self, counts):
         """Add this slice's messages to the counts."""
         if self.count:
-            counts[queue_type_of(self.queue.arguments), self.reason] += self.count
+            counts[self.queue.type, self.reason] += self.count
             self.exchange.state.publish_in += self.count
             self.exchange.state.publish_out += self.published
             self.count = self.published = 0
