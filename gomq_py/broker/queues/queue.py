@@ -42,7 +42,7 @@ UNREADABLE_MAX = 200
 
 
 class Queue(destination.Destination):
-    """A FIFO queue of ``vhost`` (its name). ``type``: ``classic``, ``quorum``, ``stream``...
+    """A FIFO queue of ``vhost`` (its name), of a ``type`` (``classic``...).
 
     Kinds that order, limit or expire differently are subclasses and collaborators.
 
@@ -57,8 +57,8 @@ class Queue(destination.Destination):
     """
 
     __slots__ = (
-        "vhost", "arguments", "type", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
-        "on_expiring", "limits", "store", "scheduler", "ring",
+        "vhost", "arguments", "type", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused",
+        "on_closed", "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
         "in_force", "is_state", "on_turn", "handed", "_waiting_for_files", "_flood_from",
