@@ -199,7 +199,7 @@ class Broker:
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
             shutdown.do(vhost.hold_back)
-        shutdown.do(self._factory.legacies.close)
+        shutdown.do(self._factory.redistributions.close)
         shutdown.do(self.dead_letters.close)
         shutdown.do(self._wait_for_disk)
         shutdown.do(self.durability.close)

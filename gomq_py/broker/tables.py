@@ -58,24 +58,12 @@ class TableLimits:
             depth += 1
         return None
 
-    # off the wire
-
     def check(self, table, octets):
         """Check a decoded table from a frame of ``octets`` octets. Raises Malformed."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
                 raise Malformed(f"field table {fault}")
-
-    def check_method(self, method, octets):
-        """Look at the tables of a decoded method. Raises Malformed."""
-        if octets > self.safe_octets:
-            for name, _ in method.FIELDS:
-                value = getattr(method, name)
-                if isinstance(value, dict):
-                    self.check(value, octets)
-
-    # from anywhere
 
     def check_table(self, what, table):
         """Raise PreconditionFailed for a table beyond the limits of a field table; ``what`` names it."""

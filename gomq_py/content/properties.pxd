@@ -23,6 +23,17 @@ cdef class PropertyScan:
     cdef Py_ssize_t scan_tail(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cpdef bint scan_octets(self, object data)
 
+cdef class PropertyEdit:
+    cdef public bytes headers
+    cdef public object expiration
+    cdef bytes _properties
+    cdef PropertyScan _scan
+    @cython.locals(flags=cython.uint, start=Py_ssize_t, end=Py_ssize_t, after=Py_ssize_t, scan=PropertyScan,
+        properties=bytes, headers=bytes)
+    cpdef bytes octets(self)
+    @cython.locals(at=Py_ssize_t, properties=bytes)
+    cdef Py_ssize_t _place_of_headers(self) except -1
+
 cdef class Properties:
     cdef public object content_type, content_encoding, headers, delivery_mode, priority, correlation_id
     cdef public object reply_to, expiration, message_id, timestamp

@@ -36,6 +36,8 @@ FIELDS = (
     ("user_id", 0x0010, "shortstr"), ("app_id", 0x0008, "shortstr"), ("cluster_id", 0x0004, "shortstr"),
 )
 
+EMPTY_TABLE = encode_table({})
+
 _SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
 
@@ -156,6 +158,55 @@ class PropertyScan:
     def scan_octets(self, data):
         """``scan`` a bytes-like object, for code not compiled with this class. True if well-formed."""
         return self.scan(octets.pointer(data), 0, len(data)) == 0
+
+
+class PropertyEdit:
+    """A stored message's properties being edited; all other octets stay. ``headers`` (raw table, u32 size
+    first) may be set, ``expiration`` (text or None) only removed.
+    """
+
+    __slots__ = ("headers", "expiration", "_properties", "_scan")
+
+    def __init__(self, properties):
+        """Raises ValueError for malformed properties, which no door accepts."""
+        scan = PropertyScan()
+        if not scan.scan_octets(properties):
+            raise ValueError("malformed basic properties")
+        self._properties = properties
+        self._scan = scan
+        at = scan.headers_at
+        self.headers = properties[at:at + scan.headers_length] if at >= 0 else EMPTY_TABLE
+        at = scan.expiration_at
+        self.expiration = (
+            None if at < 0 else properties[at + 1:at + 1 + properties[at]].decode("utf-8", "surrogateescape")
+        )
+
+    def octets(self):
+        """The edited properties in wire form; an empty table is added to none that had no headers."""
+        properties, scan = self._properties, self._scan
+        flags = scan.flags & ~EXPIRATION
+        start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
+        end = start + scan.headers_length if scan.headers_at >= 0 else start
+        headers = self.headers
+        if scan.headers_at >= 0 or headers != EMPTY_TABLE:
+            flags |= HEADERS
+        else:
+            headers = b""
+        if self.expiration is None and scan.expiration_at >= 0:
+            after = scan.expiration_at + 1 + properties[scan.expiration_at]
+            rest = properties[end:scan.expiration_at] + properties[after:]
+        else:
+            flags |= scan.flags & EXPIRATION
+            rest = properties[end:]
+        return flags.to_bytes(2, "big") + properties[2:start] + headers + rest
+
+    def _place_of_headers(self):
+        """The offset of the headers: behind the two short strings that may precede them."""
+        at = 2
+        for flag in (CONTENT_TYPE, CONTENT_ENCODING):
+            if self._scan.flags & flag:
+                at += 1 + self._properties[at]
+        return at
 
 
 class Properties:

@@ -19,7 +19,7 @@ import gomq_py
 from gomq_py import node
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import BasicGet, BasicGetEmpty
-from gomq_py.broker.verbs import held_publish
+from gomq_py.broker.verbs import blocked_publish
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
@@ -573,7 +573,8 @@ def test_hub_takes_no_names_away_where_the_disk_is_full_and_where_files_are_left
 
 def held_publishers(launched):
     """How many connections wait for files."""
-    return sum(held_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.hub.clients)
+    return sum(
+        blocked_publish.WAITS_FOR in connection.stream.waits_for for connection in launched.hub.clients)
 
 
 def test_broker_stops_while_a_publisher_waits(files):

@@ -378,7 +378,7 @@ class Site:
             subscribe._Filters(connection, answer, "abc", lambda _each: 0).begin()
         wait(lambda: len(told) >= 2 and len(holds) >= 2, what="the answers to SUBSCRIBE")
 
-    def legacies(self):
+    def redistributions(self):
         """Two share what is published; what the one has that ends is for the other."""
         sessions = [self.session(), self.session()]
         for session in sessions:
@@ -391,9 +391,9 @@ class Site:
                 destination.publish(message)
         assert [session.queue.ready_count for session in sessions] == [2, 2]
         self.mqtt.end(sessions[0])
-        wait(lambda: not self.vhost._factory.legacies._transfers, what="the end of a session's queue")
+        wait(lambda: not self.vhost._factory.redistributions._transfers, what="the end of a session's queue")
         self.mqtt.end(sessions[1])
-        wait(lambda: not self.vhost._factory.legacies._transfers)
+        wait(lambda: not self.vhost._factory.redistributions._transfers)
 
     def kept_anew(self):
         """Segments of which nothing but one small message is wanted."""
@@ -540,7 +540,7 @@ JOBS = {
     "'expiring retained MQTT messages'": Site.expiring,
     "'replaying retained MQTT messages'": Site.replaying,
     "'subscribing MQTT clients'": Site.subscribing,
-    "'messages of deleted queues'": Site.legacies,
+    "'messages of deleted queues'": Site.redistributions,
     "'writing kept MQTT messages anew'": Site.kept_anew,
     "'opening kept MQTT messages again'": Site.kept_again,
     "'opening a delayed store again'": Site.delayed_again,

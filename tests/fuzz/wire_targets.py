@@ -12,9 +12,8 @@ from gomq_py.amqp.wire.methods import (
     METHODS, BasicAck, BasicConsume, ConnectionClose, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk,
     QueueDeclare, decode_method,
 )
-from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content import fields
-from gomq_py.content.properties import Properties, PropertyScan
+from gomq_py.content.properties import Properties, PropertyEdit, PropertyScan
 from gomq_py.errors import Malformed
 from tests.fuzz.target import Draw, Target, pieces
 from tests.support.exact import exact, fenced

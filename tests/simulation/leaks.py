@@ -57,7 +57,7 @@ def held(process):
         facts[f"those who wait for {name}"] = len(budget._waiting)
         facts[f"accounts of the budget for {name}"] = len(budget._of_account) + len(budget._of_output)
     for vhost in broker.vhosts.values():
-        facts[f"publishes that wait in {vhost.name}"] = len(vhost.held)
+        facts[f"publishes that wait in {vhost.name}"] = len(vhost.blocked_publishes)
         for queue in vhost.queues.values():
             facts[f"holds of {queue.name}"] = queue.holds
             facts[f"consumers of {queue.name}"] = queue.consumer_count

@@ -3,7 +3,7 @@ from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.transfer.dead_letters import DeadLetters
-from gomq_py.broker.transfer.death import Death
+from gomq_py.broker.transfer.dead_letters import Death
 
 
 def limit_of_octets_lets_more_in():

@@ -5,7 +5,7 @@ import time
 
 from gomq_py.amqp.server import channel, confirms, consume, settling, tx
 from gomq_py.amqp.wire.methods import BasicGet, BasicRecover, ConfirmSelect
-from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.broker.verbs.blocked_publish import BlockedPublish
 from gomq_py.links.wire import Wire
 from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.model.sent import Sent
@@ -25,14 +25,14 @@ def other_queues_deliver_before_recover_ok():
 
 def refusal_told_behind_its_batch():
     """ce2523e3: a kill in between has what was refused at QoS 2 count as stored."""
-    init = HeldPublish.__init__
+    init = BlockedPublish.__init__
 
     def hasty(held, vhost, scheduler, publication, at, taken, done, before=None):
         init(held, vhost, scheduler, publication, at, taken, done, before and (
             lambda destinations, left, taken: (
                 None if left == () and not taken else before(destinations, left, taken))))
 
-    HeldPublish.__init__ = hasty
+    BlockedPublish.__init__ = hasty
 
 
 def identifiers_believed_after_a_loss_of_power():

@@ -1,6 +1,7 @@
 """A vhost without a disk: queues that keep nothing but their counts,
 and a log that keeps its records in a list.
 """
+from gomq_py.broker.features.queue_type import queue_type_of
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.broker.topology.kinds import Kinds
@@ -18,6 +19,7 @@ class FakeQueue(Destination):
         self.exclusive_owner = exclusive_owner
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
+        self.type = queue_type_of(self.arguments)
         self.on_unused = None
         self.ready_count = 0
         self.consumer_count = 0
@@ -42,7 +44,7 @@ class FakeQueue(Destination):
     def on_added(self, vhost):
         pass
 
-    def legacy(self):
+    def redistribution(self):
         return None
 
     def on_deleted(self, reason):
@@ -94,7 +96,7 @@ class FakeFactory:
     def incarnation_of(self, queue):
         return b"0123456789abcdef"
 
-    def remove(self, queue, reason, heir_of=None):
+    def remove(self, queue, reason, target_of=None):
         self.removed.append(queue)
         queue.close(reason)
 

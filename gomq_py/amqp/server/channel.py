@@ -91,7 +91,12 @@ class Channel(HotChannel):
             raise self.content.unexpected_frame()
         method = decode_method(payload)
         self.method_id = method.ID
-        self.connection.server.tables.check_method(method, len(payload))
+        tables = self.connection.server.tables
+        if len(payload) > tables.safe_octets:
+            for name, _ in method.FIELDS:
+                value = getattr(method, name)
+                if isinstance(value, dict):
+                    tables.check(value, len(payload))
         handler = HANDLERS.get(type(method))
         if handler is None:
             raise CommandInvalid("unimplemented method")

@@ -1,11 +1,11 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.broker.verbs.promised cimport Answer, Promised
+from gomq_py.broker.verbs.pending_confirms cimport Answer, PendingConfirms
 
 cdef class Confirms:
     cdef object _channel_id, _write
-    cdef Promised _promised
+    cdef PendingConfirms _pending
     cdef readonly uint64_t confirmed
     cdef uint64_t _seen
     @cython.locals(tail=_Batch)

@@ -12,7 +12,7 @@ from struct import Struct
 from gomq_py.amqp.wire.constants import FRAME_END, FRAME_METHOD
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
-from gomq_py.broker.verbs.promised import Answer, Promised
+from gomq_py.broker.verbs.pending_confirms import Answer, PendingConfirms
 
 # basic.ack and basic.nack as whole frames: type, channel, payload size, class and method, delivery tag, bits
 # (1: multiple), frame end. Written by hand, because a client that waits for each confirm costs one per
@@ -34,18 +34,18 @@ def confirm_select(channel, method):
 class Confirms:
     """The confirms of one channel. ``confirmed`` is the last publish that was answered."""
 
-    __slots__ = ("_channel_id", "_write", "_promised", "confirmed", "_seen")
+    __slots__ = ("_channel_id", "_write", "_pending", "confirmed", "_seen")
 
     def __init__(self, channel_id, write, when_safe):
         self._channel_id = channel_id
         self._write = write
-        self._promised = Promised(write, when_safe)
+        self._pending = PendingConfirms(write, when_safe)
         self.confirmed = self._seen = 0
 
     @property
     def waiting(self):
         """Whether some publish still waits for the disk."""
-        return self._promised.is_waiting()
+        return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
         """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``:
@@ -55,20 +55,20 @@ class Confirms:
             return
         self._seen = last
         if unsynced:
-            tail = self._promised.last_for(unsynced)
+            tail = self._pending.last_for(unsynced)
         else:
-            tail = self._promised.last() if self._promised.is_waiting() else None
+            tail = self._pending.last() if self._pending.is_waiting() else None
         if tail is not None:
             tail.last = last
             tail.refused.extend(refused)
         elif unsynced:
-            self._promised.done(_Batch(self, last, list(refused)), unsynced)
+            self._pending.done(_Batch(self, last, list(refused)), unsynced)
         else:
             self._write(self._answers(last, refused))
 
     def close(self):
         """The channel is gone: forget what waits."""
-        self._promised.close()
+        self._pending.close()
 
     def _answers(self, last, refused):
         """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked

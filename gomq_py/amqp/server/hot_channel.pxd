@@ -1,7 +1,7 @@
 from libc.stdint cimport uint64_t
 from gomq_py.amqp.server.unacked cimport Unacked
 from gomq_py.broker.queues.consumers cimport Consumer
-from gomq_py.broker.verbs.promised cimport Unsynced
+from gomq_py.broker.verbs.pending_confirms cimport UnsyncedQueues
 from gomq_py.storage.message cimport Message
 cimport cython
 
@@ -10,7 +10,7 @@ cdef class HotChannel:
     cdef public bint slow, confirming, watched, tracing
     cdef public uint64_t published, publishes
     cdef public list refused
-    cdef readonly Unsynced unsynced
+    cdef readonly UnsyncedQueues unsynced
     cdef readonly Unacked unacked
     cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers

@@ -9,7 +9,7 @@ from gomq_py.amqp.server.settling import REQUEUE, Settling
 from gomq_py.amqp.server.unacked import Unacked
 # its .pxd types what resume_consumers walks
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
-from gomq_py.broker.verbs.promised import Unsynced
+from gomq_py.broker.verbs.pending_confirms import UnsyncedQueues
 
 # A ``global_prefetch`` that leaves room for no message, acks or not.
 NO_CREDIT = -1
@@ -36,7 +36,7 @@ class HotChannel:
 
     def __init__(self, id_):
         self.id = id_
-        self.unsynced = Unsynced()
+        self.unsynced = UnsyncedQueues()
         self.slow = self.confirming = self.in_confirming = self.in_settled = False
         self.watched = self.tracing = False
         self.published = self.publishes = 0

@@ -19,7 +19,7 @@ from gomq_py.amqp.wire.errors import (
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicPublish, BasicReturn
 from gomq_py.broker.envelope import envelope_of
-from gomq_py.broker.verbs import held_publish, publishing
+from gomq_py.broker.verbs import blocked_publish, publishing
 from gomq_py.content.gathered import Gathered
 
 
@@ -265,7 +265,7 @@ def _wait(channel, publication, at, taken):
         if connection.lane is not None:
             connection.batch_done()
 
-    held_publish.wait_for_files(
+    blocked_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication, at, taken, stored)
 
 

@@ -21,7 +21,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 def exchange_declare(channel, method):
     """exchange.declare. ``passive``: only asks whether it exists."""
     if method.passive:
-        exchanges.find(channel.caller, method.exchange)
+        exchanges.passive_declare(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
     declared = exchanges.declare(
         channel.caller, method.exchange, method.type, method.durable, method.auto_delete, method.internal,
@@ -59,7 +59,7 @@ def queue_declare(channel, method):
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
         return _declare_reply_to(channel, method, name)
     if method.passive:
-        queue, durable = queues.find(channel.caller, name), False
+        queue, durable = queues.passive_declare(channel.caller, name), False
     else:
         queue, _, durable = queues.declare(
             channel.caller, name, method.durable, method.exclusive, method.auto_delete, method.arguments)

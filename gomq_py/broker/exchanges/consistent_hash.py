@@ -87,7 +87,7 @@ class ConsistentHashExchange(Exchange):
         if self._header is not None:
             key = (headers or {}).get(self._header)
             key = "" if key is None else written(key)
-        destination = self._spread.find(crc32(key.encode("utf-8", "surrogateescape")))
+        destination = self._spread.destination_at(crc32(key.encode("utf-8", "surrogateescape")))
         if destination is not None:
             targets[destination] = None
 
@@ -159,7 +159,7 @@ class Ring:
             bound[:] = [one for one in bound if one[0] is not destination]
             self._drop_points(destination.name, most)
 
-    def find(self, point):
+    def destination_at(self, point):
         """The destination for the hash ``point``; None if nothing is bound."""
         if not self._filled:
             return None
@@ -244,7 +244,7 @@ class Jump:
         self._bound = [one for one in self._bound if one[3] is not destination]
         self._fill()
 
-    def find(self, point):
+    def destination_at(self, point):
         """The destination for the hash ``point``; None if nothing is bound."""
         if not self._ends:
             return None

@@ -14,8 +14,8 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
-from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content.fields import Seconds, decode_table, get_key, set_key
+from gomq_py.content.properties import PropertyEdit
 from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.message import Message
 

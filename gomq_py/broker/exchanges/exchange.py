@@ -59,7 +59,7 @@ class Exchange:
             ]
         return list(self._bindings.values())
 
-    def find(self, identity):
+    def binding_of(self, identity):
         """The binding of this identity (``binding.identity_of``), or None."""
         return self._bindings.get(identity)
 

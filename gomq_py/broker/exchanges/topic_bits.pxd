@@ -6,7 +6,7 @@ cdef class TopicShards:
     cdef readonly Py_ssize_t words, rebuilt
     cdef dict _shards, _room, _homes
     @cython.locals(shard=TopicBits)
-    cpdef dict find(self, str pattern)
+    cpdef dict destinations_of(self, str pattern)
     @cython.locals(shard=TopicBits)
     cpdef dict add(self, str pattern, list words)
     @cython.locals(shard=TopicBits)

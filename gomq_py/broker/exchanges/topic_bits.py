@@ -27,7 +27,7 @@ class TopicShards:
         self._room = {}  # shards that may have room; the last one is filled
         self._homes = {}  # pattern, of folded words: its shard
 
-    def find(self, pattern):
+    def destinations_of(self, pattern):
         """The destinations of a pattern, or None."""
         shard = self._homes.get(pattern)
         return None if shard is None else shard.destinations_of(pattern)

@@ -23,7 +23,7 @@ cdef class TopicTrie:
     @cython.locals(words=list, destinations=dict)
     cpdef remove(self, str pattern, destination)
     @cython.locals(node=TopicNode, destinations=dict)
-    cpdef dict find(self, list words)
+    cpdef dict destinations_of(self, list words)
     cpdef Py_ssize_t costly_words(self)
     @cython.locals(words=list, is_costly=bint)
     cpdef Py_ssize_t costly_words_added(self, str pattern) except -1

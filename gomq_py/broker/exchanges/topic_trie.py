@@ -54,7 +54,7 @@ class TopicTrie:
     def add(self, pattern, destination):
         """Bind a destination to a pattern; once more counts."""
         words = folded(pattern)
-        destinations = self.find(words)
+        destinations = self.destinations_of(words)
         if destinations is None:
             destinations = self._added(words)
         destinations[destination] = destinations.get(destination, 0) + 1
@@ -63,7 +63,7 @@ class TopicTrie:
     def remove(self, pattern, destination):
         """Undo one ``add`` and drop empty nodes."""
         words = folded(pattern)
-        destinations = self.find(words)
+        destinations = self.destinations_of(words)
         destinations[destination] -= 1
         if not destinations[destination]:
             del destinations[destination]
@@ -71,10 +71,10 @@ class TopicTrie:
                 self._removed(words)
         self.size -= 1
 
-    def find(self, words):
+    def destinations_of(self, words):
         """The destinations of a pattern (folded words), or None."""
         if self.shards.words:
-            destinations = self.shards.find(".".join(words))
+            destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:
                 return destinations
         node = self._node(words)
@@ -90,7 +90,7 @@ class TopicTrie:
         """The growth of ``costly_words()`` if this pattern were bound; 0 if it is bound already."""
         words = folded(pattern)
         is_costly = hash_words(words) or not self._may_be_walked(words)
-        return len(words) if is_costly and self.find(words) is None else 0
+        return len(words) if is_costly and self.destinations_of(words) is None else 0
 
     def _may_be_walked(self, words):
         """Whether a new pattern goes into the trie rather than a shard."""
@@ -114,7 +114,7 @@ class TopicTrie:
     def _removed(self, words):
         """Drop a pattern without destinations."""
         pattern = ".".join(words)
-        if self.shards.find(pattern) is not None:
+        if self.shards.destinations_of(pattern) is not None:
             self.shards.remove(pattern, words)
             return
         self._count_walked(words, -1)

@@ -5,7 +5,7 @@ from gomq_py.broker.features.merging import first_text
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 
 EXCHANGE_ARGUMENT = "x-dead-letter-exchange"
-# The header that lists the deaths of a message, the latest first. Written by broker.transfer.death.
+# The header that lists the deaths of a message, the latest first. Written by broker.transfer.dead_letters.
 DEATHS = "x-death"
 
 

@@ -15,9 +15,9 @@ from collections import OrderedDict
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.features.feature import NO_STREAM, Feature
-from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.values import is_count
 from gomq_py.content.fields import get_key
+from gomq_py.content.properties import PropertyEdit
 from gomq_py.digests import blake2b
 
 ENABLED, SIZE, TTL, HEADER = (

@@ -1,12 +1,11 @@
 """Preview: what a policy would match and change if it were set now. Changes and logs nothing."""
 from typing import Any, NamedTuple
 
-from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.policies.policy import EXCHANGE, PolicySet, policy_of
-from gomq_py.broker.policies.setter_rights import SetterRights, check
+from gomq_py.broker.policies.setter_rights import SetterRights, check_hands_on
 
 
-class Change(NamedTuple):
+class PolicyChange(NamedTuple):
     """``entity`` is of this ``kind`` (EXCHANGE or a type of queue); ``before`` and ``after``: InForce."""
 
     entity: Any
@@ -28,13 +27,13 @@ def would_be(users, vhost, name, value, is_operator, by):
     """
     policy = policy_of(name, value, is_operator)
     if not is_operator:
-        check(users, vhost, policy.definition, by)
+        check_hands_on(users, vhost, policy.definition, by)
         policy.rights = SetterRights(users, vhost, name, by)
     return policy
 
 
 def previewed(vhost, policy, is_operator):
-    """Yield a Change for each queue and exchange with a name."""
+    """Yield a PolicyChange for each queue and exchange with a name."""
     would = PolicySet()
     for one in (vhost.policies.operator if is_operator else vhost.policies.user).by_name.values():
         would.put(one)
@@ -46,6 +45,6 @@ def previewed(vhost, policy, is_operator):
 
 
 def _change(vhost, entity, policy, would, is_operator):
-    kind = EXCHANGE if vhost.exchanges.get(entity.name) is entity else queue_type_of(entity.arguments)
+    kind = EXCHANGE if vhost.exchanges.get(entity.name) is entity else entity.type
     after = vhost.policies.would_be(kind, entity.name, would, is_operator)
-    return Change(entity, kind, policy.applies(kind, entity.name), entity.in_force, after)
+    return PolicyChange(entity, kind, policy.applies(kind, entity.name), entity.in_force, after)

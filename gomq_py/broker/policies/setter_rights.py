@@ -54,7 +54,7 @@ class SetterRights:
             described(kind, name, self._vhost.name), self.by)
 
 
-def check(users, vhost, definition, by):
+def check_hands_on(users, vhost, definition, by):
     """Raise ParameterError if a definition sends messages where ``by`` (see Parameters.set) may not write."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():

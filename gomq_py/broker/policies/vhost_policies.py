@@ -6,12 +6,11 @@ up the hub. An entity declared meanwhile gets the current policies.
 import time
 
 from gomq_py.broker.features import alternate_exchange, tee
-from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
-from gomq_py.broker.policies.setter_rights import SetterRights, check
+from gomq_py.broker.policies.setter_rights import SetterRights, check_hands_on
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.observability.log import logger
 
@@ -46,7 +45,7 @@ class VHostPolicies(Job):
 
     def configure_queue(self, queue):
         """Give a queue its policies in force and its settings (None: plain)."""
-        self._put_under(queue, queue_type_of(queue.arguments), self._configure_queue)
+        self._put_under(queue, queue.type, self._configure_queue)
 
     def configure_exchange(self, exchange):
         """Give an exchange the policies in force."""
@@ -166,7 +165,7 @@ class PolicyComponent(Component):
     def check_set_by(self, vhost, name, value, by):
         policy = policy_of(name, value, self._operator)
         if self._users is not None:
-            check(self._users, vhost, policy.definition, by)
+            check_hands_on(self._users, vhost, policy.definition, by)
 
     def changed(self, vhost, name, value):
         policy = policy_of(name, value, self._operator)

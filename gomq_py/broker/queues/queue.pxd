@@ -12,7 +12,7 @@ cdef Py_ssize_t HANDED_OCTETS, TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
 cdef long long FLOOD_RATE, BEHIND_MS, WEIGHT_OCTETS
 
 cdef class Queue(destination.Destination):
-    cdef readonly object vhost, arguments
+    cdef readonly object vhost, arguments, type
     cdef readonly bint auto_delete, closed
     cdef public bint paused, is_state
     cdef public object exclusive_owner, on_unused, on_closed, on_expiring, in_force, on_turn

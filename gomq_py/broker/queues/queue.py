@@ -4,7 +4,7 @@ Above storage.stores.message_store, below routes (publishing) and doors (consumi
 consumers (docs/decisions/0003): whatever changes what could be delivered touches it, and it gets one turn at
 the end of the read. Never yields, never waits for a socket or a disk.
 """
-from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER
+from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.policies.policy import UNDER_NONE
 from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.cancelling import cancel_all
@@ -42,7 +42,7 @@ UNREADABLE_MAX = 200
 
 
 class Queue(destination.Destination):
-    """A FIFO queue of ``vhost`` (its name).
+    """A FIFO queue of ``vhost`` (its name), of a ``type`` (``classic``...).
 
     Kinds that order, limit or expire differently are subclasses and collaborators.
 
@@ -57,8 +57,8 @@ class Queue(destination.Destination):
     """
 
     __slots__ = (
-        "vhost", "arguments", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused", "on_closed",
-        "on_expiring", "limits", "store", "scheduler", "ring",
+        "vhost", "arguments", "type", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused",
+        "on_closed", "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
         "in_force", "is_state", "on_turn", "handed", "_waiting_for_files", "_flood_from",
@@ -76,6 +76,7 @@ class Queue(destination.Destination):
         self.exclusive_owner = exclusive_owner
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
+        self.type = queue_type_of(self.arguments)
         self.closed = self.paused = self.behind = self.turning = self.is_state = False
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
@@ -656,7 +657,7 @@ class Queue(destination.Destination):
         messages; must not switch.
         """
 
-    def legacy(self):
+    def redistribution(self):
         """The queue is about to be deleted, and is in its place: what says of each of its ready messages who
         may have it (a function from the message to a Destination or None); None: nobody has any.
         """

@@ -9,8 +9,8 @@ publishes before it is complete.
 import socket
 from collections import deque
 
-from gomq_py.broker.header_edit import told_in_headers
-from gomq_py.content.properties import Properties
+from gomq_py.broker.tables import WIRE_DEPTH
+from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.hub.job import Job
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.observability.log import logger
@@ -31,6 +31,9 @@ SLICE = 200
 WAITING_EVENTS = 100_000
 
 PERSISTENT = 2
+
+# Replaces tables and arrays that are nested too deep for the wire, in the broker's own messages.
+CUT = "(nested too deep to be shown)"
 
 
 class Events(Job):
@@ -169,6 +172,28 @@ class Events(Job):
 def node_name():
     """The node's name in RabbitMQ's form."""
     return f"gomq@{socket.gethostname()}"
+
+
+def told_in_headers(properties):
+    """Wire form of properties whose headers contain other messages' tables; those nested too deep for clients
+    to read are cut. Raises ValueError or TypeError for a value that a table cannot hold.
+    """
+    raw = properties.encode()
+    if not PropertyScan().scan_octets(raw):
+        properties.headers = _cut(properties.headers, WIRE_DEPTH)
+        raw = properties.encode()
+    return raw
+
+
+def _cut(value, levels):
+    """The value without tables and arrays nested more than ``levels`` deep."""
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if levels < 0:
+        return CUT
+    if isinstance(value, dict):
+        return {key: _cut(inner, levels - 1) for key, inner in value.items()}
+    return [_cut(inner, levels - 1) for inner in value]
 
 
 # headers of the broker's own events; doors have their own

@@ -4,7 +4,6 @@ fall.
 Each vhost has one, and the broker has one for deleted vhosts. The code that deletes a thing adds its
 counters. Doors read them.
 """
-from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.observability.counters import Counters, counted
 
 # Of a queue; ``delivered`` includes auto_delivered (without ack), got (basic.get) and auto_got (both).
@@ -31,7 +30,7 @@ class Totals(Counters):
 
     def add_queue(self, queue):
         """Add a deleted queue."""
-        self._add_queues(queue_type_of(queue.arguments), [getattr(queue, name) for name in QUEUE_COUNTERS])
+        self._add_queues(queue.type, [getattr(queue, name) for name in QUEUE_COUNTERS])
         self.queue_deleted += 1
 
     def add_channel(self, channel):

@@ -5,8 +5,7 @@ Called by broker.verbs and by deliveries if ``vhost.tracing`` is on; RabbitMQ's 
 own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never yields.
 """
 from gomq_py.broker.exchanges.types import TRACE
-from gomq_py.broker.header_edit import told_in_headers
-from gomq_py.broker.signals.events import node_name
+from gomq_py.broker.signals.events import node_name, told_in_headers
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
@@ -16,7 +15,7 @@ from gomq_py.storage.message import Message
 QUIET = QuietLog(logger("queue"))
 
 
-class Client:
+class TracedClient:
     """The client of a message: names of its ``connection`` and ``user``, number of its ``channel``."""
 
     __slots__ = ("connection", "channel", "user")

@@ -73,7 +73,7 @@ class Bindings:
 
     def detach(self, source, destination, routing_key, arguments=None):
         """Undo one attach(). Returns whether there was such a binding. Raises as attach() does."""
-        binding = source.find(identity_of(destination, routing_key, arguments))
+        binding = source.binding_of(identity_of(destination, routing_key, arguments))
         if binding is None:
             return False
         self._unbind_found(binding)
@@ -164,7 +164,7 @@ class Bindings:
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
     def _bind_checked(self, binding):
-        if binding.source.find(binding.identity) is not None:
+        if binding.source.binding_of(binding.identity) is not None:
             return False
         if binding.durable:
             self._vhost.record(records.bound(binding))
@@ -176,7 +176,7 @@ class Bindings:
         source = self._vhost.exchanges.get(cleaned(source_name))
         if source is None or destination is None:
             return False
-        binding = source.find(identity_of(destination, routing_key, arguments))
+        binding = source.binding_of(identity_of(destination, routing_key, arguments))
         if binding is None:
             return False
         if not isinstance(destination, Exchange):

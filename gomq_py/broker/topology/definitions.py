@@ -274,7 +274,7 @@ class Report:
             "refused": self.refused, "problems": self.problems,
         }
 
-    def count(self, key):
+    def count_imported(self, key):
         self.imported[key] = self.imported.get(key, 0) + 1
 
 
@@ -302,7 +302,7 @@ class Importer:
             key, entry = work.pop()
             try:
                 if _IMPORTS[key](self, entry) is not _NOT_TAKEN:
-                    self._report.count(key)
+                    self._report.count_imported(key)
                     if self._vhost is None and "vhost" in _LISTS[key] and "vhost" not in entry:
                         self._changed(key, entry, f"names no vhost: taken into '{_DEFAULT_VHOST}'")
             except Refused as error:

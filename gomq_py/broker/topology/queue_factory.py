@@ -23,7 +23,7 @@ from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.broker.topology.delayed_reopening import Reopening, delayed_in_words
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.topology.orphans import settle_orphans
-from gomq_py.broker.transfer.legacies import Legacies
+from gomq_py.broker.transfer.redistribution import Redistributions
 from gomq_py.hub.job import Job
 from gomq_py.late_imports import importing
 from gomq_py.observability.log import logger
@@ -73,7 +73,7 @@ class QueueFactory:
         self.removing = set()  # incarnations of deleted entities whose folders still exist
         self._removals = FolderRemovals(files, durability.disk)
         self._partings = Partings(scheduler)
-        self.legacies = Legacies(scheduler, timers, durability.when_safe)
+        self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
         """The broker stops: files not removed yet are removed at the next boot."""
@@ -117,7 +117,7 @@ class QueueFactory:
         queue.is_state = kind.is_state
         if store is not None:
             store.open_aside()  # only now: the maker may have read its content
-        if queue_type_of(arguments) == STREAM:
+        if queue.type == STREAM:
             return queue
         queue.on_expiring = self._limit_expiring
         if store is not None and store.ready_count:
@@ -329,7 +329,7 @@ class QueueFactory:
         if timeout_ms != queue.consumer_timeout_ms:
             queue.consumer_timeout_ms = timeout_ms
             self.on_consumer_timeout()
-        if queue_type_of(queue.arguments) == STREAM:
+        if queue.type == STREAM:
             queue.configure(settings or PLAIN)
         elif settings is None or not settings.needs_limits:
             if queue.limits is not None:
@@ -342,19 +342,20 @@ class QueueFactory:
             queue.limits = QueueLimits(queue, self._dead_letters, self.timers, self._on_idle)
         return queue.limits
 
-    def remove(self, queue, reason, heir_of=None):
+    def remove(self, queue, reason, target_of=None):
         """Remove a deleted queue: its consumers are told now; its files go once the log, its last dead
-        letters and the messages redistributed by ``heir_of`` (Queue.legacy) are on disk.
+        letters and the messages redistributed by ``target_of`` (Queue.redistribution) are on disk.
         """
         if queue.durable:
             self.removing.add(self._incarnations[queue])
-        if heir_of is not None and not queue.closed:
+        if target_of is not None and not queue.closed:
             queue.retire(reason)
-            self.legacies.give(queue, heir_of, lambda: self._remove_without_heirs(queue, reason, False))
+            self.redistributions.give(
+                queue, target_of, lambda: self._remove_after_dead_letters(queue, reason, False))
         else:
-            self._remove_without_heirs(queue, reason, bool(queue.closed))
+            self._remove_after_dead_letters(queue, reason, bool(queue.closed))
 
-    def _remove_without_heirs(self, queue, reason, was_closed):
+    def _remove_after_dead_letters(self, queue, reason, was_closed):
         if queue.dead_letter_count and not was_closed:
             queue.retire(reason)
             self._dead_letters.let_leave(queue, lambda: self._remove(queue, reason))

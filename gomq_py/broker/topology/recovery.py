@@ -249,7 +249,7 @@ def _restore_binding(_key, record, vhost):
     if source is None or destination is None:
         raise LookupError("one end is missing")
     binding = Binding(source, destination, text(record["key"]), record["arguments"])
-    if source.find(binding.identity) is None:
+    if source.binding_of(binding.identity) is None:
         vhost.bindings.add(binding)
 
 
@@ -340,7 +340,8 @@ def _binding_record(vhosts, vhost, binding):
         return None
     ends = vhost.queues if binding.destination_type == "queue" else vhost.exchanges
     now = ends.get(binding.destination.name)
-    found = None if now is None else source.find(identity_of(now, binding.routing_key, binding.arguments))
+    identity = identity_of(now, binding.routing_key, binding.arguments)
+    found = None if now is None else source.binding_of(identity)
     return None if found is None or not found.durable else records.bound(found)
 
 

@@ -70,7 +70,7 @@ class VHost(Routing):
         self.kinds = factory.kinds
         self.extras = {}
         self.topic_exchange = TOPIC_EXCHANGE
-        self.held = set()  # each HeldPublish (broker.verbs) whose message has not reached all its queues
+        self.blocked_publishes = set()  # their messages have not reached all its queues
         self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
@@ -371,7 +371,7 @@ class VHost(Routing):
         self.check_access(queue, owner)
         entity = described("queue", queue.name, self.name)
         # What waits for files would be in it already if the disk were faster.
-        if if_empty and (queue.ready_count or any(held.is_for(queue) for held in self.held)):
+        if if_empty and (queue.ready_count or any(one.is_for(queue) for one in self.blocked_publishes)):
             raise PreconditionFailed(f"{entity} not empty")
         if if_unused and queue.consumer_count:
             raise PreconditionFailed(f"{entity} in use")
@@ -400,7 +400,7 @@ class VHost(Routing):
         before = queue.arguments
         if frozen(arguments) == frozen(before):
             return False
-        assert queue_type_of(arguments) == queue_type_of(before), arguments
+        assert queue_type_of(arguments) == queue.type, arguments
         queue.redefine(arguments)
         if queue.durable:
             try:
@@ -540,7 +540,7 @@ class VHost(Routing):
     def _drop_queue(self, queue):
         if queue.durable:
             self.record(records.queue_deleted(queue))
-        count, heir_of = queue.ready_count, queue.legacy()
+        count, target_of = queue.ready_count, queue.redistribution()
         del self.queues[queue.name]
         self.totals.add_queue(queue)
         self._disown(queue)
@@ -550,7 +550,7 @@ class VHost(Routing):
         queue.on_unused = None
         self.bindings.remove_to(queue)
         reason = f"{described('queue', queue.name, self.name)} deleted"
-        self._factory.remove(queue, reason, heir_of)
+        self._factory.remove(queue, reason, target_of)
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
         queue.on_deleted(reason)
         return count

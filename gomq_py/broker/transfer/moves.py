@@ -8,12 +8,12 @@ cannot be copied stays, and is counted by its reason; the caller is always answe
 """
 from fnmatch import fnmatchcase
 
+from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, Source, Target, Transfer
-from gomq_py.broker.transfer.origin import origin_of
-from gomq_py.content.fields import get_key
-from gomq_py.content.properties import Properties, PropertyScan
+from gomq_py.content.fields import get_key, remove_key
+from gomq_py.content.properties import Properties, PropertyEdit, PropertyScan
 from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
@@ -29,6 +29,10 @@ REASONS = 100
 OTHER_REASONS = "other reasons"
 
 SETTING_ASIDE = "moving"
+DEATH_HEADERS = (
+    DEATHS,
+    *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")),
+)
 
 
 class Filter:
@@ -59,7 +63,7 @@ class Filter:
         return raw is not None and all(get_key(raw, key) == value for key, value in self.headers.items())
 
 
-class Result:
+class MoveResult:
     """The result of a move: messages ``examined``, ``matched``, ``done``, and ``stayed``: {reason: count}.
     ``targets``: {name: count}. ``fault``: what ended it early, as text, or None.
     """
@@ -94,7 +98,7 @@ class Move(Source):
         self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
     ):
         """``count``: most messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
-        self.result = Result()
+        self.result = MoveResult()
         self._queue = queue
         self._done = done
         self._filter = wanted or Filter()
@@ -283,6 +287,57 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         return f"queue '{queue.name}'", (queue,), copy
 
     return route
+
+
+class Origin:
+    """The queue that a message died in first, and the exchange and routing keys of its publish: its own key,
+    then those of CC.
+    """
+
+    __slots__ = ("queue", "exchange", "routing_keys")
+
+    def __init__(self, queue, exchange, routing_keys):
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_keys = routing_keys
+
+    @staticmethod
+    def cleaned(properties):
+        """Properties in wire form without the headers about deaths; all other octets stay."""
+        edit = PropertyEdit(properties)
+        headers = edit.headers
+        for name in DEATH_HEADERS:
+            headers = remove_key(headers, name)
+        edit.headers = headers
+        return edit.octets()
+
+
+def origin_of(headers):
+    """The Origin in a raw headers table, or None. x-death lists the latest death first, so the first death is
+    the last entry, or the one that x-first-death-* names.
+    """
+    if headers is None:
+        return None
+    deaths = get_key(headers, DEATHS)
+    deaths = [death for death in deaths if _is_death(death)] if isinstance(deaths, list) else []
+    if not deaths:
+        return None
+    first_queue, first_reason = (
+        get_key(headers, "x-first-death-queue"), get_key(headers, "x-first-death-reason")
+    )
+    named = [
+        death for death in deaths if death["queue"] == first_queue and death.get("reason") == first_reason
+    ]
+    death = (named or deaths)[-1]
+    keys = [key for key in death["routing-keys"] if isinstance(key, str)]
+    return Origin(death["queue"], death["exchange"], keys) if keys else None
+
+
+def _is_death(death):
+    return (
+        isinstance(death, dict) and isinstance(death.get("queue"), str)
+        and isinstance(death.get("exchange"), str) and isinstance(death.get("routing-keys"), list)
+    )
 
 
 def raw_headers(properties):

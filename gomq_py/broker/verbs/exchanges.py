@@ -1,4 +1,4 @@
-"""Verbs of exchanges: declare, find (a passive declare) and delete, each with the rights it needs.
+"""Verbs of exchanges: declare, declare passively, delete, each with the rights it needs.
 
 Above the vhost, which has the rules of exchanges. Doors translate the errors.
 """
@@ -11,7 +11,7 @@ from gomq_py.broker.routing.trial import try_out
 from gomq_py.broker.verbs.access import EXCHANGE
 
 
-class Declared(NamedTuple):
+class DeclaredExchange(NamedTuple):
     """Result of declare(). ``durable``: the answer waits until the exchange is on disk."""
 
     exchange: Any
@@ -21,7 +21,7 @@ class Declared(NamedTuple):
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
     """Declare. Needs configure; a new exchange with an alternate also needs read on itself and write on the
-    alternate. Returns Declared. Raises UnknownType, AccessRefused, PreconditionFailed.
+    alternate. Returns DeclaredExchange. Raises UnknownType, AccessRefused, PreconditionFailed.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)
@@ -32,13 +32,13 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
         check_not_reserved(EXCHANGE, name, vhost.kinds.reserved_prefixes)
     caller.access.hand_on(EXCHANGE, name, vhost.exchanges, arguments, alternate_exchange.ARGUMENTS)
     exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
-    return Declared(exchange, created, exchange.durable)
+    return DeclaredExchange(exchange, created, exchange.durable)
 
 
 def to_look_at(caller, name):
     """The exchange, for a look at its contents. Needs read. Raises AccessRefused, NotFound."""
     caller.access.read(EXCHANGE, cleaned(name))
-    return find(caller, name)
+    return passive_declare(caller, name)
 
 
 def try_route(vhost, exchange, routing_key, envelope, now_ms):
@@ -51,7 +51,7 @@ def try_route(vhost, exchange, routing_key, envelope, now_ms):
     return try_out(vhost, exchange, (routing_key, *envelope.more_keys()), headers, now_ms)
 
 
-def find(caller, name):
+def passive_declare(caller, name):
     """A passive declare: needs no right. Returns the exchange. Raises AccessRefused, NotFound."""
     caller.vhost.check_not_default(cleaned(name))
     return caller.vhost.exchange(name)

@@ -18,7 +18,7 @@ from gomq_py.broker.routing.destination import LATER
 from gomq_py.broker.routing.route import Route
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.signals import tracing
-from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.broker.verbs.blocked_publish import BlockedPublish
 from gomq_py.content.fields import encode_shortstr
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused
@@ -185,7 +185,7 @@ def store(caller, publication, now_ms, wait=None):
     """Publish to the destinations. Returns whether all took it.
 
     If a destination needs files first, ``wait(publication, at, taken)`` is called with its number, which
-    makes a HeldPublish that calls ``stored`` later; None is returned. Without ``wait`` no message waits.
+    makes a BlockedPublish that calls ``stored`` later; None is returned. Without ``wait`` no message waits.
     """
     # A deduplicating exchange records the id first: a repeat must not be confirmed before this one is stored.
     is_noted = _is_noted(publication)
@@ -244,7 +244,7 @@ def store_and_wait(caller, publication, scheduler):
         waited.set()
 
     def wait(publication, at, taken):
-        HeldPublish(caller.vhost, scheduler, publication, at, taken, end)
+        BlockedPublish(caller.vhost, scheduler, publication, at, taken, end)
 
     # In its own batch: a message with a TTL of 0 is delivered in it, or never.
     publication.message.restamp(now_ms)
@@ -261,7 +261,7 @@ def store_and_wait(caller, publication, scheduler):
 
 def traced(caller):
     """The caller's identity in traces."""
-    return tracing.Client(caller.connection_name, caller.channel_number, caller.access.user.name)
+    return tracing.TracedClient(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
 def _is_noted(publication):

@@ -1,4 +1,4 @@
-"""Verbs of queues: declare, find, delete, take from, look at, purge, pause, restart, with their rights.
+"""Verbs of queues: declare, delete, take from, look at, purge, pause, restart, with their rights.
 
 Above the vhost, which has the rules of queues. Doors translate the errors.
 """
@@ -16,7 +16,7 @@ from gomq_py.hub.turns import give_way
 PURGE_SLICE = 5000
 
 
-class Declared(NamedTuple):
+class DeclaredQueue(NamedTuple):
     """Result of declare(). ``durable``: the answer waits until the queue is on disk."""
 
     queue: Any
@@ -33,7 +33,7 @@ class Deleted(NamedTuple):
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
     """Declare. Needs configure; a new queue with a dead letter exchange also needs read on itself and write
-    on that exchange. A queue without a name gets one. Returns Declared. Raises AccessRefused, NotFound,
+    on that exchange. A queue without a name gets one. Returns DeclaredQueue. Raises AccessRefused, NotFound,
     PreconditionFailed, ResourceLocked.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
@@ -46,10 +46,10 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
     caller.access.hand_on(QUEUE, name, vhost.queues, arguments, (EXCHANGE_ARGUMENT,))
     queue, created = vhost.declare_queue(
         name, durable, exclusive, auto_delete, arguments, caller.owner, server_named=generated)
-    return Declared(queue, created, queue.durable)
+    return DeclaredQueue(queue, created, queue.durable)
 
 
-def find(caller, name):
+def passive_declare(caller, name):
     """Find a queue (a passive declare); needs no right, counts as a use. Raises NotFound, ResourceLocked."""
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:

@@ -76,8 +76,8 @@ class Received:
 
     def postpone(self, identifier, message, destinations, left, taken):
         """Wait for files: the first destination of ``left`` (the last of ``destinations``) answered LATER.
-        ``taken``: all before it took the message. Returns the function that HeldPublish calls ``before`` each
-        retry.
+        ``taken``: all before it took the message. Returns the function that BlockedPublish calls
+        ``before`` each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]

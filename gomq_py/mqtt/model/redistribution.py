@@ -1,7 +1,7 @@
 """Redistribution of an ended session's unacknowledged messages to the other members of its shares
 (MQTT 5 §4.8.2).
 
-Beside sessions; broker.transfer.legacies carries it out. Messages of QoS 1 and 2 that came by a shared
+Beside sessions; broker.transfer.redistribution carries it out. Messages of QoS 1 and 2 that came by a shared
 subscription go to the share again, except after a delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never yields.
 """
 from gomq_py.content import forms
@@ -15,7 +15,7 @@ LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """The Redistribution of a session whose queue is about to be deleted (Queue.legacy), or None."""
+    """The Redistribution of a session whose queue is about to be deleted (Queue.redistribution), or None."""
     if not any(is_shared(one) for one in session.subscriptions):
         return None
     begun = {}

@@ -100,7 +100,7 @@ class SessionQueue(broker_queue.Queue):
         if self.session is not None:
             self.session.queue_failed(self)
 
-    def legacy(self):
+    def redistribution(self):
         return None if self.session is None else redistribution.of(self.session)
 
     def on_deleted(self, reason):

@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.broker.verbs.promised cimport Answer, Promised, Unsynced
+from gomq_py.broker.verbs.pending_confirms cimport Answer, PendingConfirms, UnsyncedQueues
 from gomq_py.mqtt.model.qos2_records cimport QoS2Records
 from gomq_py.mqtt.model.received cimport Received
 from gomq_py.mqtt.wire.frames cimport Acknowledgements
@@ -16,8 +16,8 @@ cdef class Inbound:
     cdef int version
     cdef readonly Py_ssize_t receive_maximum
     cdef readonly unsigned long long publishes, published, confirmed_count
-    cdef readonly Unsynced unsynced
-    cdef Promised promised
+    cdef readonly UnsyncedQueues unsynced
+    cdef PendingConfirms pending
     cdef readonly Received received
     cdef Acknowledgements answers
     cdef dict aliases

@@ -1,6 +1,6 @@
 """Inbound: a client's publishes at QoS 1 and 2: the packet identifiers in use, and the answers.
 
-    fast lane, slow lane > stored(), answer() > done() > verbs.promised > output
+    fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
 Between the lanes of a connection and the flushes. Answers are noted as octets while a read is walked, and
 leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never stores a
@@ -9,8 +9,8 @@ message and never switches.
 from functools import partial
 
 from gomq_py import octets
-from gomq_py.broker.verbs.held_publish import WAITS_FOR
-from gomq_py.broker.verbs.promised import Answer, Promised, Unsynced
+from gomq_py.broker.verbs.blocked_publish import WAITS_FOR
+from gomq_py.broker.verbs.pending_confirms import Answer, PendingConfirms, UnsyncedQueues
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types the identifiers)
 from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.wire import reason_codes
@@ -53,7 +53,7 @@ class Inbound:
 
     __slots__ = (
         "connection", "version", "receive_maximum", "publishes", "published", "confirmed_count", "unsynced",
-        "promised", "received", "answers", "pubacks", "confirms", "unanswered", "aliases", "is_over",
+        "pending", "received", "answers", "pubacks", "confirms", "unanswered", "aliases", "is_over",
         "has_released", "is_held",
     )
 
@@ -62,8 +62,8 @@ class Inbound:
         self.version = connection.version
         self.receive_maximum = receive_maximum
         self.publishes = self.published = self.confirmed_count = 0
-        self.unsynced = Unsynced()
-        self.promised = Promised(connection.output.write, when_safe)
+        self.unsynced = UnsyncedQueues()
+        self.pending = PendingConfirms(connection.output.write, when_safe)
         self.received = connection.session.received_ids()
         self.aliases = None
         self.is_over = self.has_released = self.is_held = False
@@ -223,19 +223,19 @@ class Inbound:
             if self.received.records is not None:
                 batch.mark = self.received.records.last_received
         self.pubacks = self.confirms = 0
-        self.promised.done(batch, unsynced)
+        self.pending.done(batch, unsynced)
 
     def leave(self):
         """Before the connection ends: send the answers that may leave now, and drop the rest."""
         self.is_over = True
         self.done()
-        self.promised.mute()
+        self.pending.mute()
 
     def close(self):
         """After the connection has ended: drop answers. Flushes still count, because the session goes on."""
         self.is_over = True
         self.connection = None  # breaks a reference cycle
-        self.promised.mute()
+        self.pending.mute()
 
     # for the answers
 

@@ -10,7 +10,7 @@ property test holds its answers equal to the fast lane's.
 from functools import partial
 
 from gomq_py.broker.envelope import Envelope
-from gomq_py.broker.verbs import held_publish, publishing
+from gomq_py.broker.verbs import blocked_publish, publishing
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, OutOfResources, Refused
 from gomq_py.mqtt.server.inbound import TOPIC_MAX, Refusal
@@ -190,7 +190,7 @@ def _wait(connection, qos, packet_identifier, publication, at, taken):
         destinations = tuple(publication.destinations)
         before = connection.inbound.received.postpone(
             packet_identifier, publication.message, destinations, destinations[at:], taken)
-    held_publish.wait_for_files(
+    blocked_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication, at, taken, stored, before)
 
 

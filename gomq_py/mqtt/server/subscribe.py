@@ -6,7 +6,7 @@ in order. Never switches.
 from collections import deque
 
 from gomq_py.broker.verbs import bindings
-from gomq_py.broker.verbs.promised import Answer, Promised
+from gomq_py.broker.verbs.pending_confirms import Answer, PendingConfirms
 from gomq_py.errors import OutOfResources, Refused
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.session import Subscription
@@ -23,10 +23,10 @@ from gomq_py.mqtt.wire.topics import binding_key, is_shared, split_shared
 class Answers:
     """Answers to SUBSCRIBE and UNSUBSCRIBE, in order. A filter's retained messages follow its SUBACK."""
 
-    __slots__ = ("_promised", "_connection", "_told", "_is_closed")
+    __slots__ = ("_pending", "_connection", "_told", "_is_closed")
 
     def __init__(self, connection):
-        self._promised = None  # set while an answer waits: most clients subscribe once
+        self._pending = None  # set while an answer waits: most clients subscribe once
         self._connection = connection
         self._is_closed = False
         self._told = ()  # (Subscription, is_new, Retained.mark()) of SUBACKs about to leave
@@ -34,17 +34,17 @@ class Answers:
     def done(self, answer, unsynced):
         if self._is_closed:
             return
-        if self._promised is None:
-            self._promised = Promised(self._send, self._connection.durability.when_safe)
-        self._promised.done(answer, unsynced)
-        if not self._promised.is_waiting():
-            self._promised = None
+        if self._pending is None:
+            self._pending = PendingConfirms(self._send, self._connection.durability.when_safe)
+        self._pending.done(answer, unsynced)
+        if not self._pending.is_waiting():
+            self._pending = None
 
     def close(self):
         self._is_closed = True
-        if self._promised is not None:
-            self._promised.close()
-        self._promised = self._connection = None  # break reference cycles
+        if self._pending is not None:
+            self._pending.close()
+        self._pending = self._connection = None  # break reference cycles
 
     def tell(self, replays):
         """Add retained messages to be sent behind the next SUBACK."""

@@ -12,7 +12,7 @@ from gomq_py.amqp.wire.methods import (
     ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare,
     QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
-from gomq_py.broker.verbs import held_publish
+from gomq_py.broker.verbs import blocked_publish
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
 from tests.support.door import poll_until, publish_frames
@@ -283,7 +283,7 @@ def test_message_is_stored_where_its_consumer_does_not_read(door, consumer, publ
 
 def test_message_waits_no_longer_where_the_clock_is_set_back(door, consumer, publisher, monkeypatch):
     fill(publisher)
-    monkeypatch.setattr(held_publish, "unix_ms", lambda: unix_ms() - 3_600_000)
+    monkeypatch.setattr(blocked_publish, "unix_ms", lambda: unix_ms() - 3_600_000)
 
     publish(publisher)
 

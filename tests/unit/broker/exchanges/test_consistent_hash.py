@@ -244,10 +244,10 @@ def test_ring_of_parts_is_the_ring_of_all_points(steps, sought):
         *sought, *(crc32(f"{name}.{i}".encode()) for name in ("a", "59c33016") for i in (0, 16, 39)), 0,
         2**32 - 1,
     ):
-        assert ring.find(point) is owner_by_looking_at_all(bound, point)
+        assert ring.destination_at(point) is owner_by_looking_at_all(bound, point)
     for destination in DESTINATIONS:
         ring.drop(destination)
-    assert ring.find(0) is None and not ring._parts and not ring._filled and not ring._bound
+    assert ring.destination_at(0) is None and not ring._parts and not ring._filled and not ring._bound
 
 
 def test_points_that_meet_belong_to_the_first_name():
@@ -259,9 +259,9 @@ def test_points_that_meet_belong_to_the_first_name():
         ring = Ring()
         for destination in order:
             ring.add(destination, 20)
-        assert ring.find(point) is other
+        assert ring.destination_at(point) is other
         ring.drop(other)
-        assert ring.find(point) is one
+        assert ring.destination_at(point) is one
 
 
 def test_points_of_a_large_ring_lie_in_small_parts():

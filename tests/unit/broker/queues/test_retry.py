@@ -5,10 +5,10 @@ import tracemalloc
 import pytest
 
 from gomq_py.broker.features.retry import FAILED, LOST, RETURNED, retry_of
-from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.content.fields import decode_table
+from gomq_py.content.properties import PropertyEdit
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.timers import HubTimers
 from gomq_py.storage.message import Message

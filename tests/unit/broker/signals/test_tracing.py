@@ -10,8 +10,8 @@ from gomq_py.amqp.wire.methods import (
     BasicQosOk, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
     TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
-from gomq_py.broker.header_edit import CUT
 from gomq_py.broker.signals import tracing
+from gomq_py.broker.signals.events import CUT
 from gomq_py.content.properties import Properties
 from gomq_py.hub.job import SliceClock
 from gomq_py.storage.message import Message

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.broker.topology.own_stores import OwnStores
-from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.broker.verbs.blocked_publish import BlockedPublish
 from gomq_py.content import forms
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import again as again_module
@@ -768,8 +768,8 @@ def test_what_waits_for_files_counts_when_it_has_them(nodes):
 
 def left_waiting(node, taken=True, first="a"):
     """Identifier 7, whose message queue a has, and queue b does not, because it waits for files, and has
-    another time then: what a HeldPublish calls before it tries again. ``first``: the first of its queues, a
-    or b.
+    another time then: what a BlockedPublish calls before it tries again. ``first``: the first of its queues,
+    a or b.
     """
     ids = Peer(node).session.received_ids()
     queues = tuple([queue_of(node, name) for name in "ab" if name >= first])
@@ -906,7 +906,7 @@ def test_a_kill_between_a_refusal_and_its_answer_says_that_it_was_refused(nodes,
     message.lacking = tries.append
     publication = SimpleNamespace(
         message=message, destinations=[queue], somebody_took=first == "a")
-    HeldPublish(node.vhost, node.hub.scheduler, publication, 0, True, lambda *_: None, before)
+    BlockedPublish(node.vhost, node.hub.scheduler, publication, 0, True, lambda *_: None, before)
 
     tries.pop()(OSError("no room"))
 

@@ -188,7 +188,7 @@ def test_nothing_is_left_where_nobody_shares(mqtt):
 
     mqtt.door.vhost.delete_queue("mqtt.a")
 
-    wait_until(lambda: not mqtt.broker._factory.legacies._transfers, what="it is not over")
+    wait_until(lambda: not mqtt.broker._factory.redistributions._transfers, what="it is not over")
     assert "a" not in mqtt.door.vhost.extras[EXTRA].by_client
 
 
@@ -209,7 +209,7 @@ def test_deleted_vhost_gives_nothing_to_anybody(mqtt):
     mqtt.broker.delete_vhost("v", [one for one in mqtt.hub.clients])
 
     mqtt.broker.wait_until_gone("v")
-    assert not mqtt.broker._factory.legacies._transfers
+    assert not mqtt.broker._factory.redistributions._transfers
 
 
 def test_many_messages_go_on_in_slices_and_all_arrive_at_a_stop(make_mqtt):
@@ -225,7 +225,7 @@ def test_many_messages_go_on_in_slices_and_all_arrive_at_a_stop(make_mqtt):
 
     mqtt.door.vhost.delete_queue("mqtt.a")
     assert queue.ready_count < 1000
-    mqtt.broker._factory.legacies.close()
+    mqtt.broker._factory.redistributions.close()
 
     assert queue.ready_count == 1000
     bodies, message = [], Message()

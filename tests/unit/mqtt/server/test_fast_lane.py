@@ -599,7 +599,7 @@ def test_client_that_is_gone_leaves_what_waits_for_files(mqtt, modern):
     assert bodies(queue) == [b"1"] and mqtt.hub.bodies.held == 0
 
 
-def held_publish(mqtt):
+def blocked_publish(mqtt):
     """A kept session whose client was lost while its publish of QoS 2 waits for files, and is back: (the
     queue, who waits, the client).
     """
@@ -611,7 +611,7 @@ def held_publish(mqtt):
 
 
 def test_qos_2_that_waits_for_files_and_comes_again_is_stored_once(mqtt):
-    queue, later, client = held_publish(mqtt)
+    queue, later, client = blocked_publish(mqtt)
     received = mqtt.door.vhost.extras["mqtt"].by_client["c"].received
 
     client.send(publish(b"t", b"1", 2, 1, 5, dup=True) + publish(b"t", b"2", 1, 2, 5))
@@ -792,7 +792,7 @@ def test_identifier_that_is_not_known_is_released_when_the_disk_has_what_was_rel
 
 
 def test_qos_2_that_waits_for_files_and_is_refused_is_refused_when_it_comes_again(mqtt):
-    queue, later, client = held_publish(mqtt)
+    queue, later, client = blocked_publish(mqtt)
     client.send(publish(b"t", b"1", 2, 1, 5, dup=True))
     client.expect_nothing()
 
@@ -806,7 +806,7 @@ def test_qos_2_that_waits_for_files_and_is_refused_is_refused_when_it_comes_agai
 
 
 def test_pubrel_of_what_waits_for_files_finds_nothing(mqtt):
-    queue, later, client = held_publish(mqtt)
+    queue, later, client = blocked_publish(mqtt)
 
     client.send(b"\x62\x02\x00\x01")
     client.expect(b"\x70\x03\x00\x01\x92")
@@ -819,7 +819,7 @@ def test_pubrel_of_what_waits_for_files_finds_nothing(mqtt):
 
 
 def test_qos_2_that_waits_for_files_leaves_nothing_of_a_session_that_ends(mqtt):
-    queue, later, client = held_publish(mqtt)
+    queue, later, client = blocked_publish(mqtt)
     received = mqtt.door.vhost.extras["mqtt"].by_client["c"].received
 
     mqtt.client(CONNECT_5, CONNACK_5)

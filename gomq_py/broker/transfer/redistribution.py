@@ -1,9 +1,9 @@
-"""Legacies: redistribution of a deleted queue's messages to other destinations (heirs).
+"""Redistribution: a deleted queue's messages go to other destinations.
 
-Between the queue factory, which removes the queue's files afterwards, and the heirs: the deleted queue's
-``legacy()`` returns a function that names the heir of each message. A Transfer in slices per queue. Messages
-without an heir are dropped with the queue; a kill in between drops the rest, because the deletion is in the
-log already.
+Between the queue factory, which removes the queue's files afterwards, and the destinations: the deleted
+queue's ``redistribution()`` returns a function that names each message's target. A Transfer in slices per
+queue. Messages without a target are dropped with the queue; a kill in between drops the rest, because the
+deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
 from gomq_py.observability.log import logger
@@ -14,47 +14,48 @@ LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
 
-class Legacies:
+class Redistributions:
     """The redistributions at work in one broker."""
 
     def __init__(self, scheduler, timers, when_safe):
         self._others = scheduler, timers, when_safe
         self._when_safe = when_safe
-        self._transfers = {}  # Legacy: (its Transfer, gone())
+        self._transfers = {}  # Redistribution: (its Transfer, gone())
 
-    def give(self, queue, heir_of, gone):
-        """Give the ready messages of a retired queue to ``heir_of(message)``, a Destination or None; then
+    def give(self, queue, target_of, gone):
+        """Give the ready messages of a retired queue to ``target_of(message)``, a Destination or None; then
         call ``gone()``, once the copies are on disk.
         """
-        legacy = Legacy(queue, self._over)
-        transfer = legacy.transfer = Transfer(
-            "messages of deleted queues", legacy, Heirs(queue, heir_of), *self._others)
-        self._transfers[legacy] = transfer, gone
+        redistribution = Redistribution(queue, self._over)
+        transfer = redistribution.transfer = Transfer(
+            "messages of deleted queues", redistribution, RedistributionTargets(queue, target_of),
+            *self._others)
+        self._transfers[redistribution] = transfer, gone
         transfer.start()
 
     def close(self):
         """The broker stops: complete redistributions, as far as files are open for them."""
-        for legacy, (transfer, _) in list(self._transfers.items()):
-            while not legacy.is_over and transfer.step():
+        for redistribution, (transfer, _) in list(self._transfers.items()):
+            while not redistribution.is_over and transfer.step():
                 pass
             transfer.close()
-            self._end(legacy)
+            self._end(redistribution)
 
-    def _over(self, legacy):
-        if legacy in self._transfers:
-            self._when_safe(lambda _error: self._end(legacy))
+    def _over(self, redistribution):
+        if redistribution in self._transfers:
+            self._when_safe(lambda _error: self._end(redistribution))
 
-    def _end(self, legacy):
-        _, gone = self._transfers.pop(legacy, (None, None))
-        legacy.transfer = None  # breaks a reference cycle
+    def _end(self, redistribution):
+        _, gone = self._transfers.pop(redistribution, (None, None))
+        redistribution.transfer = None  # breaks a reference cycle
         if gone is not None:
             try:
                 gone()
             except Exception:
-                LOG.exception("queue %r was deleted, but not all of it has gone", legacy.queue.name)
+                LOG.exception("queue %r was deleted, but not all of it has gone", redistribution.queue.name)
 
 
-class Legacy(Source):
+class Redistribution(Source):
     """The messages of one deleted queue. ``is_over``: there are no more."""
 
     __slots__ = ("queue", "transfer", "is_over", "_ended")
@@ -102,24 +103,24 @@ class Legacy(Source):
             self._ended(self)
 
 
-class Heirs(Target):
-    """The heirs of one queue's messages."""
+class RedistributionTargets(Target):
+    """The destinations of one queue's messages."""
 
-    __slots__ = ("_queue", "_heir_of")
+    __slots__ = ("_queue", "_target_of")
 
-    def __init__(self, queue, heir_of):
+    def __init__(self, queue, target_of):
         self._queue = queue
-        self._heir_of = heir_of
+        self._target_of = target_of
 
     def send(self, item, message):
-        heir = self._heir_of(message)
-        if heir is not None:
+        target = self._target_of(message)
+        if target is not None:
             about = message.describe()
             copy = Message()
             copy.assign(
                 message.get_exchange(), message.get_routing_key(), message.get_raw(), message.get_body(),
                 about["timestamp_ms"], about["expires_at_ms"], about["priority"], about["persistent"])
             copy.set_kind(about["kind"], about["flags"])
-            heir.publish(copy)
+            target.publish(copy)
         self._queue.store.shift()
         return NOTHING_TO_DROP

@@ -1,8 +1,8 @@
-"""Promised: answers to publishers, sent in order once their messages are on disk.
+"""Pending confirms: answers to publishers, sent in order once their messages are on disk.
 
-Between a door's lanes, which make the answers, and the flushes. Per message a lane records in Unsynced which
-queues must be on disk; at the end of the read they are passed to Promised. An answer without such queues
-still waits behind earlier ones. Once per read, never per message; never stores and never switches.
+Between a door's lanes, which make the answers, and the flushes. Per message a lane records in UnsyncedQueues
+which queues must be on disk; at the end of the read they are passed to PendingConfirms. An answer without
+such queues still waits behind earlier ones. Once per read, never per message; never stores, never switches.
 """
 from collections import deque
 from functools import partial
@@ -11,7 +11,7 @@ from functools import partial
 NOT_KEPT = Exception("a queue that it went to has failed")
 
 
-class Unsynced:
+class UnsyncedQueues:
     """``last``: the tuple added last, or None: a lane compares it in place, because most publishes go to the
     queues of the previous one.
     """
@@ -75,7 +75,7 @@ class Answer:
         return False
 
 
-class Promised:
+class PendingConfirms:
     """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
     is that of storage.flush.durability.
 

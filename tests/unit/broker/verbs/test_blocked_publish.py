@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.broker.verbs.held_publish import WAITS_FOR, wait_for_files
+from gomq_py.broker.verbs.blocked_publish import WAITS_FOR, wait_for_files
 from tests.support.queues import Bench, message
 
 
@@ -40,7 +40,7 @@ class Held:
         self.done = []
         self.waiting = None
         bodies = SimpleNamespace(count_whole=self.count)
-        self.vhost = SimpleNamespace(queues={"q": self.queue}, held=set())
+        self.vhost = SimpleNamespace(queues={"q": self.queue}, blocked_publishes=set())
         self.message = message(b"twelve bytes")
         self.message.lacking = self.lack
         self.elsewhere = ()
@@ -102,11 +102,11 @@ def test_a_message_whose_queues_were_all_deleted_goes_where_it_would_go_now(tmp_
 
 def test_it_is_one_of_those_held_until_all_have_had_it(tmp_path):
     held = Held(tmp_path)
-    assert [each.is_for(held.queue) for each in held.vhost.held] == [True]
+    assert [each.is_for(held.queue) for each in held.vhost.blocked_publishes] == [True]
 
     held.waiting(None)
 
-    assert not held.vhost.held
+    assert not held.vhost.blocked_publishes
 
 
 def test_fault_of_a_destination_holds_nobody_and_is_said(tmp_path, caplog):
@@ -117,5 +117,5 @@ def test_fault_of_a_destination_holds_nobody_and_is_said(tmp_path, caplog):
 
     held.waiting(None)
 
-    assert held.done == [(False, False, 0, 0)] and not held.vhost.held
+    assert held.done == [(False, False, 0, 0)] and not held.vhost.blocked_publishes
     assert "a fault of the broker" in caplog.text

@@ -1,7 +1,7 @@
 cimport cython
 
 @cython.final
-cdef class Unsynced:
+cdef class UnsyncedQueues:
     cdef readonly tuple last
     cdef dict before
     cpdef add(self, tuple queues)
@@ -20,7 +20,7 @@ cdef class Answer:
     cpdef bint is_lost(self) except -1
 
 @cython.final
-cdef class Promised:
+cdef class PendingConfirms:
     cdef object _write, _when_safe, _waiting
     cpdef bint is_waiting(self) except -1
     cpdef last(self)

@@ -1,4 +1,4 @@
-"""Held publish: a message that waits while a thread makes the files of a new segment.
+"""Blocked publish: a message that waits while a thread makes the files of a new segment.
 
 Between publishing, when a queue answers LATER, and the queue's store, which has the files made. So the disk
 holds up one publisher and not the hub. Doors keep the client's later messages behind it.
@@ -15,7 +15,7 @@ WAITS_FOR = "files for the next segment of a queue"
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
     """Hold the reading of ``stream`` until the message is stored, and count its octets among unfinished
-    bodies. Other arguments as in HeldPublish.
+    bodies. Other arguments as in BlockedPublish.
     """
     message = publication.message
     hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
@@ -27,12 +27,12 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
         hold.release()
         done(taken, somebody_took)
 
-    HeldPublish(vhost, hub.scheduler, publication, at, taken, stored, before)
+    BlockedPublish(vhost, hub.scheduler, publication, at, taken, stored, before)
 
 
-class HeldPublish:
+class BlockedPublish:
     """Gives a Publication's message, which owns its octets, to its destinations from number ``at`` on, which
-    answered LATER. In ``vhost.held`` until then.
+    answered LATER. In ``vhost.blocked_publishes`` until then.
 
     ``taken``: whether all earlier destinations took it. At the end ``done(taken, somebody_took)`` is called:
     whether all took it, and whether one of these did; also if the client has gone. If no destination has had
@@ -53,7 +53,7 @@ class HeldPublish:
         self._may_go_elsewhere = at == 0 and not publication.somebody_took
         self._done = done
         self._before = before
-        vhost.held.add(self)
+        vhost.blocked_publishes.add(self)
         self._message.lacking(self._go_on)
 
     def is_for(self, queue):
@@ -76,7 +76,7 @@ class HeldPublish:
         finally:
             self._scheduler.finish()
         if is_over:
-            self._vhost.held.discard(self)
+            self._vhost.blocked_publishes.discard(self)
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
