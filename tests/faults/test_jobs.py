@@ -566,7 +566,7 @@ TIMERS = {
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.catching_up": (2, "test_catching_up: a look that raises lets all go on"),
     "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),
-    "gomq_py.hub.linger": (1, "of one client, and forgets its timer first"),
+    "gomq_py.hub.lingering_close": (1, "of one client, and forgets its timer first"),
     "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),
     "gomq_py.hub.buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
     "gomq_py.amqp.server.memory_delivery": (1, "of one message, whose wait forgets its callback first"),
