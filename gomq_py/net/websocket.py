@@ -42,7 +42,7 @@ WRITABLE = 2
 # gevent's waits.
 _poll = monkey.get_original("select", "poll")
 _WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
-# What lists of connections, logins and alarms (hub.alarms) ask the socket below, of TLS or not.
+# What lists of connections, logins and alarms ask the socket below, of TLS or not.
 _ASKED_BELOW = frozenset(
     ("getsockname", "getpeername", "getpeercert", "cipher", "version", "family", "getsockopt"))
 

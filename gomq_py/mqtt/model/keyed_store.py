@@ -19,7 +19,7 @@ from functools import partial
 
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import Refused
-from gomq_py.hub.again import Again
+from gomq_py.hub.timers import RetryJob
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
@@ -393,7 +393,7 @@ class KeyedStore(Destination):
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
 
-class Reopening(Again):
+class Reopening(RetryJob):
     """Reopens a failed store and loads its messages, in slices."""
 
     name = "opening kept MQTT messages again"
