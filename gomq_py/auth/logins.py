@@ -4,9 +4,9 @@ Asks the backends in the order of ``auth_backends``. Above users and tokens. Cos
 issuers' keys are fetched in the hub's thread pool.
 """
 from gomq_py.auth import passwords
-from gomq_py.auth.attempts import Attempts
-from gomq_py.auth.costly import CostlyHashes
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
+from gomq_py.auth.hash_pool import HashPool
+from gomq_py.auth.login_throttle import LoginThrottle
 
 LOCAL, OAUTH = "local", "oauth"
 _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
@@ -21,28 +21,28 @@ class Logins:
         self._users = users
         self._tokens = tokens
         self._backends = backends
-        self._attempts = Attempts()
-        self._hashes = CostlyHashes()
+        self._throttle = LoginThrottle()
+        self._hashes = HashPool()
 
     def login(self, name, password, address):
         """The User with this name and password (str or octets) who may log in from this address.
 
         Waits after too many failures, whether the password is right or not. Raises LoginRefused. May switch.
         """
-        with self._attempts.turn(name, address) as turn:
+        with self._throttle.attempt(name, address) as attempt:
             try:
                 user = self._checked(name, password, address)
             except LoopbackOnly:
-                turn.void()
+                attempt.void()
                 raise
-            turn.succeeded()
+            attempt.succeeded()
             return user
 
     def login_at_once(self, name, password, address):
         """The User that ``login`` would return, if this password was verified before from this address
         without a failure of the name since. None: call ``login``, which counts failures.
         """
-        if self._backends[0] == LOCAL and self._attempts.is_known(name, address):
+        if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
         return None
 

@@ -10,6 +10,8 @@ where the last word has to be waited for. Never parses and never writes: what a 
 protocol's.
 """
 import logging
+import os
+import socket as system_socket
 import time
 from functools import partial
 from types import MappingProxyType
@@ -19,13 +21,14 @@ import gevent
 
 from gomq_py.broker.signals.connection_events import connection_closed
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
-from gomq_py.hub.alarms import AlarmHold
 from gomq_py.net.listener import format_address, format_own, host_of, telling_why
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 
 # What a client has to read our last word.
 LAST_WORD_TIMEOUT_S = 5
+# Half of this lies between two looks at the socket of a client that an alarm holds.
+ALARM_LOOK_S = 60
 # Why a connection ended that nothing else is known of.
 BROKEN = "by a fault of the broker"
 
@@ -294,6 +297,32 @@ class ClientConnection:
         if self._alarm_hold is not None:
             return "blocked"
         return "running" if self.blocked_reason is None else "blocking"
+
+
+class AlarmHold:
+    """Holds the stream of ``connection`` until release(), also if the connection ends.
+
+    The hub's heartbeats look twice a minute whether the system has given up the socket: nobody who does not
+    read hears of it, and the messages and exclusive queues of a client that was reset, or answers no probes
+    (``tcp_keepalive``), would stay until the alarm ends. What a client sent before it closed its side in
+    order is read when the alarm is over.
+    """
+
+    def __init__(self, connection, reason):
+        self._connection = connection
+        self._hold = connection.stream.hold(f"an alarm to end ({reason})")
+        connection.hub.heartbeats.watch(self, ALARM_LOOK_S)
+
+    def check_heartbeat(self):
+        """Of the hub's heartbeats: end a connection whose socket has failed."""
+        error = self._connection.socket.getsockopt(system_socket.SOL_SOCKET, system_socket.SO_ERROR)
+        if error:
+            self._connection.abort(f"the socket failed: {os.strerror(error)}")
+
+    def release(self):
+        """Hold no more. A second call changes nothing."""
+        self._connection.hub.heartbeats.forget(self)
+        self._hold.release()
 
 
 def socket_failed(error):

@@ -22,11 +22,11 @@ class ClientLogin:
         self.host = login_host(connection.socket, connection.peer_host)
         self.timeout_s = timeout_s
 
-    def checked(self, username, password, patience, protocol):
+    def checked(self, username, password, deadline, protocol):
         """The User; events call what it speaks ``protocol``. Raises LoginRefused. May switch."""
         try:
             return check_credentials(
-                self.broker.logins, self.clients, username, password, self.host, patience)
+                self.broker.logins, self.clients, username, password, self.host, deadline)
         except LoginRefused as error:
             self.tell("failure", username, protocol, str(error))
             raise

@@ -8,13 +8,15 @@ A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``
 by ``block(reason)`` and ``unblock()``, and ends by ``force_close(reason)`` (its client is told, and waited
 for) or ``abort(why)`` (without a word). ``cut_off()`` is the end of the hub. Never reads, never writes.
 """
+import time
 from collections import Counter
 
 from gevent.event import Event
 
-from gomq_py.hub.alarms import AlarmNews
-from gomq_py.hub.endings_lately import EndingsLately
+from gomq_py.hub.endings import EndingsLately
+from gomq_py.hub.job import Job
 from gomq_py.hub.shutdown import Shutdown
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.counters import Counters, counted
 
 # RabbitMQ's words to clients when the broker stops.
@@ -128,6 +130,42 @@ class Clients:
         for connection in self.all():
             shutdown.do(connection.abort, "the client did not agree to the end before the broker stopped")
         shutdown.raise_failure()
+
+
+class AlarmNews(Job):
+    """Tells connections that publishers are held or not any more, in slices: thousands told at once would
+    hold everybody up.
+    """
+
+    name = "telling connections of an alarm"
+
+    def __init__(self, scheduler):
+        super().__init__()
+        self._scheduler = scheduler
+        self._untold = []
+        self._reason = None
+
+    def begin(self, connections, reason):
+        """Tell these, in place of those left of an earlier round. ``reason``: None when the alarm is over."""
+        self._untold, self._reason = connections, reason
+        if self.step():
+            self._scheduler.start(self)
+
+    def step(self):
+        clock = SliceClock(clock=time.thread_time)
+        while self._untold:
+            connection = self._untold.pop()
+            if self._reason is None:
+                connection.unblock()
+            else:
+                connection.block(self._reason)
+            if clock.is_over():
+                break
+        return bool(self._untold)
+
+    def failed(self, error):
+        """One connection could not be told; tell the others."""
+        return bool(self._untold)
 
 
 def _leave(groups, key, connection):

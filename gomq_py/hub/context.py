@@ -20,7 +20,7 @@ from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.large_output import LargeOutput
-from gomq_py.hub.linger import Lingering
+from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.timers import HubTimers

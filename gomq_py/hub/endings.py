@@ -1,20 +1,28 @@
-"""Endings: the channels of connections that end, given back in slices, over all connections of a server.
+"""Ends of connections: what they held is given back in slices, and operators see why the last ones ended.
 
-Beside connection. A channel that ends costs some 10 us, and a connection may have thousands; where a network
-fails, hundreds of connections end at once. What is left of a slice waits for the next poll of the loop,
-connections in the order in which they ended. Never switches.
+A channel that ends costs some 10 us, and a connection may have thousands; where a network fails, hundreds of
+connections end at once. Never switches.
 """
+import marshal
+import time
 from collections import deque
-from itertools import chain, islice
+from itertools import chain, count, islice
 
 from gomq_py.hub.job import Job, SliceClock
 
 # Channels that end without waiting for others to be served: some 0.3 ms.
 FEW = 32
+# Ends that operators can ask for, of connections and of channels each.
+KEPT = 500
+# Reasons and names come from clients.
+TEXT_MAX = 500
+# Python's allocator serves objects of up to 512 octets from arenas of 1 MiB, each of which stays as long as
+# one object in it.
+BEYOND_ARENAS = 513
 
 
 class Endings(Job):
-    """Connections that have not let go of everything yet."""
+    """Connections that have not let go of everything yet, in the order in which they ended."""
 
     name = "ends of connections"
 
@@ -32,7 +40,7 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """The same at once, where they are few and nobody waits."""
+        """The same at once if there are few ends and no other connection waits."""
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)
@@ -44,7 +52,7 @@ class Endings(Job):
         return bool(self._waiting)
 
     def close(self):
-        """Nothing is given back any more: what connections held stays as it is."""
+        """Give nothing back any more: what connections held stays as it is."""
         self._is_closed = True
         self._waiting.clear()
 
@@ -62,7 +70,6 @@ class Endings(Job):
         return bool(self._waiting)
 
     def _next(self):
-        """End one thing, or tell of the last."""
         ends, then = self._waiting[0]
         end = next(ends, None)
         if end is not None:
@@ -72,5 +79,45 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Something could not end as it should, and has been counted; the others do."""
+        """One end failed, which has been counted; the others go on."""
         return bool(self._waiting)
+
+
+class EndingsLately:
+    """The last connections and channels that ended, with the reasons.
+
+    Kept as octets beyond Python's arenas: an object made here lies where a connection has just been freed,
+    and would keep the arena from being given back to the system.
+    """
+
+    def __init__(self, unix_s=time.time):
+        self._connections, self._channels = deque(maxlen=KEPT), deque(maxlen=KEPT)
+        self._unix_s = unix_s
+        self._numbers = count(1)
+
+    @property
+    def connections(self):
+        """The ended connections as dicts, oldest first; ``user`` is a User's identity."""
+        return [marshal.loads(octets) for octets in self._connections]
+
+    @property
+    def channels(self):
+        """The channels that the broker closed, likewise."""
+        return [marshal.loads(octets) for octets in self._channels]
+
+    def connection(self, one, reason, given_name=None):
+        """Note that a connection that had logged in has ended."""
+        self._connections.append(self._octets(
+            "connection", one, reason, protocol=one.protocol, connected_at=int(one.connected_at * 1000),
+            user_provided_name=given_name[:TEXT_MAX] if isinstance(given_name, str) else None))
+
+    def channel(self, connection, number, reason):
+        """Note that the broker closes a channel because of an error."""
+        self._channels.append(self._octets("channel", connection, reason, channel=number))
+
+    def _octets(self, what, connection, reason, **more):
+        return marshal.dumps({
+            "number": next(self._numbers), "what": what, "name": connection.name,
+            "vhost": connection.vhost.name, "user": connection.user.identity,
+            "closed_at": int(self._unix_s() * 1000), "reason": str(reason)[:TEXT_MAX], **more,
+        }).ljust(BEYOND_ARENAS)  # marshal ignores what follows a value

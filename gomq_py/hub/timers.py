@@ -1,4 +1,4 @@
-"""Timers: what time it is and what happens later, for the parts of the model that expire.
+"""Timers: what time it is, and what happens later.
 
 Tests have their own.
 """
@@ -6,6 +6,7 @@ import time
 
 import gevent
 
+from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
@@ -13,6 +14,8 @@ LOG = logger("broker")
 # was then: less is drift, or a look that came late between two readings.
 LOOK_MS = 5000
 SET_S = 0.5
+# Pause before the second attempt of a RetryJob, and the longest between two.
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class HubTimers:
@@ -121,3 +124,34 @@ class _Timer:
             LOG.exception(
                 "a timer's work failed: %s", getattr(self._callback, "__qualname__", self._callback)
             )
+
+
+class RetryJob(Job):
+    """Tries anew what the disk has refused: at once, then after pauses that double.
+
+    ``timers()`` returns the hub's. Never switches.
+    """
+
+    def __init__(self, timers):
+        super().__init__()
+        self._timers = timers
+        self._pause_ms = 0
+        self._last_ms = 0  # when the last attempt was asked for
+
+    def begin(self):
+        """Make an attempt after a failure: at once, unless one was made just now."""
+        timers, before = self._timers(), self._last_ms
+        self._last_ms = timers.now_ms()
+        if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:
+            self._pause_ms = 0
+        timers.start(self._pause_ms, self.start)
+        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
+
+    def start(self):
+        """Make an attempt, by starting this job or otherwise."""
+        raise NotImplementedError
+
+    def failed(self, error):
+        """Begin another attempt."""
+        self.begin()
+        return False

@@ -25,7 +25,7 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessag
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
-from gomq_py.hub.linger import end_our_side
+from gomq_py.hub.lingering_close import end_our_side
 from gomq_py.net.output import send_function
 from gomq_py.observability.log import logger
 
@@ -42,7 +42,7 @@ WRITABLE = 2
 # gevent's waits.
 _poll = monkey.get_original("select", "poll")
 _WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
-# What lists of connections, logins and alarms (hub.alarms) ask the socket below, of TLS or not.
+# What lists of connections, logins and alarms ask the socket below, of TLS or not.
 _ASKED_BELOW = frozenset(
     ("getsockname", "getpeername", "getpeercert", "cipher", "version", "family", "getsockopt"))
 
@@ -91,7 +91,7 @@ class WebSocket:
 
     @property
     def may_hear_more(self) -> bool:
-        """Whether the peer has not said that it ends, and nobody has waited for that (hub.linger)."""
+        """Whether the peer may still send: it has not closed, and no lingering close has waited for that."""
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from gomq_py.client.connection import Connection
 from gomq_py.content.properties import Properties
-from gomq_py.hub import again
+from gomq_py.hub import timers
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
@@ -148,7 +148,7 @@ def test_delayed_exchange_that_a_fault_closes_is_open_again_when_the_disk_takes_
     what waited in it set aside. On cd70542c it was closed until a restart where what waits could be found and
     not be read, at boot or while it was opened again.
     """
-    monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(timers, "FIRST_PAUSE_MS", 1)
     node = Node(tmp_path / "data", Unflushed())
     declare(node)
     publish(node, 1, 10_000_000)

@@ -20,7 +20,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Refused
 from gomq_py.hub.scheduler import unix_ms
-from gomq_py.hub import again
+from gomq_py.hub import timers
 from gomq_py.mqtt.model import wills
 from gomq_py.mqtt.model.session_kind import PREFIX, QOS2_STORE
 from gomq_py.mqtt.wire.constants import MQTT_5
@@ -435,8 +435,8 @@ def run(folder, target=None, number=0, version=5):
 def in_process(monkeypatch):
     flush_pool.use(monkeypatch)
     monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.01)
-    monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
-    monkeypatch.setattr(again, "LONGEST_PAUSE_MS", 20)
+    monkeypatch.setattr(timers, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(timers, "LONGEST_PAUSE_MS", 20)
     monkeypatch.setattr(wills, "TRY_AGAIN_MS", 1)
     monkeypatch.setattr(wills, "LATER_MS", 20)
 

@@ -13,7 +13,7 @@ import gevent
 import pytest
 
 from gomq_py.client.errors import Refused
-from gomq_py.hub import again as again_module
+from gomq_py.hub import timers as timers_module
 from gomq_py.mqtt.model.session_kind import EXTRA, QOS2_STORE
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREL
 from gomq_py.mqtt.wire.packets import Subscription
@@ -222,8 +222,8 @@ def test_disk_that_goes_on_refusing_the_store_of_identifiers_holds_publishers_an
 ):
     """They go on by themselves when the disk takes writes. On 6805b4a2 each PUBREL ended the connection."""
     flush_pool.use(monkeypatch)
-    monkeypatch.setattr(again_module, "FIRST_PAUSE_MS", 1)
-    monkeypatch.setattr(again_module, "LONGEST_PAUSE_MS", 20)
+    monkeypatch.setattr(timers_module, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(timers_module, "LONGEST_PAUSE_MS", 20)
     files = FilesOfAStore(5)
     files.more = 12
 

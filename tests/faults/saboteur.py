@@ -10,9 +10,9 @@ from tests.unit.source_tree import module_name, sources, tree
 # What starts a job by a name that it is given: which of its arguments that is.
 STARTERS = {"in_slices": 1, "Transfer": 0}
 # Classes of jobs that are given their names, or whose subclasses have one.
-GENERAL = {"Transfer", "Steps", "Again"}
+GENERAL = {"Transfer", "Steps", "RetryJob"}
 # What jobs are made of.
-BASES = {"Job", "Again"}
+BASES = {"Job", "RetryJob"}
 
 
 class Sabotage(Exception):

@@ -30,7 +30,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.job import SliceClock
 from gomq_py.hub.scheduler import unix_ms
-from gomq_py.hub import again, alarms, context, turns
+from gomq_py.hub import clients, context, timers, turns
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -557,7 +557,7 @@ ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_source_reader.py: wha
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
-    "gomq_py.hub.timers": (1, "logs what a callback raises; all below that are given timers have these"),
+    "gomq_py.hub.timers": (2, "logs what a callback raises; all below that are given timers have these"),
     "gomq_py.broker.transfer.engine": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.due_timer": (1, "test_every_timer_raises_and_others_go_on"),
     "gomq_py.broker.queues.limits": (4, "test_every_timer_raises_and_others_go_on"),
@@ -566,7 +566,7 @@ TIMERS = {
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.catching_up": (2, "test_catching_up: a look that raises lets all go on"),
     "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),
-    "gomq_py.hub.linger": (1, "of one client, and forgets its timer first"),
+    "gomq_py.hub.lingering_close": (1, "of one client, and forgets its timer first"),
     "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),
     "gomq_py.hub.buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
     "gomq_py.amqp.server.memory_delivery": (1, "of one message, whose wait forgets its callback first"),
@@ -586,7 +586,6 @@ TIMERS = {
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
-    "gomq_py.hub.again": (1, "of one store, and starts a job, or work of a thread"),
     "gomq_py.mqtt.model.moving": (1, "of one vhost, and asks when definitions are safe"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.delivery": (1, "of one client, and forgets its timer first"),
@@ -606,9 +605,9 @@ def site(tmp_path_factory):
         patch.setattr(context, "Scheduler", SabotagedScheduler)
         patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
-        patch.setattr(again, "FIRST_PAUSE_MS", 5)
-        patch.setattr(again, "LONGEST_PAUSE_MS", 5)
-        for module in (vhost_deletion, steps, tx, alarms, subscribe, broker_topics):
+        patch.setattr(timers, "FIRST_PAUSE_MS", 5)
+        patch.setattr(timers, "LONGEST_PAUSE_MS", 5)
+        for module in (vhost_deletion, steps, tx, clients, subscribe, broker_topics):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)

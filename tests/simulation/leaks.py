@@ -15,7 +15,7 @@ from gomq_py.storage.disk.open_file import File
 from tests.simulation.network import Listening
 
 # What is bounded, and remembers clients that are gone.
-MEMORIES = ("gomq_py.hub.endings_lately",)
+MEMORIES = ("gomq_py.hub.endings",)
 CONTAINERS = (dict, list, set, deque, bytearray)
 
 

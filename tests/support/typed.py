@@ -28,7 +28,7 @@ UNTYPED = {
         "what accepts connections is plain, up to the first octet of a protocol"
     ),
     "tests/unit/net/test_client_hello.py": "as test_admission.py",
-    "tests/unit/hub/test_linger.py": "as test_admission.py",
+    "tests/unit/hub/test_lingering_close.py": "as test_admission.py",
     "tests/unit/net/test_listener.py": "as test_admission.py",
     "tests/unit/net/test_proxy_protocol.py": "as test_admission.py",
     "tests/unit/net/test_systemd.py": "as test_admission.py",

@@ -22,7 +22,7 @@ from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import ConnectionOpen, ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.auth.patience import Patience
+from gomq_py.auth.login_deadline import LoginDeadline
 from gomq_py.broker.verbs.entering import check_at_once, enter, lost_entry
 from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S
 from gomq_py.connections.login import ClientLogin
@@ -157,13 +157,13 @@ class LoginAttempt(ClientLogin):
     def _log_in(self, login, hold):
         """May switch."""
         left_s = max(0.0, self._ends_at_s - time.monotonic())
-        patience = Patience(left_s, HandshakeError(f"no login within {self.timeout_s} s"))
+        deadline = LoginDeadline(left_s, HandshakeError(f"no login within {self.timeout_s} s"))
         stream = self.connection.stream
         try:
-            with patience:
-                self._check(login, patience)
+            with deadline:
+                self._check(login, deadline)
             self._logged_in(login)
-            self._start_timer(patience.left_s)
+            self._start_timer(deadline.left_s)
         except Exception as error:
             stream.stop(error)
         finally:
@@ -176,10 +176,10 @@ class LoginAttempt(ClientLogin):
         greenlet.kill(block=False)
         self.connection.stream.stop()
 
-    def _check(self, login, patience):
+    def _check(self, login, deadline):
         """Check the credentials. Raises HandshakeError. May switch."""
         try:
-            self.user = self.checked(login.username, login.password, patience, PROTOCOL)
+            self.user = self.checked(login.username, login.password, deadline, PROTOCOL)
             self._check_not_stopping()
         except LoginRefused as error:
             raise HandshakeError(str(error), self._handshake.refused()) from error

@@ -1,12 +1,12 @@
 """Delayed reopening: reopens a delayed exchange's store after a fault. Never switches."""
-from gomq_py.hub.again import Again
 from gomq_py.hub.job import SliceClock
+from gomq_py.hub.timers import RetryJob
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 
 
-class Reopening(Again):
+class Reopening(RetryJob):
     """Opens the store of a delayed exchange again that a fault has closed, and has its messages wait again,
     some at a time. ``make(store)``: a DelayQueue over the store.
     """

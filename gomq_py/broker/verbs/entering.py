@@ -9,7 +9,7 @@ from gomq_py.broker.verbs.access import may_enter, refusal
 from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
-def check_credentials(logins, clients, username, password, host, patience):
+def check_credentials(logins, clients, username, password, host, deadline):
     """The User logging in from this address, counted among the logins. Raises LoginRefused. May switch.
 
     ``password``: octets, or None if a verified certificate names the user. Afterwards the door must ask
@@ -25,7 +25,7 @@ def check_credentials(logins, clients, username, password, host, patience):
             if user is None:
                 # Failures of others with this name or address may delay the login for a minute, which is not
                 # the client's fault: a correct password succeeds, if late.
-                with patience.paused():
+                with deadline.paused():
                     user = logins.login(username, password, host)
     except LoginRefused:
         clients.churn.logins_failed += 1

@@ -19,8 +19,8 @@ from functools import partial
 
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import Refused
-from gomq_py.hub.again import Again
 from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.timers import RetryJob
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
@@ -394,7 +394,7 @@ class KeyedStore(Destination):
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
 
-class Reopening(Again):
+class Reopening(RetryJob):
     """Reopens a failed store and loads its messages, in slices."""
 
     name = "opening kept MQTT messages again"

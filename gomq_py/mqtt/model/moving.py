@@ -6,8 +6,8 @@ to a new store after a failure.
 from functools import partial
 
 from gomq_py.errors import Refused
-from gomq_py.hub.again import FIRST_PAUSE_MS, Again
 from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.timers import FIRST_PAUSE_MS, RetryJob
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger
 from gomq_py.storage.format import record
@@ -57,7 +57,7 @@ class Moving(Job):
         return False
 
 
-class Replacing(Again):
+class Replacing(RetryJob):
     """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
     flight there, some sessions per slice.
 

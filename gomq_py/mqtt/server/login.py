@@ -13,7 +13,7 @@ from gevent import Timeout
 
 from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.auth.patience import Patience
+from gomq_py.auth.login_deadline import LoginDeadline
 from gomq_py.broker.names import NAME_OCTETS_MAX
 from gomq_py.broker.verbs.entering import enter
 from gomq_py.connections.login import ClientLogin
@@ -62,14 +62,14 @@ class Login(NamedTuple):
 class LoginAttempt(ClientLogin):
     """One client on its way in."""
 
-    __slots__ = ("_socket", "_most_octets", "_patience", "_certified_name", "_octets")
+    __slots__ = ("_socket", "_most_octets", "_deadline", "_certified_name", "_octets")
 
     def __init__(self, connection):
         settings = connection.server.settings
         super().__init__(connection, settings.mqtt_login_timeout)
         self._socket = connection.socket
         self._most_octets = min(settings.mqtt_max_octets_before_login, settings.mqtt_max_packet_size)
-        self._patience = Patience(self.timeout_s, LoginEnd(f"no login within {self.timeout_s} s"))
+        self._deadline = LoginDeadline(self.timeout_s, LoginEnd(f"no login within {self.timeout_s} s"))
         self._certified_name = certified_name(self._socket, settings)
         self._octets = bytearray()
 
@@ -77,7 +77,7 @@ class LoginAttempt(ClientLogin):
         """A Login, or None when there will be no connection; why is in the log then. May switch."""
         name, host = self.connection.name, self.connection.peer_host
         try:
-            with self._patience:
+            with self._deadline:
                 connect = self._read_connect()
                 return self._log_in(connect)
         except LoginEnd as end:
@@ -141,7 +141,7 @@ class LoginAttempt(ClientLogin):
         admitted = self.connection.admitted
         admitted.end_login = partial(gevent.kill, gevent.getcurrent())
         try:
-            user = self.checked(user_name, password, self._patience, protocol)
+            user = self.checked(user_name, password, self._deadline, protocol)
         finally:
             admitted.end_login = None
         self.tell("success", user_name, protocol)

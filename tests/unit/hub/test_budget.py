@@ -118,7 +118,7 @@ SHARED = {
     "memory_budget": ["messages that links keep until they are confirmed"],
     "links.turns": ["turns of links to connect"],
     "links.remote_hosts": ["threads for names that links look up"],
-    "auth.costly": ["threads for costly password hashes"],
+    "auth.hash_pool": ["threads for costly password hashes"],
     "http.clients": ["places at a management port"],
     "http.turns": ["turns of requests at a management port"],
     "http.live": ["streams of events and of the log"],

@@ -11,14 +11,13 @@ from types import SimpleNamespace
 import gevent
 import pytest
 
-from gomq_py.auth.costly import CostlyHashes
+from gomq_py.auth.hash_pool import HashPool
 from gomq_py.config.settings import Settings
 from gomq_py.hub import admission, catching_up, turns as turns_module
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.context import Hub
 from gomq_py.hub.endings import Endings
-from gomq_py.hub.job import SliceClock
-from gomq_py.hub.linger import Lingering
+from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
@@ -177,7 +176,7 @@ def lingering():
 
 def hashes():
     """Turns."""
-    costly, done = CostlyHashes(1), []
+    costly, done = HashPool(1), []
     greedy = [gevent.spawn(costly.run, "greedy", done.append, "greedy") for _ in range(30)]
     honest = gevent.spawn(costly.run, "honest", done.append, "honest")
     gevent.joinall([*greedy, honest], timeout=in_time(30))

@@ -1,10 +1,14 @@
 """Ends of connections: in slices, in order, whatever fails, and none is forgotten."""
+import gc
+import sys
+from types import SimpleNamespace
+
 import gevent
 import pytest
 
 from gomq_py.amqp.server.channel import AT_ONCE
 from gomq_py.amqp.wire.frames import method_frame
-from gomq_py.hub.endings import FEW, Endings
+from gomq_py.hub.endings import FEW, KEPT, TEXT_MAX, Endings, EndingsLately
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
     ConfirmSelect, ConfirmSelectOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
@@ -16,6 +20,10 @@ from tests.support.clocks import StepClock
 from tests.support.door import publish_frames
 from tests.support.queues import HandLoop
 from tests.support.waiting import wait_until
+
+ONE = SimpleNamespace(
+    name="a -> b", vhost=SimpleNamespace(name="/"), user=SimpleNamespace(identity=("guest", False)),
+    protocol="AMQP 0-9-1", connected_at=1.5)
 
 
 class Bench:
@@ -248,3 +256,43 @@ def test_what_a_channel_of_a_closing_connection_gives_back_does_not_go_through_i
     client.expect(ConnectionCloseOk if end == "closed" else ConnectionClose, 0)
 
     assert min(waiting) == 1
+
+
+def test_the_last_endings_are_kept_with_reasons_that_are_short():
+    endings = EndingsLately(unix_s=lambda: 2.0)
+
+    for number in range(KEPT + 1):
+        endings.connection(ONE, "x" * 5000, given_name=7)
+        endings.channel(ONE, number, ValueError("why"))
+
+    assert len(endings.connections) == len(endings.channels) == KEPT
+    assert endings.channels[-1] == {
+        "number": 2 * KEPT + 2, "what": "channel", "name": "a -> b", "vhost": "/", "user": ("guest", False),
+        "closed_at": 2000, "reason": "why", "channel": KEPT,
+    }
+    assert (len(endings.connections[0]["reason"]), endings.connections[0]["user_provided_name"]) == (
+        TEXT_MAX, None)
+
+
+def test_the_reason_and_name_are_kept_whatever_is_in_them():
+    endings = EndingsLately()
+
+    for text in ("\udc80 is no UTF-8", "", "three\nlines\r", "\U0001f407" * TEXT_MAX):
+        endings.connection(ONE, text, given_name=text)
+
+        ended = endings.connections[-1]
+        assert (ended["reason"], ended["user_provided_name"]) == (text, text)
+
+
+def test_no_object_of_a_connection_is_kept():
+    """One holds the arena that it lies in, which could be given back to the system."""
+    endings, name = EndingsLately(), "of the client " * 5
+    gone = SimpleNamespace(**{**vars(ONE), "name": name})
+    references, tracked = sys.getrefcount(name), len(gc.get_objects())
+
+    for number in range(2 * KEPT):
+        endings.connection(gone, "why")
+        endings.channel(gone, number, "why")
+
+    assert sys.getrefcount(name) == references
+    assert len(gc.get_objects()) < tracked + KEPT // 2

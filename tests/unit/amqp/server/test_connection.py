@@ -16,7 +16,6 @@ from gomq_py.amqp.wire.methods import (
     ExchangeDelete, ExchangeDeleteOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete,
     QueueDeleteOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk, decode_method,
 )
-from gomq_py.hub import alarms
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.job import SliceClock
 from tests.support.door import poll_the_loop, publish_frames
@@ -666,7 +665,7 @@ def test_alarm_is_told_to_publishers_that_understand(door):
 
 def test_connections_are_told_of_an_alarm_in_slices_and_of_what_is_true_then(door, monkeypatch):
     """5000 connections that were told at once held everybody up. Here a slice tells one."""
-    monkeypatch.setattr(alarms, "SliceClock", lambda clock: SliceClock(0))
+    monkeypatch.setattr("gomq_py.hub.clients.SliceClock", lambda clock: SliceClock(0))
     for _ in range(5):
         door.client()
     connections = list(door.hub.clients)
@@ -705,7 +704,7 @@ def test_connection_that_an_alarm_holds_is_read_again_when_it_is_closed(door):
 
 def test_what_a_client_held_that_vanished_during_an_alarm_comes_back_before_its_end(door, monkeypatch):
     """It wanted no heartbeats, and nobody reads its socket, which was reset."""
-    monkeypatch.setattr(alarms, "INTERVAL_S", 0.01)
+    monkeypatch.setattr("gomq_py.connections.connection.ALARM_LOOK_S", 0.01)
     client, other = door.client(), door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.publish("q", b"held")

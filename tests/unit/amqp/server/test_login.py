@@ -15,7 +15,7 @@ from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart,
     ConnectionStartOk, ConnectionTune, ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.auth import attempts, patience
+from gomq_py.auth import login_deadline, login_throttle
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.content.fields import encode_table
 from gomq_py.net.listener import serve
@@ -133,10 +133,10 @@ def test_costly_hash_is_checked_without_stopping_the_hub(door):
 
 def test_user_whose_password_was_guessed_at_comes_in_late(door, monkeypatch):
     """Whichever door the guesses came to."""
-    monkeypatch.setattr(attempts, "FORGOTTEN_A_SECOND_OF_NAME", 100)
+    monkeypatch.setattr(login_throttle, "FORGOTTEN_A_SECOND_OF_NAME", 100)
     now_s = [1000]
-    door.broker.logins._attempts = attempts.Attempts(lambda: now_s[0])
-    for _ in range(attempts.FAILURES_OF_NAME):
+    door.broker.logins._throttle = login_throttle.LoginThrottle(lambda: now_s[0])
+    for _ in range(login_throttle.FAILURES_OF_NAME):
         with pytest.raises(LoginRefused):
             door.broker.logins.login("guest", "guess", "")
 
@@ -159,7 +159,7 @@ class NotedTimeout(gevent.Timeout):
 
 @pytest.fixture
 def timeouts(monkeypatch):
-    monkeypatch.setattr(patience, "Timeout", NotedTimeout)
+    monkeypatch.setattr(login_deadline, "Timeout", NotedTimeout)
     monkeypatch.setattr(NotedTimeout, "started", [])
     return NotedTimeout.started
 
@@ -187,7 +187,7 @@ def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, time
 
     asked_in(door).expect(ConnectionTune, 0)
 
-    assert len(running) == 1 and 3600 < running[0] <= 3600 + patience.PAUSE_S
+    assert len(running) == 1 and 3600 < running[0] <= 3600 + login_deadline.PAUSE_S
     assert not any(timeout.pending for timeout in timeouts)
     # one for the time until then, and one for what is left of it
     assert len(timers) == 2 and timers[0] == 3600 and 0 < timers[1] <= 3600
@@ -267,7 +267,8 @@ def test_default_user_comes_in_from_this_machine_only(door):
 
         with pytest.raises(login.HandshakeError):
             attempt._check(
-                login.Login("PLAIN", "guest", b"guest"), patience.Patience(3600, RuntimeError("too late")))
+                login.Login("PLAIN", "guest", b"guest"),
+                login_deadline.LoginDeadline(3600, RuntimeError("too late")))
 
 
 def test_missing_virtual_host_is_refused(door):
@@ -458,12 +459,12 @@ def test_login_that_runs_out_of_time_while_it_is_checked_is_told_as_a_failure(do
     logins = door.server.broker.logins
     monkeypatch.setattr(type(logins), "login_at_once", lambda *_: None)
     monkeypatch.setattr(type(logins), "login", lambda *_: Event().wait())
-    monkeypatch.setattr(patience, "PAUSE_S", 0.01)
+    monkeypatch.setattr(login_deadline, "PAUSE_S", 0.01)
     monkeypatch.setattr(type(door.broker.events), "emit", lambda _events, key, *_: told.append(key))
     with ours, theirs:
         attempt = LoginAttempt(Connection(door.server, theirs, ("127.0.0.1", 50000)))
         asked = login.Login(mechanism="PLAIN", username="guest", password=b"guest")
-        limit = patience.Patience(0.01, login.HandshakeError("no login in time"))
+        limit = login_deadline.LoginDeadline(0.01, login.HandshakeError("no login in time"))
         with pytest.raises(login.HandshakeError), limit:
             attempt._check(asked, limit)
 

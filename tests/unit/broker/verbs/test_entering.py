@@ -43,25 +43,25 @@ class Unhurried:
         yield
 
 
-def check(node, password, patience=None):
+def check(node, password, deadline=None):
     return check_credentials(
         node.broker.logins, node.hub.clients, "bob", password, "127.0.0.1",
-        Unhurried() if patience is None else patience)
+        Unhurried() if deadline is None else deadline)
 
 
 def test_right_password_is_a_user_and_counted(node):
-    patience = Unhurried()
+    deadline = Unhurried()
 
-    user = check(node, b"secret", patience)
+    user = check(node, b"secret", deadline)
 
     churn = node.hub.clients.churn
-    assert (user.name, patience.pauses, churn.logins_succeeded, churn.logins_failed) == ("bob", 1, 1, 0)
+    assert (user.name, deadline.pauses, churn.logins_succeeded, churn.logins_failed) == ("bob", 1, 1, 0)
 
 
 def test_user_whom_a_certificate_names_waits_for_nothing(node):
-    patience = Unhurried()
+    deadline = Unhurried()
 
-    assert check(node, None, patience).name == "bob" and patience.pauses == 0
+    assert check(node, None, deadline).name == "bob" and deadline.pauses == 0
 
 
 @pytest.mark.parametrize("password", [b"wrong", b"secret"])

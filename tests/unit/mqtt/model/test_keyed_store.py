@@ -9,7 +9,7 @@ import pytest
 
 from gomq_py.broker.topology.own_stores import OwnStores
 from gomq_py.broker.topology.vhost import VHost
-from gomq_py.hub import again
+from gomq_py.hub import timers
 from gomq_py.storage.errors import StoreError
 from tests.support.faulty_files import FaultyFiles
 from tests.support.full_disk import FullDisk
@@ -254,8 +254,8 @@ def test_store_that_cannot_be_opened_is_closed_until_it_can_and_the_broker_boots
 @pytest.fixture
 def soon(monkeypatch):
     """Attempts come soon after each other."""
-    monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
-    monkeypatch.setattr(again, "LONGEST_PAUSE_MS", 20)
+    monkeypatch.setattr(timers, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(timers, "LONGEST_PAUSE_MS", 20)
 
 
 def test_io_error_closes_the_store_until_the_disk_takes_writes_and_nothing_else(boot, soon, caplog):

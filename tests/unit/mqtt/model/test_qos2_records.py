@@ -14,7 +14,7 @@ from gomq_py.broker.topology.own_stores import OwnStores
 from gomq_py.broker.verbs.blocked_publish import BlockedPublish
 from gomq_py.content import forms
 from gomq_py.errors import OutOfResources
-from gomq_py.hub import again as again_module
+from gomq_py.hub import timers as timers_module
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.session_kind import QOS2_STORE
 from gomq_py.mqtt.wire import packets
@@ -170,7 +170,7 @@ def test_nothing_new_is_sent_at_qos_2_before_a_new_store_of_identifiers_is_named
     again with another one. What is under way goes on. On dec4db39 the second message was sent.
     """
     node = nodes()
-    monkeypatch.setattr(again_module, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(timers_module, "FIRST_PAUSE_MS", 1)
     peer = Peer(node).subscribe("t", qos=2)
     publish(node, mqtt_message("t", b"1", qos=2))
     assert peer.packet().packet_identifier == 1

@@ -10,7 +10,7 @@ import pytest
 
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import OutOfResources
-from gomq_py.hub import again as again_module, alarms, turns as turns_module
+from gomq_py.hub import timers as timers_module, turns as turns_module
 from gomq_py.mqtt.server import connection as connection_module
 from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
@@ -519,7 +519,7 @@ def test_alarm_holds_publishing_clients(mqtt, modern):
 
 
 def test_client_that_vanishes_while_an_alarm_holds_it_is_ended_before_the_alarm_is(mqtt, modern, monkeypatch):
-    monkeypatch.setattr(alarms, "INTERVAL_S", 0.01)
+    monkeypatch.setattr("gomq_py.connections.connection.ALARM_LOOK_S", 0.01)
     mqtt.hub.clients.alarmed("the disk is full")
     modern.send(PING + publish(b"t", b"1", 1, 1, 5))
     wait_until(lambda: mqtt.connection().flow == "blocked", what="it is not held")
@@ -742,7 +742,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
     """They are read no further, as while there is an alarm; others are served, and after it nothing is
     missing. On 6805b4a2 each PUBREL ended the connection, and a message was taken without its identifier.
     """
-    monkeypatch.setattr(again_module, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(timers_module, "FIRST_PAUSE_MS", 1)
     mqtt = make_mqtt()
     client = mqtt.client(
         KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1),

@@ -2,9 +2,9 @@
 import gevent
 import pytest
 
-from gomq_py.auth import patience as patience_module
+from gomq_py.auth import login_deadline as deadline_module
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.auth.patience import PAUSE_S, Patience
+from gomq_py.auth.login_deadline import PAUSE_S, LoginDeadline
 
 
 class NotedTimeout(gevent.Timeout):
@@ -19,7 +19,7 @@ class NotedTimeout(gevent.Timeout):
 
 @pytest.fixture
 def timeouts(monkeypatch):
-    monkeypatch.setattr(patience_module, "Timeout", NotedTimeout)
+    monkeypatch.setattr(deadline_module, "Timeout", NotedTimeout)
     monkeypatch.setattr(NotedTimeout, "started", [])
     return NotedTimeout.started
 
@@ -27,12 +27,12 @@ def timeouts(monkeypatch):
 def test_time_of_a_client_goes_on_where_it_stood(timeouts):
     now_s = [1000]
 
-    with Patience(60, TimeoutError(), lambda: now_s[0]) as patience:
+    with LoginDeadline(60, TimeoutError(), lambda: now_s[0]) as deadline:
         now_s[0] += 20
-        with patience.paused():
+        with deadline.paused():
             now_s[0] += PAUSE_S - 20
         now_s[0] += 20
-        with pytest.raises(LoginRefused), patience.paused():
+        with pytest.raises(LoginRefused), deadline.paused():
             raise LoginRefused("wrong")
 
     assert [timeout.seconds for timeout in timeouts] == [60, 40 + PAUSE_S, 40, 20 + 20, 20]
@@ -43,19 +43,19 @@ def test_wait_that_has_no_end_takes_the_time_of_the_client(timeouts):
     """Hashes of a cost of 15 take 3 s each, and hundreds may come before this one."""
     now_s = [1000]
 
-    with Patience(60, TimeoutError(), lambda: now_s[0]) as patience:
-        with patience.paused():
+    with LoginDeadline(60, TimeoutError(), lambda: now_s[0]) as deadline:
+        with deadline.paused():
             now_s[0] += PAUSE_S - 10
-        with patience.paused():
+        with deadline.paused():
             now_s[0] += 10 + 15
-        with patience.paused():
+        with deadline.paused():
             now_s[0] += 5
 
     assert [timeout.seconds for timeout in timeouts] == [60, 60 + PAUSE_S, 60, 60 + 10, 45, 45, 40]
 
 
 def test_a_check_outside_of_the_clients_time_takes_none_of_it(timeouts):
-    with Patience(60, TimeoutError()).paused():
+    with LoginDeadline(60, TimeoutError()).paused():
         pass
 
     assert timeouts == []

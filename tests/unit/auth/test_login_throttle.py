@@ -7,8 +7,8 @@ import gevent
 import gevent.event
 import pytest
 
-from gomq_py.auth import attempts
-from gomq_py.auth.attempts import FAILURES_OF_ADDRESS, FAILURES_OF_NAME, WAITING, Attempts
+from gomq_py.auth import login_throttle
+from gomq_py.auth.login_throttle import FAILURES_OF_ADDRESS, FAILURES_OF_NAME, WAITING, LoginThrottle
 from gomq_py.auth.errors import TooManyAttempts
 from tests.support.waiting import in_time
 
@@ -20,19 +20,19 @@ class Guesser:
 
     def __init__(self):
         self.now_s = 1000.0
-        self.attempts = Attempts(lambda: self.now_s)
+        self.throttle = LoginThrottle(lambda: self.now_s)
         self.checked = []
 
     def fail(self, name="bob", address=HERE):
         """A wrong password."""
-        with self.attempts.turn(name, address):
+        with self.throttle.attempt(name, address):
             self.checked.append(name)
 
     def succeed(self, name="bob", address=HERE):
         """A right one."""
-        with self.attempts.turn(name, address) as turn:
+        with self.throttle.attempt(name, address) as attempt:
             self.checked.append(name)
-            turn.succeeded()
+            attempt.succeeded()
 
     def come(self, verb, *arguments):
         """The same in a greenlet, which has gone as far as it can."""
@@ -54,8 +54,8 @@ def guesser():
 @pytest.fixture
 def forgetful(monkeypatch):
     """Failures are forgotten as fast as a test can wait."""
-    monkeypatch.setattr(attempts, "FORGOTTEN_A_SECOND_OF_NAME", 1000.0)
-    monkeypatch.setattr(attempts, "FORGOTTEN_A_SECOND_OF_ADDRESS", 1000.0)
+    monkeypatch.setattr(login_throttle, "FORGOTTEN_A_SECOND_OF_NAME", 1000.0)
+    monkeypatch.setattr(login_throttle, "FORGOTTEN_A_SECOND_OF_ADDRESS", 1000.0)
 
 
 def waits(greenlet):
@@ -98,7 +98,7 @@ def test_own_valid_logins_in_between_make_no_more_guesses(guesser):
 
 def test_failures_are_forgotten_one_by_one(guesser):
     fail_often(guesser)
-    guesser.now_s += 1 / attempts.FORGOTTEN_A_SECOND_OF_NAME
+    guesser.now_s += 1 / login_throttle.FORGOTTEN_A_SECOND_OF_NAME
 
     guesser.succeed()
     guesser.fail()
@@ -107,13 +107,13 @@ def test_failures_are_forgotten_one_by_one(guesser):
 
 
 def test_a_right_password_comes_through_in_the_end(forgetful):
-    guessing = Attempts()
+    guessing = LoginThrottle()
     for _ in range(FAILURES_OF_NAME + 5):
-        with guessing.turn("bob", HERE):
+        with guessing.attempt("bob", HERE):
             pass
 
-    with guessing.turn("bob", HERE) as turn:
-        turn.succeeded()
+    with guessing.attempt("bob", HERE) as attempt:
+        attempt.succeeded()
 
 
 def test_who_waits_is_checked_in_order(guesser):
@@ -131,7 +131,7 @@ def test_many_at_once_are_no_more_guesses_than_one_after_the_other(guesser):
     begun, ended = [], gevent.event.Event()
 
     def slowly():
-        with guesser.attempts.turn("bob", HERE):
+        with guesser.throttle.attempt("bob", HERE):
             begun.append(1)
             ended.wait()
 
@@ -150,10 +150,10 @@ def test_many_right_ones_at_once_all_come_in(guesser):
     hashed, within = gevent.event.Event(), []
 
     def slowly():
-        with guesser.attempts.turn("bob", HERE) as turn:
+        with guesser.throttle.attempt("bob", HERE) as attempt:
             within.append(1)
             hashed.wait()
-            turn.succeeded()
+            attempt.succeeded()
 
     greenlets = [gevent.spawn(slowly) for _ in range(FAILURES_OF_NAME * 10)]
     polls(3)
@@ -171,7 +171,7 @@ def test_more_than_may_wait_are_refused_unchecked_and_told_when_to_come_again(gu
     with pytest.raises(TooManyAttempts) as refused:
         guesser.succeed()
 
-    assert refused.value.retry_after_s == WAITING / attempts.FORGOTTEN_A_SECOND_OF_NAME
+    assert refused.value.retry_after_s == WAITING / login_throttle.FORGOTTEN_A_SECOND_OF_NAME
     assert len(guesser.checked) == FAILURES_OF_NAME
     gevent.killall(row)
 
@@ -182,7 +182,7 @@ def test_those_who_came_before_others_had_failed_are_refused_likewise(guesser):
 
     def slowly(number):
         try:
-            with guesser.attempts.turn("bob", HERE):
+            with guesser.throttle.attempt("bob", HERE):
                 hashed.wait()
         except TooManyAttempts as error:
             refused.append((number, error.retry_after_s))
@@ -194,7 +194,8 @@ def test_those_who_came_before_others_had_failed_are_refused_likewise(guesser):
     gevent.joinall(greenlets[-50:], timeout=in_time(30), raise_error=True)
 
     assert sorted(number for number, _ in refused) == list(range(FAILURES_OF_NAME + WAITING, len(greenlets)))
-    assert {retry_after_s for _, retry_after_s in refused} == {WAITING / attempts.FORGOTTEN_A_SECOND_OF_NAME}
+    assert {retry_after_s for _, retry_after_s in refused} == {
+        WAITING / login_throttle.FORGOTTEN_A_SECOND_OF_NAME}
     assert sum(not greenlet.ready() for greenlet in greenlets) == WAITING
     gevent.killall(greenlets)
     assert guesser.come(guesser.fail, "eve").successful()
@@ -222,22 +223,22 @@ def test_who_was_let_in_from_an_address_does_not_wait_for_its_other_guessers(gue
 
 def test_a_check_that_was_broken_off_counts_as_failed(guesser):
     for _ in range(FAILURES_OF_NAME):
-        with pytest.raises(RuntimeError), guesser.attempts.turn("bob", HERE):
+        with pytest.raises(RuntimeError), guesser.throttle.attempt("bob", HERE):
             raise RuntimeError
 
     assert waits(guesser.come(guesser.fail))
 
 
 def test_what_is_remembered_is_bounded(guesser, monkeypatch):
-    monkeypatch.setattr(attempts, "REMEMBERED", 10)
+    monkeypatch.setattr(login_throttle, "REMEMBERED", 10)
 
     for number in range(100):
         guesser.succeed(f"user{number}", f"192.0.2.{number}")
         guesser.fail("n" * 100_000, f"192.0.3.{number}")
 
-    kept = (guesser.attempts._names._counters, guesser.attempts._addresses._counters, guesser.attempts._known)
+    kept = (guesser.throttle._names._counters, guesser.throttle._addresses._counters, guesser.throttle._known)
     assert [len(one) for one in kept] == [10, 10, 10]
-    assert max(len(name) for _, name in guesser.attempts._names._counters) == attempts.NAME_LENGTH
+    assert max(len(name) for _, name in guesser.throttle._names._counters) == login_throttle.NAME_LENGTH
 
 
 def test_forgotten_failures_are_not_kept_until_there_are_very_many(guesser):
@@ -245,7 +246,7 @@ def test_forgotten_failures_are_not_kept_until_there_are_very_many(guesser):
         guesser.fail(f"user{number}", f"192.0.2.{number % 250}")
         guesser.now_s += 1
 
-    kept = (guesser.attempts._names._counters, guesser.attempts._addresses._counters)
+    kept = (guesser.throttle._names._counters, guesser.throttle._addresses._counters)
     assert max(len(one) for one in kept) < 10
     assert not waits(guesser.come(guesser.succeed))
 
@@ -257,7 +258,7 @@ def test_flood_of_names_that_are_refused_with_their_address_makes_no_more_guesse
         guesser.fail(f"stranger {number}")
     waiting = [guesser.come(guesser.fail, f"waits {number}") for number in range(WAITING)]
 
-    for number in range(attempts.REMEMBERED):
+    for number in range(login_throttle.REMEMBERED):
         with pytest.raises(TooManyAttempts):
             guesser.fail(f"refused {number}")
 

@@ -28,7 +28,7 @@ REMEMBERED = 4096
 NAME_LENGTH = 256  # longer names are counted by their first characters
 
 
-class Attempts:
+class LoginThrottle:
     """The failures of all names and addresses. ``now_s`` is any monotonic clock."""
 
     def __init__(self, now_s=time.monotonic):
@@ -36,17 +36,18 @@ class Attempts:
         self._addresses = _Counters(FAILURES_OF_ADDRESS, FORGOTTEN_A_SECOND_OF_ADDRESS, now_s)
         self._known = OrderedDict()
 
-    def turn(self, name, address):
-        """``with attempts.turn(name, address) as turn:`` is entered when a password may be checked; it counts
-        as a failure unless ``turn.succeeded()`` or ``turn.void()`` was called. Raises TooManyAttempts. May
-        switch.
+    def attempt(self, name, address):
+        """``with throttle.attempt(name, address) as attempt:`` is entered when a password may be checked.
+
+        It counts as a failure unless ``attempt.succeeded()`` or ``attempt.void()`` was called.
+        Raises TooManyAttempts. May switch.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
         counters = [self._names.of(key)]
         if key not in self._known:
             counters.append(self._addresses.of(network))
-        return Turn(
+        return Attempt(
             counters, functools.partial(self._know, key), functools.partial(self._names.drop_if_clean, key)
         )
 
@@ -67,7 +68,7 @@ class Attempts:
             self._known.popitem(last=False)
 
 
-class Turn:
+class Attempt:
     """One attempt."""
 
     def __init__(self, counters, know, over):

@@ -4,7 +4,7 @@ import threading
 
 import gevent
 
-from gomq_py.auth.costly import CostlyHashes
+from gomq_py.auth.hash_pool import HashPool
 from tests.support.waiting import in_time
 
 
@@ -23,7 +23,7 @@ class Work:
 
 
 def test_no_more_run_at_once_than_there_are_places():
-    hashes, work, running, most = CostlyHashes(2), Work(), [], []
+    hashes, work, running, most = HashPool(2), Work(), [], []
 
     def one():
         running.append(1)
@@ -39,7 +39,7 @@ def test_no_more_run_at_once_than_there_are_places():
 
 
 def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
-    hashes, work = CostlyHashes(1), Work()
+    hashes, work = HashPool(1), Work()
     hasty = gevent.spawn(hashes.run, "a", work.one, "hasty")
     hub(lambda: work.began)
     patient = gevent.spawn(hashes.run, "b", work.one, "patient")
@@ -54,7 +54,7 @@ def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
 
 
 def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
-    hashes, work = CostlyHashes(1), Work()
+    hashes, work = HashPool(1), Work()
     greenlets = [gevent.spawn(hashes.run, "many", work.one, f"many {number}") for number in range(10)]
     hub(lambda: sum(map(len, hashes._waiting.values())) == 9)
     greenlets.append(gevent.spawn(hashes.run, "one", work.one, "one"))
@@ -67,7 +67,7 @@ def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
 
 
 def test_who_goes_while_waiting_leaves_its_place_to_others(hub):
-    hashes, work = CostlyHashes(1), Work()
+    hashes, work = HashPool(1), Work()
     first = gevent.spawn(hashes.run, "a", work.one, "first")
     hub(lambda: work.began)
     gone = [gevent.spawn(hashes.run, address, work.one, "gone") for address in ("a", "b", "b")]
@@ -82,7 +82,7 @@ def test_who_goes_while_waiting_leaves_its_place_to_others(hub):
 
 
 def test_a_hash_that_raises_gives_its_place_back():
-    hashes = CostlyHashes(1)
+    hashes = HashPool(1)
 
     for _ in range(3):
         greenlet = gevent.spawn(hashes.run, "a", int, "no number")

@@ -8,8 +8,8 @@ import pytest
 from gevent import socket
 from gevent import ssl as gevent_ssl
 
-from gomq_py.hub import linger
-from gomq_py.hub.linger import Lingering
+from gomq_py.hub import lingering_close
+from gomq_py.hub.lingering_close import Lingering
 from tests.support import certificates
 from tests.support.sockets import socket_pair
 from tests.support.waiting import in_time, wait_until
@@ -216,6 +216,6 @@ def test_a_socket_that_cannot_say_its_end_over_tls_ends_all_the_same():
 
     broken = Socket()
 
-    linger.end_our_side(broken)
+    lingering_close.end_our_side(broken)
 
     assert broken.how == socket.SHUT_WR

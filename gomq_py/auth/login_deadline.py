@@ -7,14 +7,16 @@ import time
 
 from gevent import Timeout
 
-# Seconds that a login may wait for its password check: a minute behind others' failures (auth.attempts), and
-# as long for the check. Hashes with a cost of 15 take 3 s each, and their wait queue has no limit.
+# Seconds that a login may wait for its password check: a minute behind others' failures
+# (auth.login_throttle), and as long for the check. Hashes with a cost of 15 take 3 s each, and their wait
+# queue has no limit.
 PAUSE_S = 120
 
 
-class Patience:
-    """``with Patience(seconds, error):`` raises ``error`` in this greenlet after this time, not counting up
-    to PAUSE_S seconds inside of ``paused()``.
+class LoginDeadline:
+    """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet after this time.
+
+    Up to PAUSE_S seconds inside of ``paused()`` do not count.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):

@@ -14,7 +14,7 @@ from gomq_py.hub.threads import begin
 AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
 
 
-class CostlyHashes:
+class HashPool:
     """Runs costly functions in the pool; ``run`` is the only verb."""
 
     def __init__(self, at_once=AT_ONCE):
