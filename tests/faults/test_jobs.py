@@ -21,7 +21,7 @@ from gomq_py.amqp.wire.methods import (
     TxSelect, TxSelectOk,
 )
 from gomq_py.broker.queues import cancelling
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.topology import steps, vhost_deletion
 from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine

@@ -4,8 +4,7 @@ import struct
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.routing.destination import Destination
-from gomq_py.broker.routing.route import Route
+from gomq_py.broker.routing.route import Destination, Route
 from gomq_py.hub.buffers import HubBuffers
 from tests.support.clocks import patient_scheduler
 from tests.support.queues import HandLoop

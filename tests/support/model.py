@@ -1,7 +1,7 @@
 """A vhost without a disk: queues that keep nothing but their counts,
 and a log that keeps its records in a list.
 """
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.vhost import VHost

@@ -55,7 +55,6 @@ ENTERED_BY = {
     "gomq_py.amqp.wire.stream_content": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.broker.exchanges.delay_scan": "tests/unit/broker/transfer/test_delayed.py",
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
-    "gomq_py.broker.routing.remembered": "tests/unit/amqp/server/test_fast_lane.py",
     "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",
     "gomq_py.hub.job": "tests/unit/hub/test_scheduler.py",
     "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",

@@ -2,10 +2,8 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.amqp.server.hot_channel cimport HotChannel
 from gomq_py.broker.exchanges cimport delay_scan
-from gomq_py.broker.routing cimport deposit
-from gomq_py.broker.routing.destination cimport Destination
-from gomq_py.broker.routing.remembered cimport RememberedRoutes
-from gomq_py.broker.routing.route cimport Route
+from gomq_py.broker.routing cimport route as routes
+from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
 from gomq_py.content cimport fields, header_scan
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.buffers cimport HubBuffers

@@ -15,8 +15,8 @@ from gomq_py import octets
 from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
 from gomq_py.amqp.wire import errors
 from gomq_py.broker.exchanges import delay_scan
-from gomq_py.broker.routing import deposit
-from gomq_py.broker.routing.remembered import RememberedRoutes
+from gomq_py.broker.routing import route as routes
+from gomq_py.broker.routing.route import RememberedRoutes
 from gomq_py.content import fields, header_scan
 from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
@@ -86,7 +86,7 @@ class FastLane:
         self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
         self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
         self.haste = self.haste_since_ms = 0  # such messages since then
-        self.look_at = deposit.LOOK_AFTER
+        self.look_at = routes.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
         self.header_max = 12 + safe_octets
@@ -110,7 +110,7 @@ class FastLane:
         self.now_ms = now_ms
         self.held = False
         self.stored_copies = self.routed = 0
-        self.look_at = deposit.LOOK_AFTER
+        self.look_at = routes.LOOK_AFTER
         at = self.at
         position = start
         if self.in_body:
@@ -387,15 +387,15 @@ class FastLane:
 
     def _store(self, channel, route):
         message = self.message
-        answer = deposit.to_all(message, route)
-        if answer > deposit.SOME_REFUSED:
+        answer = routes.to_all(message, route)
+        if answer > routes.SOME_REFUSED:
             self._wait(channel, route, (answer >> 1) - 1, answer & 1 == 0)
         else:
-            self._stored(channel, route, message.persistent, answer == deposit.ALL)
+            self._stored(channel, route, message.persistent, answer == routes.ALL)
             self.stored_copies += len(route.queues)
             self.routed += len(route.queues) > 0
             if self.stored_copies >= self.look_at:
-                self.look_at = self.stored_copies + deposit.LOOK_AFTER
+                self.look_at = self.stored_copies + routes.LOOK_AFTER
                 if not self.handler.has_time():
                     self.held = True
 

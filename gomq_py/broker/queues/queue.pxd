@@ -2,7 +2,7 @@ from libc.stdint cimport uint64_t
 from gomq_py.broker.queues cimport guard as _guard
 from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
 from gomq_py.broker.queues.guard cimport QueueGuard
-from gomq_py.broker.routing cimport destination
+from gomq_py.broker.routing cimport route as routes
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stores.store cimport Store
@@ -11,7 +11,7 @@ cimport cython
 cdef Py_ssize_t HANDED_OCTETS, TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
 cdef long long FLOOD_RATE, BEHIND_MS, WEIGHT_OCTETS
 
-cdef class Queue(destination.Destination):
+cdef class Queue(routes.Destination):
     cdef readonly object vhost, arguments
     cdef readonly bint auto_delete, closed
     cdef public bint paused, is_state

@@ -10,7 +10,7 @@ from gomq_py.broker.queues import guard as _guard
 from gomq_py.broker.queues.cancelling import cancel_all
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.set_aside import SetAside, described
-from gomq_py.broker.routing import destination
+from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.errors import AccessRefused, Malformed
 from gomq_py.hub.slice_clock import SliceClock
@@ -41,7 +41,7 @@ COMPLAIN_MS = 10_000
 UNREADABLE_MAX = 200
 
 
-class Queue(destination.Destination):
+class Queue(routes.Destination):
     """A FIFO queue of ``vhost`` (its name).
 
     Kinds that order, limit or expire differently are subclasses and collaborators.
@@ -69,7 +69,7 @@ class Queue(destination.Destination):
         self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False,
         arguments=None,
     ):
-        destination.Destination.__init__(self, name, durable)
+        routes.Destination.__init__(self, name, durable)
         self.vhost = vhost
         self.store = store
         self.scheduler = scheduler
@@ -114,7 +114,7 @@ class Queue(destination.Destination):
                 self.limits.appended()
         except StoreLater as error:
             message.lacking = error.wait
-            return destination.LATER
+            return routes.LATER
         except StoreError as error:
             self._refuse(error)
             return 0
@@ -137,7 +137,7 @@ class Queue(destination.Destination):
             if wait is None:
                 return 0
             message.lacking = wait
-            return destination.LATER
+            return routes.LATER
         if not consumer.hand_over(message):
             return 0
         self.published += 1

@@ -12,7 +12,7 @@ from array import array
 from collections import Counter, deque
 
 # its .pxd types where dead letters go
-from gomq_py.broker.routing import destination as _destination  # noqa: F401
+from gomq_py.broker.routing import route as _routes  # noqa: F401
 from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
 from gomq_py.broker.queues.set_aside import described

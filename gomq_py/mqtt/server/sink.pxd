@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.broker.routing cimport destination
+from gomq_py.broker.routing cimport route as routes
 from gomq_py.hub cimport buffers
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
@@ -12,7 +12,7 @@ from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t REPLAYED_AT_ONCE
 
-cdef class Sink(destination.Destination):
+cdef class Sink(routes.Destination):
     cdef readonly object session, give_up
     cdef readonly Output output
     cdef Publication publication

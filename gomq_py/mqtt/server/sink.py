@@ -5,7 +5,7 @@ in a spare buffer of the hub while a read is walked, and sent in the sink's turn
 loses messages beyond its share of memory. Never yields.
 """
 from gomq_py import octets
-from gomq_py.broker.routing import destination
+from gomq_py.broker.routing import route as routes
 from gomq_py.hub import buffers
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401
@@ -17,7 +17,7 @@ from gomq_py.net import output as _output  # noqa: F401
 REPLAYED_AT_ONCE = 64
 
 
-class Sink(destination.Destination):
+class Sink(routes.Destination):
     """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
     ``sent`` and ``dropped`` count messages. ``trace(message)``, if not None, sees each message sent.
     """
@@ -28,7 +28,7 @@ class Sink(destination.Destination):
     )
 
     def __init__(self, session, output, publication, scheduler, large, limit, give_up):
-        destination.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
+        routes.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
         self.session = session
         self.output = output
         self.publication = publication
