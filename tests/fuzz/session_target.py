@@ -125,7 +125,6 @@ class _Session:
             return False
         finally:
             connection.lane.finish()
-            connection.batch_done()
             connection.output.uncork()
         return True
 

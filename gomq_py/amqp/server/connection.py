@@ -297,13 +297,6 @@ class Connection(ClientConnection):
         if not self.takes:
             self.hub.catching_up.wait(self.stream, queues)
 
-    def batch_done(self):
-        """End of a read, or of as much of it as was walked: confirm what was published in it."""
-        if self.lane is None:  # the login has ended, and nothing has come behind it
-            self.scheduler.finish()
-            return
-        self.lane.send_confirms()
-
     def has_plenty(self):
         """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody
         waits for confirms.

@@ -1,9 +1,11 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
-from gomq_py.amqp.server.hot_channel cimport HotChannel
+from gomq_py.amqp.server.unacked cimport Unacked
 from gomq_py.broker.exchanges cimport delay_scan
+from gomq_py.broker.queues.consumers cimport Consumer
 from gomq_py.broker.routing cimport route as routes
 from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
+from gomq_py.broker.verbs.promised cimport Unsynced
 from gomq_py.content cimport fields, header_scan
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.buffers cimport HubBuffers
@@ -15,6 +17,30 @@ cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
 cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, HASTE, DIRECT_OCTETS
 cdef long long HASTE_MS
+
+cdef class HotChannel:
+    cdef readonly unsigned int id
+    cdef public bint slow, confirming, watched, tracing
+    cdef public uint64_t published, publishes
+    cdef public list refused
+    cdef readonly Unsynced unsynced
+    cdef readonly Unacked unacked
+    cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
+    cdef public dict consumers
+    cdef public object confirms
+    cdef bint in_confirming, in_settled
+    cdef Py_ssize_t resume_at
+    cdef object settling
+    @cython.locals(consumer=Consumer)
+    cpdef resume_consumers(self)
+    @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)
+    cdef _resume_in_turns(self)
+    @cython.locals(refused=list)
+    cpdef send_confirms(self)
+    cpdef watch_unacked(self)
+    cpdef trace_delivery(self, Message message, queue_name, dict added)
+    cpdef bint ack(self, uint64_t tag, bint multiple) except -1
+    cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1
 
 @cython.final
 cdef class FastLane:

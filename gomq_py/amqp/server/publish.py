@@ -263,7 +263,7 @@ def _wait(channel, publication, at, taken):
         publishing.stored(publication, taken, somebody_took)
         _stored(channel, publication)
         if connection.lane is not None:
-            connection.batch_done()
+            connection.lane.send_confirms()
 
     held_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication, at, taken, stored)

@@ -1,7 +1,7 @@
 """Unacked: what one channel has delivered and not had settled, by delivery tag.
 
-Below the channel (hot_channel), above queues: settling a tag tells the queue. A ring of 20-octet entries from
-the oldest outstanding tag to the newest:
+Below the channel, above queues: settling a tag tells the queue. A ring of 20-octet entries from the oldest
+outstanding tag to the newest:
 
     offset  octets
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack

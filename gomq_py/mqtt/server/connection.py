@@ -404,9 +404,6 @@ class Connection(ClientConnection):
     def _auth(self, _packet):
         raise ProtocolError("AUTH without an authentication method in CONNECT")  # [MQTT-4.12.0-7]
 
-    def batch_done(self):
-        """End of a read, or of as much of it as was walked."""
-
     def has_plenty(self):
         """Whether the client has so much to do that it waits for no answer."""
         return False
