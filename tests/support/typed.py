@@ -52,7 +52,6 @@ UNTYPED = {
 ENTERED_BY = {
     "gomq_py.amqp.server.stream_consumer": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.amqp.wire.delivery": "tests/unit/amqp/server/test_delivery.py",
-    "gomq_py.amqp.wire.stream_content": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.broker.exchanges.delay_scan": "tests/unit/broker/transfer/test_delayed.py",
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
     "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",

@@ -12,11 +12,10 @@ from gomq_py.amqp.server import confirms, consume, events, publish, settling, to
 from gomq_py.amqp.server.fast_lane import HotChannel
 from gomq_py.amqp.server.lifecycle import CLOSING, CLOSING_BOTH, ENDED, OF_CHANNEL, OPEN, RELEASED, moved
 from gomq_py.amqp.server.replies import Replies, in_turn
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
 from gomq_py.amqp.wire.errors import (
     ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_HEADER, method_frame
 from gomq_py.amqp.wire.methods import (
     AccessRequest, AccessRequestOk, BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish,
     BasicQos, BasicRecover, BasicRecoverAsync, BasicReject, ChannelClose, ChannelCloseOk, ChannelFlow,

@@ -29,11 +29,12 @@ from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
 from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import (
     AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD, HEARTBEAT_FRAME, method_frame,
+)
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
     ConnectionUnblocked, ConnectionUpdateSecret, decode_method,

@@ -12,11 +12,10 @@ It must answer what the fast lane answers; a property test holds it to that.
 from functools import partial
 
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import CLASS_BASIC
 from gomq_py.amqp.wire.errors import (
     ContentTooLarge, NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.frames import CLASS_BASIC, content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicPublish, BasicReturn
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import held_publish, publishing
