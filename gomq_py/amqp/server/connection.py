@@ -296,7 +296,7 @@ class Connection(ClientConnection):
         takes messages itself, whose acks and consumers would wait, too.
         """
         if not self.takes:
-            self.hub.catching_up.wait(self.stream, queues)
+            self.hub.backpressure.hold(self.stream, queues)
 
     def has_plenty(self):
         """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody

@@ -8,6 +8,7 @@ from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
 from gomq_py.broker.verbs.promised cimport Unsynced
 from gomq_py.content cimport fields, header_scan
 from gomq_py.content.properties cimport PropertyScan
+from gomq_py.hub.backpressure cimport PublishRate
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
@@ -15,8 +16,7 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, HASTE, DIRECT_OCTETS
-cdef long long HASTE_MS
+cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, DIRECT_OCTETS
 
 cdef class HotChannel:
     cdef readonly unsigned int id
@@ -59,15 +59,15 @@ cdef class FastLane:
     cdef Py_ssize_t payload_max, header_max
     cdef uint64_t body_max
     cdef uint64_t now_ms
-    cdef long long haste_since_ms
     cdef bint held, in_body
-    cdef Py_ssize_t stored_copies, routed, look_at, haste
+    cdef Py_ssize_t stored_copies, routed, look_at
+    cdef PublishRate rate
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
     @cython.locals(channel=HotChannel)
     cpdef finish(self)
-    @cython.locals(route=Route, queue=Destination, passed_ms=cython.longlong)
+    @cython.locals(route=Route, queue=Destination, is_flood=bint)
     cdef _look_behind(self)
     cpdef set_frame_max(self, Py_ssize_t frame_max)
     @cython.locals(channels=list, channel=HotChannel)

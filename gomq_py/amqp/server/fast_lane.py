@@ -23,6 +23,7 @@ from gomq_py.broker.routing.route import RememberedRoutes
 from gomq_py.broker.verbs.promised import Unsynced
 from gomq_py.content import fields, header_scan
 from gomq_py.content.properties import PropertyScan
+from gomq_py.hub.backpressure import PublishRate
 from gomq_py.storage.message import Message
 
 BASIC_PUBLISH = 0x003C0028
@@ -33,11 +34,6 @@ DELIVERY_MODE = 0x1000
 # they publish; what says of three brokers that a message has been there takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# Messages that a publisher brings who outruns anybody, in a read, or in so many milliseconds where it does
-# not wait for confirms: a read of TLS finds a few. One that waits for each confirm, or sends now and then,
-# brings fewer, and does not wait where others have left a queue behind.
-HASTE = 16
-HASTE_MS = 2
 # What is left of a body frame of so many octets is read to where it belongs.
 DIRECT_OCTETS = 16 * 1024
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
@@ -68,7 +64,7 @@ class FastLane:
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
         "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
-        "in_body", "routed", "haste", "haste_since_ms",
+        "in_body", "routed", "rate",
     )
 
     def __init__(
@@ -91,7 +87,7 @@ class FastLane:
         self.held = False
         self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
         self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
-        self.haste = self.haste_since_ms = 0  # such messages since then
+        self.rate = PublishRate()
         self.look_at = routes.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
@@ -193,20 +189,13 @@ class FastLane:
         self.send_confirms()
 
     def _look_behind(self):
-        """After a read: where much was published lately, the handler hears whether all queues of the last
-        message are outrun. Whether it was to wait is not known any more where some are.
+        """After a read that makes a flood of publishes: the handler hears whether all queues of the last
+        message are outrun. Where an exchange delays messages the lane does not know any more whether that one
+        was to wait.
         """
-        passed_ms = self.now_ms
-        passed_ms -= self.haste_since_ms
-        if self.confirming_channels or not 0 <= passed_ms < HASTE_MS:
-            self.haste_since_ms = self.now_ms
-            self.haste = 0
-        self.haste += self.routed
+        is_flood = self.rate.is_flood(self.now_ms, self.routed, len(self.confirming_channels) > 0)
         route = self.remembered.last
-        if (
-            route is not None and route.queues and route.delayed is None
-            and self.haste >= HASTE
-        ):
+        if is_flood and route is not None and route.queues and route.delayed is None:
             for queue in route.queues:
                 if not queue.is_outrun():
                     break

@@ -1,5 +1,6 @@
 cimport cython
 from libc.stdint cimport uint64_t
+from gomq_py.hub.backpressure cimport TakeRate
 from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t UNLIMITED
@@ -22,6 +23,9 @@ cdef class ConsumerRing:
     cdef readonly Consumer active
     cdef list levels, priorities
     cdef readonly Py_ssize_t ready
+    cdef Consumer handed
+    cdef TakeRate take_rate
+    cdef TakeRate rate(self)
     cpdef add(self, Consumer consumer)
     @cython.locals(index=Py_ssize_t)
     cpdef bint remove(self, Consumer consumer) except -1

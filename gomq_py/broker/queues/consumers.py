@@ -6,6 +6,8 @@ again by its door when that changes, so that it never holds up the others.
 """
 from collections import deque
 
+from gomq_py.hub.backpressure import TakeRate
+
 UNLIMITED = 1 << 30
 
 
@@ -76,10 +78,12 @@ class ConsumerRing:
     first, round robin within one priority.
 
     With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority
-    in order of attaching takes over.
+    in order of attaching takes over. ``handed``: the consumer that a message was handed to last, or None.
     """
 
-    __slots__ = ("consumers", "single_active", "active", "levels", "priorities", "ready")
+    __slots__ = (
+        "consumers", "single_active", "active", "levels", "priorities", "ready", "handed", "take_rate",
+    )
 
     def __init__(self, single_active=False):
         self.consumers = []
@@ -88,6 +92,13 @@ class ConsumerRing:
         self.levels = []
         self.priorities = []
         self.ready = 0
+        self.handed = self.take_rate = None
+
+    def rate(self):
+        """The TakeRate of the consumers."""
+        if self.take_rate is None:  # most rings need none
+            self.take_rate = TakeRate()
+        return self.take_rate
 
     def add(self, consumer):
         """Attach; the consumer becomes ready at once if it may."""
@@ -104,6 +115,8 @@ class ConsumerRing:
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
+        if self.handed is consumer:
+            self.handed = None
         if consumer.ringed:
             self._unring(consumer)
         if self.active is consumer:
