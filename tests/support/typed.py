@@ -56,7 +56,6 @@ ENTERED_BY = {
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
     "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",
     "gomq_py.hub.job": "tests/unit/hub/test_scheduler.py",
-    "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.broker.transfer.death": "tests/unit/broker/transfer/test_dead_letters.py",
     "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",

@@ -24,7 +24,7 @@ KEPT_CAPACITY = 1024
 # A multiple that spans more than this is not settled in one go: see settling.
 LONG = 2500
 # What becomes of a message: done with, put back (its channel lets go of it), returned or failed
-# (broker.queues.guard), not wanted, taken over.
+# (broker.queues.consumers), not wanted, taken over.
 SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
 

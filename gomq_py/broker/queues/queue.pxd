@@ -1,7 +1,6 @@
 from libc.stdint cimport uint64_t
-from gomq_py.broker.queues cimport guard as _guard
-from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
-from gomq_py.broker.queues.guard cimport QueueGuard
+from gomq_py.broker.queues cimport consumers as _consumers
+from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing, QueueGuard
 from gomq_py.broker.routing cimport route as routes
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message

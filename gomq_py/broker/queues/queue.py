@@ -6,9 +6,8 @@ the end of the read. Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER
 from gomq_py.broker.policies.policy import UNDER_NONE
-from gomq_py.broker.queues import guard as _guard
+from gomq_py.broker.queues import consumers as _consumers
 from gomq_py.broker.queues.cancelling import cancel_all
-from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
@@ -82,9 +81,9 @@ class Queue(routes.Destination):
             return 0
         if self.limits is not None:
             admitted = self.limits.admits(message)
-            if admitted != _guard.ADMITTED:
+            if admitted != _consumers.ADMITTED:
                 self.unable = bool(self.closed)
-                return 1 if admitted == _guard.DUPLICATE else 0
+                return 1 if admitted == _consumers.DUPLICATE else 0
         elif message.expires_at_ms:
             if self.on_expiring is not None:
                 self.on_expiring(self)
@@ -300,11 +299,11 @@ class Queue(routes.Destination):
 
     def requeue(self, location):
         """Put the message back to its place, marked redelivered: whoever held it let go of it."""
-        if self.limits is None or not self._waits(location, _guard.LOST):
+        if self.limits is None or not self._waits(location, _consumers.LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """A client wants the message to be delivered again (_guard.RETURNED, FAILED)."""
+        """A client wants the message to be delivered again (_consumers.RETURNED, FAILED)."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
@@ -376,7 +375,7 @@ class Queue(routes.Destination):
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
-            self.ring = ConsumerRing(self.single_active)
+            self.ring = _consumers.ConsumerRing(self.single_active)
         consumer.queue = self
         self.ring.add(consumer)
         self.wake()
