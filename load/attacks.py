@@ -16,8 +16,9 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import content_frames, frame, header_payload, method_frame
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEADER, PROTOCOL_HEADER, content_frames, frame, header_payload, method_frame,
+)
 from gomq_py.amqp.wire.methods import BasicPublish, QueueDeclare
 from gomq_py.client.connection import Connection
 from gomq_py.client.url import parse_url

@@ -3,9 +3,10 @@ and returned messages are collected for the caller.
 """
 from collections import deque
 
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, REPLY_SUCCESS
 from gomq_py.amqp.wire.errors import UnexpectedFrame
-from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEADER, FRAME_METHOD, REPLY_SUCCESS, content_frames, decode_header, method_frame,
+)
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
     BasicGetOk, BasicNack, BasicPublish, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync,

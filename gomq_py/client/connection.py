@@ -11,11 +11,10 @@ import time
 
 from gomq_py import __version__
 from gomq_py.amqp.wire import errors as wire_errors
-from gomq_py.amqp.wire.constants import (
-    CHANNEL_MAX_DEFAULT, FRAME_HEARTBEAT, FRAME_MAX_DEFAULT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER,
-    REPLY_SUCCESS,
+from gomq_py.amqp.wire.frames import (
+    CHANNEL_MAX_DEFAULT, FRAME_HEARTBEAT, FRAME_MAX_DEFAULT, FRAME_METHOD, FRAME_MIN_SIZE, HEARTBEAT_FRAME,
+    PROTOCOL_HEADER, REPLY_SUCCESS, FrameReader, method_frame,
 )
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
     ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionSecure,
     ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk, ConnectionUnblocked,

@@ -6,7 +6,7 @@ once. A caller that cancels the Future stops that.
 
 from concurrent.futures import Future, InvalidStateError
 
-from gomq_py.amqp.wire.constants import FRAME_OVERHEAD
+from gomq_py.amqp.wire.frames import FRAME_OVERHEAD
 from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refused, Unroutable
 
 

@@ -12,9 +12,9 @@ from functools import partial
 import gevent
 
 from gomq_py.hub.admission import Admission, Leftovers, give_back
+from gomq_py.hub.backpressure import Backpressure
 from gomq_py.hub.budget import BodyBudget
 from gomq_py.hub.buffers import BodyBuffers, HubBuffers
-from gomq_py.hub.catching_up import CatchingUp
 from gomq_py.hub.clients import SHUTDOWN, Clients
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
@@ -55,7 +55,7 @@ class Hub:
         self.body_buffers = BodyBuffers(self.timers)
         self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
         self.coalescer = Coalescer()
-        self.catching_up = CatchingUp(self.timers)
+        self.backpressure = Backpressure(self.timers)
         self.heartbeats = Heartbeats()
         self.slow_turns = Turns(self.scheduler)
         self.lingering = Lingering()

@@ -57,9 +57,9 @@ class Stream:
     """Reads ``socket`` until its end.
 
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
-    ``finish()``; a handler has ``batch_done()``, called after finish() and before what was written meanwhile
-    is sent, and ``has_plenty()``: whether the peer has so much to do that it does not wait for what it was
-    sent last. ``received_octets`` counts. ``error``: what ended it, None where it ended in order.
+    ``finish()``, called before what was written meanwhile is sent; a handler has ``has_plenty()``: whether
+    the peer has so much to do that it does not wait for what it was sent last. ``received_octets`` counts.
+    ``error``: what ended it, None where it ended in order.
     """
 
     __slots__ = (
@@ -391,7 +391,6 @@ class Stream:
             finally:
                 if self.lane is not None:
                     self.lane.finish()
-                self.handler.batch_done()
         except Exception as error:
             self.stop(error)
         finally:

@@ -13,7 +13,7 @@ import gevent
 import pytest
 from gevent.event import AsyncResult, Event
 
-from gomq_py.broker.routing.destination import LATER
+from gomq_py.broker.routing.route import LATER
 from tests.durability import flush_pool
 from tests.durability.account import body_of
 from tests.durability.broker_driver import EVERYTHING, PROPERTIES, TOPOLOGY, Driver, Life, World, check_folder

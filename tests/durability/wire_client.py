@@ -8,8 +8,10 @@ import socket
 import time
 
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import FrameReader, content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER, FrameReader, content_frames, decode_header,
+    method_frame,
+)
 from gomq_py.amqp.wire.methods import decode_method
 from tests.support.waiting import TIMEOUT_S
 

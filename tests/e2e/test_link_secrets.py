@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.frames import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionStart
 from tests.ctl.running import in_process
 from tests.management.description import described

@@ -14,8 +14,7 @@ import pytest
 import requests
 
 import gomq_py
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.frames import PROTOCOL_HEADER, method_frame
 from gomq_py.amqp.wire.methods import ConnectionStartOk
 from tests.support import certificates
 from tests.support.resources import held

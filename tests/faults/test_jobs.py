@@ -21,7 +21,7 @@ from gomq_py.amqp.wire.methods import (
     TxSelect, TxSelectOk,
 )
 from gomq_py.broker.queues import cancelling
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.topology import steps, vhost_deletion
 from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
@@ -564,7 +564,7 @@ TIMERS = {
     "gomq_py.broker.queues.stream_pace": (1, "of one stream, and forgets its timer first"),
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
-    "gomq_py.hub.catching_up": (2, "test_catching_up: a look that raises lets all go on"),
+    "gomq_py.hub.backpressure": (2, "test_backpressure: a look that raises lets all go on"),
     "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),
     "gomq_py.hub.lingering_close": (1, "of one client, and forgets its timer first"),
     "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),

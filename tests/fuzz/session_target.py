@@ -18,10 +18,11 @@ from gomq_py.amqp.server.lifecycle import CLOSING, OPEN
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.handshake import Limits
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.constants import FRAME_METHOD
 from gomq_py.amqp.wire.errors import FrameError
-from gomq_py.amqp.wire.frames import FrameReader, frame, header_payload, method_frame
-from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE
+from gomq_py.amqp.wire.frames import (
+    BIT, FRAME_METHOD, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, FrameReader, frame,
+    header_payload, method_frame,
+)
 from gomq_py.amqp.wire.methods import METHODS, ChannelClose, ConnectionClose, decode_method
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.verbs.access import Access
@@ -125,7 +126,6 @@ class _Session:
             return False
         finally:
             connection.lane.finish()
-            connection.batch_done()
             connection.output.uncork()
         return True
 

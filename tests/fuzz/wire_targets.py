@@ -5,9 +5,10 @@ Octets in front of exact ends.
 import struct
 
 from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, start_frame
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AMQPError, FrameError
-from gomq_py.amqp.wire.frames import FrameReader, content_frames, frame, header_payload, method_frame
+from gomq_py.amqp.wire.frames import (
+    PROTOCOL_HEADER, FrameReader, content_frames, frame, header_payload, method_frame,
+)
 from gomq_py.amqp.wire.methods import (
     METHODS, BasicAck, BasicConsume, ConnectionClose, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk,
     QueueDeclare, decode_method,

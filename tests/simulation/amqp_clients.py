@@ -4,10 +4,10 @@
 later is its channel's: see amqp_channel. Built on the shared codec: conformance is checked elsewhere.
 """
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.constants import (
-    FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER,
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER, FrameReader, decode_header,
+    method_frame,
 )
-from gomq_py.amqp.wire.frames import FrameReader, decode_header, method_frame
 from gomq_py.amqp.wire.methods import decode_method
 from tests.simulation.client import Client
 from tests.simulation.network import AMQP_PORT

@@ -39,7 +39,7 @@ def held(process):
         "octets of the budget for large output": hub.large_output.held,
         "heartbeats": len(hub.heartbeats._ticks),
         "streams read by the clock": len(hub.coalescer),
-        "streams that queues keep waiting": len(hub.catching_up),
+        "streams that queues keep waiting": len(hub.backpressure),
         "sockets after the close": len(hub.lingering),
         "slow turns": sum(map(len, hub.slow_turns._lines)),
         "ends under way": len(hub.endings._waiting),

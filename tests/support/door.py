@@ -12,10 +12,10 @@ from gevent import socket
 from gevent.event import Event
 
 from gomq_py.amqp.server.server import AMQPServer
-from gomq_py.amqp.wire.constants import (
-    FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER,
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER, FrameReader, content_frames,
+    decode_header, method_frame,
 )
-from gomq_py.amqp.wire.frames import FrameReader, content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicPublish, ChannelOpen, ChannelOpenOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart,
     ConnectionStartOk, ConnectionTune, ConnectionTuneOk, decode_method,

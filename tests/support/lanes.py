@@ -1,11 +1,10 @@
 """A fast lane on its own: frames in, what it stored and what it handed to the slow lane out."""
 import struct
+from types import SimpleNamespace
 
-from gomq_py.amqp.server.fast_lane import FastLane
-from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.amqp.server.fast_lane import FastLane, HotChannel
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.routing.destination import Destination
-from gomq_py.broker.routing.route import Route
+from gomq_py.broker.routing.route import Destination, Route
 from gomq_py.hub.buffers import HubBuffers
 from tests.support.clocks import patient_scheduler
 from tests.support.queues import HandLoop
@@ -80,7 +79,8 @@ class LaneBench:
     payload) in the order they happened.
 
     ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
-    ``outrun``: names of the queues, each time that the lane said that it outruns them.
+    ``outrun``: names of the queues, each time that the lane said that it outruns them. ``confirmed``: what
+    Confirms.published() was told, of both channels.
     ``watched``: name of a header, as octets; then ``routes`` may also have (exchange, routing key, entry).
     ``delayed``: the queues of messages that an exchange delays, or None. ``now_ms``: when reads come.
     """
@@ -100,6 +100,10 @@ class LaneBench:
         self.has_time = lambda: True
         self.buffers = HubBuffers(frame_max)
         self.channels = {1: HotChannel(1), 2: HotChannel(2)}
+        self.confirmed = []
+        for channel in self.channels.values():
+            channel.confirms = SimpleNamespace(
+                published=lambda *arguments: self.confirmed.append(arguments))
         self.scheduler = patient_scheduler(HandLoop())
         self.lane = FastLane(self, self.buffers, self.channels, frame_max, self.scheduler, **options)
         self.tail = b""

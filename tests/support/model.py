@@ -2,7 +2,7 @@
 and a log that keeps its records in a list.
 """
 from gomq_py.broker.features.queue_type import queue_type_of
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.vhost import VHost

@@ -64,7 +64,6 @@ class MQTTBench:
             self.tail = bytes(self.buffers.input[position:end])
         finally:
             connection.lane.finish()
-            connection.batch_done()
             connection.output.uncork()
         return True
 

@@ -5,8 +5,7 @@ import socket
 import threading
 from contextlib import contextmanager
 
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import FrameReader, content_frames, method_frame
+from gomq_py.amqp.wire.frames import PROTOCOL_HEADER, FrameReader, content_frames, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
     ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk, decode_method,

@@ -52,12 +52,9 @@ UNTYPED = {
 ENTERED_BY = {
     "gomq_py.amqp.server.stream_consumer": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.amqp.wire.delivery": "tests/unit/amqp/server/test_delivery.py",
-    "gomq_py.amqp.wire.stream_content": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.broker.exchanges.delay_scan": "tests/unit/broker/transfer/test_delayed.py",
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
-    "gomq_py.broker.routing.remembered": "tests/unit/amqp/server/test_fast_lane.py",
     "gomq_py.hub.job": "tests/unit/hub/test_scheduler.py",
-    "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.links.confirms": "tests/unit/links/test_relay.py",
     "gomq_py.links.header_stamp": "tests/unit/links/test_relay.py",

@@ -2,21 +2,20 @@
 function handles which method.
 
 Between connection, which owns the socket and turns errors into frames, and the handlers of topology, publish,
-consume, settle, confirms and tx. Its base, hot_channel, holds what is touched per message. Answers leave
-through ``replies`` only. Never yields.
+consume, settle, confirms and tx. Its base HotChannel (fast_lane) holds what is touched per message. Answers
+leave through ``replies`` only. Never yields.
 """
 from functools import partial
 from typing import Any
 
 from gomq_py.amqp.server import confirms, consume, events, publish, settling, topology, tx
-from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.amqp.server.fast_lane import HotChannel
 from gomq_py.amqp.server.lifecycle import CLOSING, CLOSING_BOTH, ENDED, OF_CHANNEL, OPEN, RELEASED, moved
 from gomq_py.amqp.server.replies import Replies, in_turn
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
 from gomq_py.amqp.wire.errors import (
     ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_HEADER, method_frame
 from gomq_py.amqp.wire.methods import (
     AccessRequest, AccessRequestOk, BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish,
     BasicQos, BasicRecover, BasicRecoverAsync, BasicReject, ChannelClose, ChannelCloseOk, ChannelFlow,
@@ -101,7 +100,12 @@ class Channel(HotChannel):
         if handler is None:
             raise CommandInvalid("unimplemented method")
         connection = self.connection
-        connection.events.on_behalf_of(connection.user.name, handler, self, method)
+        # As events.on_behalf_of(): events that the method causes name the user.
+        before, connection.events.actor = connection.events.actor, connection.user.name
+        try:
+            handler(self, method)
+        finally:
+            connection.events.actor = before
 
     def content_frame(self, kind, payload):
         """A header or body frame. Returns False when nothing more may be read for now. Raises AMQPError."""

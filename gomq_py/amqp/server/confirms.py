@@ -9,7 +9,7 @@ stores.
 """
 from struct import Struct
 
-from gomq_py.amqp.wire.constants import FRAME_END, FRAME_METHOD
+from gomq_py.amqp.wire.frames import FRAME_END, FRAME_METHOD
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
 from gomq_py.broker.verbs.pending_confirms import Answer, PendingConfirms

@@ -29,11 +29,12 @@ from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
 from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import (
     AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.amqp.wire.frames import (
+    FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD, HEARTBEAT_FRAME, method_frame,
+)
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
     ConnectionUnblocked, ConnectionUpdateSecret, decode_method,
@@ -295,14 +296,7 @@ class Connection(ClientConnection):
         takes messages itself, whose acks and consumers would wait, too.
         """
         if not self.takes:
-            self.hub.catching_up.wait(self.stream, queues)
-
-    def batch_done(self):
-        """End of a read, or of as much of it as was walked: confirm what was published in it."""
-        if self.lane is None:  # the login has ended, and nothing has come behind it
-            self.scheduler.finish()
-            return
-        self.lane.send_confirms()
+            self.hub.backpressure.hold(self.stream, queues)
 
     def has_plenty(self):
         """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody

@@ -13,11 +13,10 @@ from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.settling import RETURNED
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
-from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import (
     ContentTooLarge, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError,
 )
-from gomq_py.amqp.wire.frames import content_frames, method_frame
+from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
 )

@@ -1,13 +1,14 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
-from gomq_py.amqp.server.hot_channel cimport HotChannel
+from gomq_py.amqp.server.unacked cimport Unacked
 from gomq_py.broker.exchanges cimport delay_scan
-from gomq_py.broker.routing cimport deposit
-from gomq_py.broker.routing.destination cimport Destination
-from gomq_py.broker.routing.remembered cimport RememberedRoutes
-from gomq_py.broker.routing.route cimport Route
+from gomq_py.broker.queues.consumers cimport Consumer
+from gomq_py.broker.routing cimport route as routes
+from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
+from gomq_py.broker.verbs.pending_confirms cimport UnsyncedQueues
 from gomq_py.content cimport fields
 from gomq_py.content.properties cimport PropertyScan
+from gomq_py.hub.backpressure cimport PublishRate
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
@@ -15,8 +16,31 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, HASTE, DIRECT_OCTETS
-cdef long long HASTE_MS
+cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, DIRECT_OCTETS
+
+cdef class HotChannel:
+    cdef readonly unsigned int id
+    cdef public bint slow, confirming, watched, tracing
+    cdef public uint64_t published, publishes
+    cdef public list refused
+    cdef readonly UnsyncedQueues unsynced
+    cdef readonly Unacked unacked
+    cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
+    cdef public dict consumers
+    cdef public object confirms
+    cdef bint in_confirming, in_settled
+    cdef Py_ssize_t resume_at
+    cdef object settling
+    @cython.locals(consumer=Consumer)
+    cpdef resume_consumers(self)
+    @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)
+    cdef _resume_in_turns(self)
+    @cython.locals(refused=list)
+    cpdef send_confirms(self)
+    cpdef watch_unacked(self)
+    cpdef trace_delivery(self, Message message, queue_name, dict added)
+    cpdef bint ack(self, uint64_t tag, bint multiple) except -1
+    cpdef bint reject(self, uint64_t tag, bint multiple, int requeue) except -1
 
 @cython.final
 cdef class FastLane:
@@ -35,15 +59,15 @@ cdef class FastLane:
     cdef Py_ssize_t payload_max, header_max
     cdef uint64_t body_max
     cdef uint64_t now_ms
-    cdef long long haste_since_ms
     cdef bint held, in_body
-    cdef Py_ssize_t stored_copies, routed, look_at, haste
+    cdef Py_ssize_t stored_copies, routed, look_at
+    cdef PublishRate rate
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
     @cython.locals(channel=HotChannel)
     cpdef finish(self)
-    @cython.locals(route=Route, queue=Destination, passed_ms=cython.longlong)
+    @cython.locals(route=Route, queue=Destination, is_flood=bint)
     cdef _look_behind(self)
     cpdef set_frame_max(self, Py_ssize_t frame_max)
     @cython.locals(channels=list, channel=HotChannel)

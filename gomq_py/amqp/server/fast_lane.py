@@ -12,13 +12,18 @@ checks.
 from functools import partial
 
 from gomq_py import octets
-from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
+from gomq_py.amqp.server.settling import REQUEUE, Settling
+from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.amqp.wire import errors
 from gomq_py.broker.exchanges import delay_scan
-from gomq_py.broker.routing import deposit
-from gomq_py.broker.routing.remembered import RememberedRoutes
+# its .pxd types what resume_consumers walks
+from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
+from gomq_py.broker.routing import route as routes
+from gomq_py.broker.routing.route import RememberedRoutes
+from gomq_py.broker.verbs.pending_confirms import UnsyncedQueues
 from gomq_py.content import fields
 from gomq_py.content.properties import PropertyScan
+from gomq_py.hub.backpressure import PublishRate
 from gomq_py.storage.message import Message
 
 BASIC_PUBLISH = 0x003C0028
@@ -29,16 +34,13 @@ DELIVERY_MODE = 0x1000
 # they publish; what says of three brokers that a message has been there takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# Messages that a publisher brings who outruns anybody, in a read, or in so many milliseconds where it does
-# not wait for confirms: a read of TLS finds a few. One that waits for each confirm, or sends now and then,
-# brings fewer, and does not wait where others have left a queue behind.
-HASTE = 16
-HASTE_MS = 2
 # What is left of a body frame of so many octets is read to where it belongs.
 DIRECT_OCTETS = 16 * 1024
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
 WAIT = 0
 SLOW = -1
+# A ``global_prefetch`` that leaves room for no message, acks or not.
+NO_CREDIT = -1
 
 
 class FastLane:
@@ -62,7 +64,7 @@ class FastLane:
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
         "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
-        "in_body", "routed", "haste", "haste_since_ms",
+        "in_body", "routed", "rate",
     )
 
     def __init__(
@@ -85,8 +87,8 @@ class FastLane:
         self.held = False
         self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
         self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
-        self.haste = self.haste_since_ms = 0  # such messages since then
-        self.look_at = deposit.LOOK_AFTER
+        self.rate = PublishRate()
+        self.look_at = routes.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
         self.header_max = 12 + safe_octets
@@ -110,7 +112,7 @@ class FastLane:
         self.now_ms = now_ms
         self.held = False
         self.stored_copies = self.routed = 0
-        self.look_at = deposit.LOOK_AFTER
+        self.look_at = routes.LOOK_AFTER
         at = self.at
         position = start
         if self.in_body:
@@ -173,8 +175,8 @@ class FastLane:
         return position
 
     def finish(self):
-        """The walk is over: consumers with new credit queue up, and every queue that was touched gets its
-        turn.
+        """The walk is over: consumers with new credit queue up, every queue that was touched gets its turn,
+        and what was published is confirmed.
         """
         if self.settled_channels:
             for channel in self.settled_channels:
@@ -184,22 +186,16 @@ class FastLane:
         self.scheduler.finish()
         if self.stored_copies:
             self._look_behind()
+        self.send_confirms()
 
     def _look_behind(self):
-        """After a read: where much was published lately, the handler hears whether all queues of the last
-        message are outrun. Whether it was to wait is not known any more where some are.
+        """After a read that makes a flood of publishes: the handler hears whether all queues of the last
+        message are outrun. Where an exchange delays messages the lane does not know any more whether that one
+        was to wait.
         """
-        passed_ms = self.now_ms
-        passed_ms -= self.haste_since_ms
-        if self.confirming_channels or not 0 <= passed_ms < HASTE_MS:
-            self.haste_since_ms = self.now_ms
-            self.haste = 0
-        self.haste += self.routed
+        is_flood = self.rate.is_flood(self.now_ms, self.routed, len(self.confirming_channels) > 0)
         route = self.remembered.last
-        if (
-            route is not None and route.queues and route.delayed is None
-            and self.haste >= HASTE
-        ):
+        if is_flood and route is not None and route.queues and route.delayed is None:
             for queue in route.queues:
                 if not queue.is_outrun():
                     break
@@ -387,15 +383,15 @@ class FastLane:
 
     def _store(self, channel, route):
         message = self.message
-        answer = deposit.to_all(message, route)
-        if answer > deposit.SOME_REFUSED:
+        answer = routes.to_all(message, route)
+        if answer > routes.SOME_REFUSED:
             self._wait(channel, route, (answer >> 1) - 1, answer & 1 == 0)
         else:
-            self._stored(channel, route, message.persistent, answer == deposit.ALL)
+            self._stored(channel, route, message.persistent, answer == routes.ALL)
             self.stored_copies += len(route.queues)
             self.routed += len(route.queues) > 0
             if self.stored_copies >= self.look_at:
-                self.look_at = self.stored_copies + deposit.LOOK_AFTER
+                self.look_at = self.stored_copies + routes.LOOK_AFTER
                 if not self.handler.has_time():
                     self.held = True
 
@@ -423,6 +419,129 @@ class FastLane:
                 channel.refused.append(channel.published)
             elif persistent and route.durable and channel.unsynced.last is not route.queues:
                 channel.unsynced.add(route.queues)
+
+
+class HotChannel:
+    """The part of a channel that the lane and deliveries touch per message: the confirm counter, the unacked
+    ring and the credit of the channel's consumers. It knows no methods and no replies; Channel is a plain
+    subclass.
+
+    ``slow``: the lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
+
+    ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts
+    in every mode), ``refused`` lists the publishes to be nacked since the last confirms, ``unsynced`` the
+    queues that must be on disk before the others are acked, and ``confirms`` (Confirms) answers them all.
+    ``prefetch_count`` is the limit of new consumers, ``global_prefetch`` the limit that all consumers of the
+    channel share; 0 is no limit. ``consumers`` maps tags to consumers. ``max_unacked``: the most messages
+    that may be unacknowledged. ``watched``: consumer_timeouts looks whether the channel holds deliveries for
+    too long. ``tracing``: trace_delivery() hears of every delivery.
+    """
+
+    __slots__ = (
+        "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked",
+        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "confirms", "in_confirming",
+        "in_settled", "watched", "tracing", "resume_at", "settling",
+    )
+
+    def __init__(self, id_):
+        self.id = id_
+        self.unsynced = UnsyncedQueues()
+        self.slow = self.confirming = self.in_confirming = self.in_settled = False
+        self.watched = self.tracing = False
+        self.published = self.publishes = 0
+        self.refused = []
+        self.confirms = None
+        self.unacked = Unacked()
+        self.prefetch_count = self.global_prefetch = self.resume_at = 0
+        self.max_unacked = 1 << 62
+        self.consumers = {}
+        self.settling = None
+
+    def send_confirms(self):
+        """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
+        if self.confirming:
+            refused = self.refused
+            if refused:
+                self.refused = []
+            self.confirms.published(self.published, refused, self.unsynced.take())
+
+    def ack(self, tag, multiple):
+        """basic.ack. False: the tag is unknown, and nothing was done."""
+        if not self.unacked.settle(tag, multiple):
+            return False
+        self.resume_consumers()
+        return True
+
+    def reject(self, tag, multiple, requeue):
+        """basic.reject and basic.nack; ``requeue`` as in unacked.
+
+        False: the tag is unknown, and nothing was done.
+        """
+        if not self.unacked.reject(tag, multiple, requeue):
+            return False
+        self.resume_consumers()
+        return True
+
+    def settle_in_slices(self, tag, how, scheduler, done=None):
+        """Settle everything up to ``tag``.
+
+        Returns whether some of it is left for later; ``done()`` is called when that is settled, too.
+        """
+        return self.settlements(scheduler).order(tag, how, done)
+
+    def settlements(self, scheduler):
+        """The Settling that carries out, in slices and in order, what was asked for."""
+        if self.settling is None:
+            self.settling = Settling(self, scheduler)
+        return self.settling
+
+    def lend_nothing(self):
+        """The channel is about to go: from now on none of its consumers takes anything."""
+        self.slow = True
+        self.global_prefetch = NO_CREDIT
+
+    def close(self, scheduler):
+        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in
+        order, very much of it in slices.
+        """
+        self.slow = True
+        for consumer in list(self.consumers.values()):
+            consumer.stop()
+        self.consumers.clear()
+        if self.unacked.count or self.settling is not None:
+            self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
+        self.settling = None  # what is left of it holds the channel until it is done
+
+    def watch_unacked(self):
+        """Something subject to a consumer timeout was delivered and the channel is not watched yet."""
+
+    def trace_delivery(self, message, queue_name, added):
+        """A message is about to be delivered while ``tracing``."""
+
+    def resume_consumers(self):
+        """Credit came back (acks, qos): consumers that have some again queue up for their turn."""
+        if self.global_prefetch and len(self.consumers) > 1:
+            self._resume_in_turns()
+            return
+        for consumer in self.consumers.values():
+            if not consumer.ringed and consumer.queue is not None:
+                consumer.queue.offer(consumer)
+
+    def _resume_in_turns(self):
+        """As ``resume_consumers``, where all consumers share one credit: each time another consumer comes
+        first, because the first may use the credit up.
+        """
+        consumers = list(self.consumers.values())
+        first = self.resume_at % len(consumers)
+        consumers = consumers[first:] + consumers[:first]
+        for consumer in consumers:
+            if not consumer.ringed and consumer.queue is not None:
+                consumer.queue.offer(consumer)
+        for at, consumer in enumerate(consumers):
+            if consumer.ringed and consumer.queue.ready_count:
+                self.resume_at = first + at + 1
+                consumer.queue.serve()  # or the queue of the consumer that has just acked comes first, always
+                return
 
 
 def _route_of(handler, key):

@@ -11,7 +11,7 @@ import os
 import socket
 from struct import Struct
 
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_END, FRAME_OVERHEAD
+from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_END, FRAME_OVERHEAD
 
 # What one message sends before others have their turn, and before its socket is looked at again.
 SLICE_OCTETS = 1024 * 1024

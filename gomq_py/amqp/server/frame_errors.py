@@ -5,7 +5,7 @@ Shared by handshake and connection.
 Looks at the outside of frames only; what their contents mean is for those who call. Never reads, writes or
 closes.
 """
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
+from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import AMQPError, FrameError
 from gomq_py.amqp.wire.methods import decode_method
 

@@ -21,9 +21,10 @@ from gomq_py.amqp.server.lifecycle import (
     GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPEN, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED,
     TUNING, moved,
 )
-from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
-from gomq_py.amqp.wire.frames import FrameReader, method_frame
+from gomq_py.amqp.wire.frames import (
+    FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER, FrameReader, method_frame,
+)
 from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk,
     ConnectionTune, ConnectionTuneOk,
@@ -190,7 +191,7 @@ class Handshake:
 
     def rest(self):
         """Octets that were read behind connection.open."""
-        return self._reader.rest()
+        return self._reader.take_rest()
 
     def _greet(self):
         if not PROTOCOL_HEADER.startswith(self._header[:4]):

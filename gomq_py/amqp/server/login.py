@@ -119,7 +119,7 @@ class LoginAttempt(ClientLogin):
                 f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
 
     # Nothing is kept for the end of a walk; a function that is not Python's own would take a frame.
-    finish = batch_done = staticmethod(bool)
+    finish = staticmethod(bool)
 
     @staticmethod
     def has_plenty():
@@ -208,7 +208,8 @@ class LoginAttempt(ClientLogin):
         connection.let_in(self.user, vhost, handshake, bool(rest))
         if rest:
             return connection.lane.process(end - len(rest), end, now_ms)
-        connection.scheduler.begin(now_ms)  # its finish() gives turns, and they are of this time
+        connection.scheduler.begin(now_ms)  # the turns are of this time
+        connection.scheduler.finish()
         return end
 
     def _check_not_stopping(self):

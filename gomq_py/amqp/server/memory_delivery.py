@@ -7,7 +7,7 @@ has ended. Never yields.
 import os
 
 from gomq_py.amqp.server.file_delivery import END, HEAD, SLICE_OCTETS
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_OVERHEAD
+from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_OVERHEAD
 
 # Parts of one call; the system takes 1024.
 PARTS_MAX = 512

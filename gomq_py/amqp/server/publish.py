@@ -12,11 +12,10 @@ It must answer what the fast lane answers; a property test holds it to that.
 from functools import partial
 
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import CLASS_BASIC
 from gomq_py.amqp.wire.errors import (
     ContentTooLarge, NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
 )
-from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
+from gomq_py.amqp.wire.frames import CLASS_BASIC, content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicPublish, BasicReturn
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import blocked_publish, publishing
@@ -263,7 +262,7 @@ def _wait(channel, publication, at, taken):
         publishing.stored(publication, taken, somebody_took)
         _stored(channel, publication)
         if connection.lane is not None:
-            connection.batch_done()
+            connection.lane.send_confirms()
 
     blocked_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication, at, taken, stored)

@@ -8,10 +8,9 @@ import os
 from base64 import urlsafe_b64encode
 
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
-from gomq_py.amqp.wire.frames import content_frames, method_frame
+from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicDeliver
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
 

@@ -6,7 +6,7 @@ message's offset. Never yields.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery
-from gomq_py.amqp.wire import delivery, stream_content
+from gomq_py.amqp.wire import delivery
 from gomq_py.broker.features.stream_offset import OFFSET
 # their .pxd type what is read
 from gomq_py.broker.queues import stream_queue as _stream_queue  # noqa: F401
@@ -110,7 +110,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
                 else:
                     size = delivery.delivery_size(
                         prefix_length, message.routing_length,
-                        message.properties_length + stream_content.GROWTH_BYTES,
+                        message.properties_length + delivery.GROWTH_BYTES,
                         message.body_length, self.frame_max)
                     if at + size > room:
                         if at == 0:
@@ -133,7 +133,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         and copied from there.
         """
         return (
-            consumer_delivery.AMQPConsumer._translated_size(self) + stream_content.GROWTH_BYTES
+            consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES
             + delivery.translated_bound(self.form, self.message.properties_length, self.frame_max))
 
     def _write_translated(self, out, at, end):
@@ -141,7 +141,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         properties_at = end - delivery.translated_bound(self.form, message.properties_length, self.frame_max)
         properties_end = delivery.write_properties(
             out, properties_at, self.form, message.buffer, message.routing_at, message.properties_at,
-            message.properties_length, message.flags, self.frame_max - stream_content.GROWTH_BYTES)
+            message.properties_length, message.flags, self.frame_max - delivery.GROWTH_BYTES)
         if properties_end < 0:
             self._pass_over(forms.malformed(message.kind))
             return -1
@@ -149,7 +149,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         at = delivery.write_delivery(
             out, at, channel, octets.pointer(self.prefix), len(self.prefix), self.channel.unacked.next_tag,
             False, message.buffer, message.routing_at, message.routing_length)
-        end = stream_content.write_stream_content(
+        end = delivery.write_stream_content(
             out, at, channel, out, properties_at, properties_end - properties_at, 0, 0, self.frame_max,
             message.location)
         octets.put_be64(out, at + 11, message.body_length)
@@ -162,7 +162,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
             out, at, channel, prefix, prefix_length, self.channel.unacked.next_tag, False, message.buffer,
             message.routing_at,
             message.routing_length)
-        return stream_content.write_stream_content(
+        return delivery.write_stream_content(
             out, at, channel, message.buffer, message.properties_at, message.properties_length,
             message.body_at, message.body_length,
             self.frame_max, message.location)

@@ -1,7 +1,7 @@
 """Unacked: what one channel has delivered and not had settled, by delivery tag.
 
-Below the channel (hot_channel), above queues: settling a tag tells the queue. A ring of 20-octet entries from
-the oldest outstanding tag to the newest:
+Below the channel, above queues: settling a tag tells the queue. A ring of 20-octet entries from the oldest
+outstanding tag to the newest:
 
     offset  octets
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack
@@ -24,7 +24,7 @@ KEPT_CAPACITY = 1024
 # A multiple that spans more than this is not settled in one go: see settling.
 LONG = 2500
 # What becomes of a message: done with, put back (its channel lets go of it), returned or failed
-# (broker.queues.guard), not wanted, taken over.
+# (broker.queues.consumers), not wanted, taken over.
 SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
 

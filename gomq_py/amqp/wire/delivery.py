@@ -11,14 +11,25 @@ A leaf, no I/O.
                     (of content that came by another protocol, what its Form makes of it)
     body            type 3, channel, size | up to frame_max - 8 octets of the body | CE
                     (no such frame for an empty body)
+
+Deliveries from a stream tell their offset, in an entry at the end of the header table:
+
+    0F "x-stream-offset" | 6C | offset i64
 """
 from gomq_py import octets
-from gomq_py.content import forms
+from gomq_py.content import fields, forms, properties
 
 # Type, channel and size in front of a frame, the end octet behind it.
 FRAME_OVERHEAD = 8
 # The same with class, weight and body size: what a header frame has around the properties.
 HEADER_OVERHEAD = 20
+
+HEADERS = 0x2000  # the flag of properties that have headers (content.properties)
+KEY = b"\x0fx-stream-offset"
+KEY_BYTES = 16
+ENTRY_BYTES = 25
+# The most by which the properties grow: the entry, and a table for it.
+GROWTH_BYTES = 29
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
@@ -71,6 +82,55 @@ def write_header(out, at, channel, source, properties_at, properties_length, bod
     at += 19 + properties_length
     out[at] = 0xCE
     return at + 1
+
+
+def write_stream_content(
+    out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
+):
+    """As write_content(), with the stream's ``offset`` of the message, unless a frame of ``frame_max`` has no
+    room for it.
+
+    The properties were checked when they were published; the entry is added while they are copied. An entry
+    that came with the message, because it was read from a stream before, is left out.
+    """
+    if properties_length + 20 + GROWTH_BYTES > frame_max:
+        return write_content(
+            out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
+        )
+    start = at
+    end = properties_at + properties_length
+    headers = properties.headers_at(source, properties_at)
+    out[at] = 2
+    octets.put_be16(out, at + 1, channel)
+    octets.put_be32(out, at + 7, 0x003C0000)
+    octets.put_be64(out, at + 11, body_length)
+    flags = octets.be16(source, properties_at)
+    octets.put_be16(out, at + 19, flags | HEADERS)
+    octets.copy(out, at + 21, source, properties_at + 2, headers - properties_at - 2)
+    at += 19 + headers - properties_at
+    table = at
+    at += 4
+    if flags & HEADERS:
+        table_end = headers + 4 + octets.be32(source, headers)
+        headers += 4
+        found = fields.find_key(source, headers, table_end, KEY, KEY_BYTES)
+        if found >= 0:
+            octets.copy(out, at, source, headers, found - headers)
+            at += found - headers
+            headers = fields.skip_value(source, found + KEY_BYTES)
+        octets.copy(out, at, source, headers, table_end - headers)
+        at += table_end - headers
+        headers = table_end
+    octets.copy(out, at, KEY, 0, KEY_BYTES)
+    out[at + 16] = 0x6C
+    octets.put_be64(out, at + 17, offset)
+    at += ENTRY_BYTES
+    octets.put_be32(out, table, at - table - 4)
+    octets.copy(out, at, source, headers, end - headers)
+    at += end - headers
+    out[at] = 0xCE
+    octets.put_be32(out, start + 3, at - start - 7)
+    return write_body(out, at + 1, channel, source, body_at, body_length, frame_max)
 
 
 def write_translated(

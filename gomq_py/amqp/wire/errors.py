@@ -1,15 +1,13 @@
 """Errors: what a peer is told when a channel or a connection is closed because of it (AMQP 0-9-1 §1.1 and
-RabbitMQ's use of it).
-
-A leaf.
+RabbitMQ's use of it). A leaf.
 
 A SoftError closes the channel, a HardError the connection. RabbitMQ sends a few codes on the other frame than
 the specification's table says; such a raise is written ``raise NotFound("...").hard()``. Doors look at
 ``closes_connection``, never at the class.
 """
-from gomq_py.amqp.wire.constants import SHORTSTR_MAX
 
 _CUT = b"..."
+_TEXT_MAX = 255  # octets of a short string
 
 
 class AMQPError(Exception):
@@ -36,8 +34,8 @@ class AMQPError(Exception):
         say where.
         """
         octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
-        if len(octets) > SHORTSTR_MAX:
-            octets = cut_utf8(octets, SHORTSTR_MAX - len(_CUT)) + _CUT
+        if len(octets) > _TEXT_MAX:
+            octets = cut_utf8(octets, _TEXT_MAX - len(_CUT)) + _CUT
         return octets.decode("utf-8", "surrogateescape")
 
     def hard(self):

@@ -1,5 +1,6 @@
 cimport cython
 from gomq_py cimport octets
+from gomq_py.content cimport fields
 
 cdef class FrameReader:
     cdef public Py_ssize_t frame_max
@@ -10,4 +11,7 @@ cdef class FrameReader:
     @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t,
         at=cython.Py_ssize_t, kind=cython.uint, channel=cython.uint)
     cpdef tuple next_frame(self)
-    cpdef bytes rest(self)
+
+@cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t,
+    start=cython.Py_ssize_t, bits=cython.uint, bit=cython.uint)
+cpdef bint read_fields(object method, tuple kinds, object data, Py_ssize_t at, bint any_octets) except -1

@@ -1,4 +1,4 @@
-"""Frames: octets from a socket to (type, channel, payload), and back. No I/O.
+"""Frames and methods: octets from a socket to (type, channel, payload) and to methods, and back. No I/O.
 
 A frame is (§4.2.3)
 
@@ -7,33 +7,60 @@ A frame is (§4.2.3)
     3  u32  payload size
     7  ...  payload, then the octet 0xCE
 
+The payload of a method frame is class id (u16), method id (u16), then the fields in order without padding
+(§4.2.4); runs of bits share octets, first bit lowest. The methods themselves are in methods.
+
 Used by the client, the handshake and everything slow; the broker's fast lane walks frames in its own buffer.
-Never holds more than one incomplete frame beyond what was fed, and never accepts a payload larger than
-frame_max.
+A leaf; compiled, because a login and a declare are little else.
 """
 from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 from gomq_py import octets
-from gomq_py.amqp.wire.constants import (
-    CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD,
-    FRAME_OVERHEAD,
-)
 from gomq_py.amqp.wire.errors import FrameError, UnexpectedFrame
+from gomq_py.content import fields
+from gomq_py.errors import Malformed
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"  # §4.2.2
+
+# Frame types (§4.2.3). 2 and 3 only ever follow a method that carries content.
+FRAME_METHOD = 1
+FRAME_HEADER = 2
+FRAME_BODY = 3
+FRAME_HEARTBEAT = 8
+FRAME_END = 0xCE
+
+FRAME_OVERHEAD = 8  # type octet, channel short, payload size long, and the end octet
+HEADER_OVERHEAD = 20  # the same of a header frame, with class, weight and body size
+FRAME_MIN_SIZE = 4096  # §4.2.3: what every peer must accept before frame_max is negotiated
+# RabbitMQ's and LavinMQ's default; larger frames starve the other channels of a connection
+FRAME_MAX_DEFAULT = 131072
+CHANNEL_MAX_DEFAULT = 2047  # RabbitMQ's default
+CLASS_BASIC = 60
+REPLY_SUCCESS = 200
 
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
+# Kinds of fields. Short strings are str, long strings bytes, tables dicts.
+OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = (
+    "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
+)
+
 _HEAD = Struct(">BHI")
 _HEADER = Struct(">HHQ")  # class, weight (unused, 0), body size: the fixed part of a content header
-assert _HEAD.size == FRAME_HEAD_SIZE
+assert _HEAD.size == 7
 assert _HEADER.size == 12
 
 _END = bytes((FRAME_END,))
+_STRUCTS = {OCTET: Struct(">B"), SHORT: Struct(">H"), LONG: Struct(">I"), LONGLONG: Struct(">Q")}
+_DEFAULTS = {OCTET: 0, SHORT: 0, LONG: 0, LONGLONG: 0, BIT: False, SHORTSTR: "", LONGSTR: b"", TABLE: None}
+_ID = Struct(">I")  # class id and method id together
+_SIZE = Struct(">I")
 
 
 class FrameReader:
-    """Cuts a stream of octets into frames.
-
-    Set ``frame_max`` when it has been negotiated; 0 means no limit.
+    """Cuts a stream of octets into frames. It holds at most one incomplete frame beyond what was fed, and
+    accepts no payload larger than ``frame_max``, which is set once it is negotiated; 0 means no limit.
     """
 
     __slots__ = ("frame_max", "buffer", "position")
@@ -88,13 +115,6 @@ class FrameReader:
         self.position = at + size + 8
         return int(kind), int(channel), bytes(p[at + 7:at + 7 + size])
 
-    def rest(self):
-        """Hand over what was fed and not cut into frames yet; the reader is empty afterwards."""
-        left = bytes(self.buffer[self.position:])
-        self.buffer = bytearray()
-        self.position = 0
-        return left
-
 
 def frame(kind, channel, payload):
     """One frame of any type."""
@@ -137,6 +157,155 @@ def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
     for at in range(0, size, room):
         parts.append(frame(FRAME_BODY, channel, body[at:at + room]))
     return b"".join(parts)
+
+
+def names(fields):
+    """The names of a FIELDS table, for ``__slots__``."""
+    return tuple(name for name, _ in fields)
+
+
+class Method:
+    """Base of all methods. Fields are keyword arguments; what is not given is zero, false or empty."""
+
+    NAME = ""
+    ID = 0
+    SYNCHRONOUS = False
+    # whether short strings may be no UTF-8: RabbitMQ looks at none on the way of a message
+    ANY_OCTETS = False
+    FIELDS: tuple = ()
+    __slots__: tuple = ()
+
+    if TYPE_CHECKING:  # the fields are slots named by FIELDS, which a type checker cannot see
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, **values):
+        for name, kind in self.FIELDS:
+            if name in values:
+                setattr(self, name, values.pop(name))
+            else:
+                setattr(self, name, {} if kind is TABLE else _DEFAULTS[kind])
+        if values:
+            raise TypeError(f"{self.NAME} has no field {', '.join(sorted(values))}")
+
+    @classmethod
+    def decode(cls, payload, offset=4):
+        """From a method frame's payload, the fields beginning at ``offset``.
+
+        Raises FrameError unless they fill it exactly: RabbitMQ's answer, not the prose's syntax error.
+        """
+        self = cls.__new__(cls)
+        try:
+            if read_fields(self, cls.FIELDS, payload, offset, cls.ANY_OCTETS):
+                return self
+        except UnicodeDecodeError:
+            raise FrameError("Malformed UTF-8 in shortstr") from None
+        except Malformed:
+            pass
+        raise FrameError(f"cannot decode {cls.NAME}", cls.ID >> 16, cls.ID & 0xFFFF)
+
+    def encode(self):
+        """A method frame's payload: ids and fields.
+
+        Raises ValueError or struct.error for values that do not fit.
+        """
+        parts = [_ID.pack(self.ID)]
+        bits = bit = 0
+        for name, kind in self.FIELDS:
+            value = getattr(self, name)
+            if kind is BIT:
+                if not bit & 0xFF:
+                    if bit:
+                        parts.append(bytes((bits,)))
+                    bits, bit = 0, 1
+                if value:
+                    bits |= bit
+                bit <<= 1
+                continue
+            if bit:
+                parts.append(bytes((bits,)))
+                bits = bit = 0
+            parts.append(_encode_field(value, kind))
+        if bit:
+            parts.append(bytes((bits,)))
+        return b"".join(parts)
+
+    def __eq__(self, other):
+        return (
+            type(self) is type(other)
+            and all(getattr(self, name) == getattr(other, name) for name, _ in self.FIELDS)
+        )
+
+    def __hash__(self):
+        return hash(self.encode())
+
+    def __repr__(self):
+        given = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in self.FIELDS)
+        return f"{type(self).__name__}({given})"
+
+
+def _encode_field(value, kind):
+    if kind is SHORTSTR:
+        return fields.encode_shortstr(value)
+    if kind is TABLE:
+        return fields.encode_table(value)
+    if kind is LONGSTR:
+        raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
+        return _SIZE.pack(len(raw)) + raw
+    return _STRUCTS[kind].pack(value)
+
+
+def read_fields(method, kinds, data, at, any_octets):
+    """Set the fields of ``kinds``, (name, kind) in their order, which begin at ``at``. False unless they fill
+    the octets exactly.
+
+    ``any_octets``: short strings need be no UTF-8. Raises UnicodeDecodeError for one that is none, and
+    Malformed for a table.
+    """
+    p = octets.pointer(data)
+    length = len(data)
+    bits = bit = 0
+    for name, kind in kinds:
+        if kind is BIT:
+            if not bit & 0xFF:
+                if at >= length:
+                    return False
+                bits, bit = p[at], 1
+                at += 1
+            setattr(method, name, bits & bit != 0)
+            bit <<= 1
+            continue
+        bit = 0
+        if kind is TABLE:
+            value, at = fields.decode_table(data, at)
+            setattr(method, name, value)
+            continue
+        size = (
+            1 if kind is SHORTSTR or kind is OCTET else 2 if kind is SHORT else 8 if kind is LONGLONG else 4)
+        if size > length - at:
+            return False
+        if kind is SHORTSTR or kind is LONGSTR:
+            start = at + size
+            size = p[at] if kind is SHORTSTR else octets.be32(p, at)
+            if size > length - start:
+                return False
+            at = start + size
+            raw = bytes(p[start:at])
+            if kind is LONGSTR:
+                setattr(method, name, raw)
+            else:
+                setattr(method, name, raw.decode("utf-8", "surrogateescape" if any_octets else "strict"))
+            continue
+        if kind is OCTET:
+            setattr(method, name, int(p[at]))
+        elif kind is SHORT:
+            setattr(method, name, int(octets.be16(p, at)))
+        elif kind is LONG:
+            setattr(method, name, int(octets.be32(p, at)))
+        else:
+            setattr(method, name, int(octets.be64(p, at)))
+        at += size
+    return at == length
 
 
 assert HEARTBEAT_FRAME == frame(FRAME_HEARTBEAT, 0, b"")

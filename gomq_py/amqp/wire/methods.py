@@ -5,7 +5,7 @@ a class. ``SYNCHRONOUS``: the sender waits for an answer. What the broker does w
 business.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
-from gomq_py.amqp.wire.method import (
+from gomq_py.amqp.wire.frames import (
     BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, Method, names,
 )
 

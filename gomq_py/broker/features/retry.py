@@ -4,7 +4,7 @@ from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
 
 # How a message comes back: end of its channel; basic.nack or basic.recover; basic.reject. Same numbers as
-# queues.guard.
+# queues.consumers.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 # x-delayed-retry-type: the kinds of return that wait. As in RabbitMQ, basic.reject is a failure, and so is

@@ -1,8 +1,10 @@
 cimport cython
 from libc.stdint cimport uint64_t
+from gomq_py.hub.backpressure cimport TakeRate
 from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t UNLIMITED
+cdef int REFUSED, ADMITTED, DUPLICATE, LOST, RETURNED, FAILED
 
 cdef class Consumer:
     cdef readonly object queue, tag, arguments
@@ -22,6 +24,9 @@ cdef class ConsumerRing:
     cdef readonly Consumer active
     cdef list levels, priorities
     cdef readonly Py_ssize_t ready
+    cdef Consumer handed
+    cdef TakeRate take_rate
+    cdef TakeRate rate(self)
     cpdef add(self, Consumer consumer)
     @cython.locals(index=Py_ssize_t)
     cpdef bint remove(self, Consumer consumer) except -1
@@ -33,3 +38,14 @@ cdef class ConsumerRing:
     cpdef pass_on(self, Consumer consumer)
     cdef _unring(self, Consumer consumer)
     cdef Py_ssize_t ready_at_top(self) except -1
+
+cdef class QueueGuard:
+    cpdef int admits(self, Message message) except -1
+    cpdef appended(self)
+    cpdef bint peek(self, Message message) except -1
+    cpdef settle(self)
+    cpdef bint returned(self, uint64_t location, int how) except -1
+    cpdef came_back(self)
+    cpdef rejected(self, uint64_t location)
+    cpdef used(self)
+    cpdef close(self)

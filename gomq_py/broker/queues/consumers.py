@@ -1,4 +1,5 @@
-"""Consumers: the interface a queue delivers through, and the ring that decides whose turn it is.
+"""Consumers: the interface a queue delivers through, the ring that decides whose turn it is, and the guard
+that a queue with limits asks.
 
 Doors subclass Consumer; queues keep one ConsumerRing. The ring holds the consumers that can take a message
 now as far as anybody knows: a consumer without credit, or whose socket is full, leaves it and is offered
@@ -6,7 +7,16 @@ again by its door when that changes, so that it never holds up the others.
 """
 from collections import deque
 
+from gomq_py.hub.backpressure import TakeRate
+
 UNLIMITED = 1 << 30
+
+# Answers of QueueGuard.admits(): refuse; store; accept and drop.
+REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
+
+# How a message comes back: end of its channel; basic.nack or basic.recover; basic.reject. Bits, so that a
+# setting can combine them.
+LOST, RETURNED, FAILED = 1, 2, 4
 
 
 class Consumer:
@@ -76,10 +86,12 @@ class ConsumerRing:
     first, round robin within one priority.
 
     With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority
-    in order of attaching takes over.
+    in order of attaching takes over. ``handed``: the consumer that a message was handed to last, or None.
     """
 
-    __slots__ = ("consumers", "single_active", "active", "levels", "priorities", "ready")
+    __slots__ = (
+        "consumers", "single_active", "active", "levels", "priorities", "ready", "handed", "take_rate",
+    )
 
     def __init__(self, single_active=False):
         self.consumers = []
@@ -88,6 +100,13 @@ class ConsumerRing:
         self.levels = []
         self.priorities = []
         self.ready = 0
+        self.handed = self.take_rate = None
+
+    def rate(self):
+        """The TakeRate of the consumers."""
+        if self.take_rate is None:  # most rings need none
+            self.take_rate = TakeRate()
+        return self.take_rate
 
     def add(self, consumer):
         """Attach; the consumer becomes ready at once if it may."""
@@ -104,6 +123,8 @@ class ConsumerRing:
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
+        if self.handed is consumer:
+            self.handed = None
         if consumer.ringed:
             self._unring(consumer)
         if self.active is consumer:
@@ -182,3 +203,45 @@ class ConsumerRing:
         self.ready -= 1
         if not self.levels[index]:
             del self.levels[index], self.priorities[index]
+
+
+class QueueGuard:
+    """The interface of a queue's limits (broker.queues.limits), without effect. A queue without limits has no
+    guard and pays one comparison with None per call.
+    """
+
+    __slots__ = ()
+
+    def admits(self, message):
+        """Before a message is stored: REFUSED, ADMITTED or DUPLICATE."""
+        return ADMITTED
+
+    def appended(self):
+        """A message was stored."""
+
+    def asked(self):
+        """basic.get will look at the head; no consumer was ready."""
+
+    def peek(self, message):
+        """Fill ``message`` with the next deliverable one, as Queue.peek does."""
+        return False
+
+    def settle(self):
+        """The queue's turn is over."""
+
+    def returned(self, location, how):
+        """An unacked message comes back (LOST, RETURNED, FAILED). True: it left or waits; do not requeue it.
+        """
+        return False
+
+    def came_back(self):
+        """An unacked message is ready again."""
+
+    def rejected(self, location):
+        """An unacked message was rejected without requeue."""
+
+    def used(self):
+        """The queue was used: a get, a declare, a departing consumer."""
+
+    def close(self):
+        """The queue was deleted or closed."""

@@ -4,7 +4,13 @@ message and one timer.
 Below broker.transfer.delayed and broker.queues.retry, whose stores hold the messages; here are only
 locations. The owner's job takes due messages one by one. Never yields.
 """
-from gomq_py.broker.queues import due_heap as _due_heap
+import heapq
+from array import array
+
+FIRST_SLOTS = 64
+# A full heap grows by an eighth: at the most 18 octets a message, and still few moves: each number is copied
+# some eight times in all.
+GROWTH_SHIFT = 3
 
 
 class DueTimer:
@@ -19,7 +25,7 @@ class DueTimer:
     def __init__(self, timers, on_due):
         self._timers = timers
         self._on_due = on_due
-        self._heap = _due_heap.DueHeap()
+        self._heap = DueHeap()
         self._timer = None
         self._timer_ms = 0
         self._now_ms = 0  # the time at the last take()
@@ -77,7 +83,7 @@ class DueTimer:
         """Stop for good; the stored messages stay."""
         self._stopped = True
         self._stop_timer()
-        self._heap = _due_heap.DueHeap()
+        self._heap = DueHeap()
 
     def _first_is_due(self):
         self._timer = None
@@ -88,3 +94,100 @@ class DueTimer:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
+
+
+class DueHeap:
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays without objects: the
+    earliest first, and among equal times the message that was stored first.
+    """
+
+    __slots__ = ("count", "_due", "_locations", "_room")
+
+    def __init__(self):
+        self.count = 0
+        self._room = FIRST_SLOTS
+        self._due = array("Q", (0,)) * FIRST_SLOTS
+        self._locations = array("Q", (0,)) * FIRST_SLOTS
+
+    def first_due_ms(self):
+        """When the first is due. Only when ``count`` is not 0."""
+        return self._due[0]
+
+    def first(self, count):
+        """[(due_ms, location)] of the first ``count``, in order; nothing is taken."""
+        found = []
+        ahead = [(self._due[0], self._locations[0], 0)] if self.count else []
+        while ahead and len(found) < count:
+            due_ms, location, at = heapq.heappop(ahead)
+            found.append((due_ms, location))
+            for child in (2 * at + 1, 2 * at + 2):
+                if child < self.count:
+                    heapq.heappush(ahead, (self._due[child], self._locations[child], child))
+        return found
+
+    def push(self, due_ms, location):
+        """Add a message."""
+        if self.count == self._room:
+            self._resize(self._room + (self._room >> GROWTH_SHIFT))
+        at = self.count
+        self.count += 1
+        while at > 0:
+            parent = (at - 1) >> 1
+            if (
+                self._due[parent] < due_ms
+                or (self._due[parent] == due_ms and self._locations[parent] < location)
+            ):
+                break
+            self._due[at] = self._due[parent]
+            self._locations[at] = self._locations[parent]
+            at = parent
+        self._due[at] = due_ms
+        self._locations[at] = location
+
+    def pop(self):
+        """Take the first; returns its location. Only when ``count`` is not 0."""
+        first = self._locations[0]
+        self.count -= 1
+        if self.count:
+            self._sift_down(self._due[self.count], self._locations[self.count])
+        if self._room > FIRST_SLOTS and self.count * 4 < self._room:
+            self._resize(max(self._room // 2, FIRST_SLOTS))
+        return first
+
+    def _sift_down(self, due_ms, location):
+        at = 0
+        child = 1
+        while child < self.count:
+            if child + 1 < self.count and self._before(child + 1, child):
+                child += 1
+            if (
+                due_ms < self._due[child]
+                or (due_ms == self._due[child] and location < self._locations[child])
+            ):
+                break
+            self._due[at] = self._due[child]
+            self._locations[at] = self._locations[child]
+            at = child
+            child = 2 * at + 1
+        self._due[at] = due_ms
+        self._locations[at] = location
+        return 0
+
+    def _before(self, one, other):
+        return (
+            self._due[one] < self._due[other]
+            or (self._due[one] == self._due[other] and self._locations[one] < self._locations[other])
+        )
+
+    def _resize(self, room):
+        self._due = moved(self._due, self.count, room)
+        self._locations = moved(self._locations, self.count, room)
+        self._room = room
+        return 0
+
+
+def moved(items, count, room):
+    """The first ``count`` numbers in an array with room for more."""
+    larger = array("Q", (0,)) * room  # avoids a bytes object of the same size
+    memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
+    return larger

@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from gomq_py.broker.queues cimport guard
+from gomq_py.broker.queues cimport consumers as guard
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.storage.message cimport Message
 

@@ -1,17 +1,15 @@
 from libc.stdint cimport uint64_t
-from gomq_py.broker.queues cimport guard as _guard
-from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
-from gomq_py.broker.queues.guard cimport QueueGuard
-from gomq_py.broker.routing cimport destination
+from gomq_py.broker.queues cimport consumers as _consumers
+from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing, QueueGuard
+from gomq_py.broker.routing cimport route as routes
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stores.store cimport Store
 cimport cython
 
-cdef Py_ssize_t HANDED_OCTETS, TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
-cdef long long FLOOD_RATE, BEHIND_MS, WEIGHT_OCTETS
+cdef Py_ssize_t TURN_OCTETS
 
-cdef class Queue(destination.Destination):
+cdef class Queue(routes.Destination):
     cdef readonly object vhost, arguments, type
     cdef readonly bint auto_delete, closed
     cdef public bint paused, is_state
@@ -27,10 +25,7 @@ cdef class Queue(destination.Destination):
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t dead_letter_count
     cdef readonly object aside
-    cdef Consumer handed
     cdef readonly list _waiting_for_files
-    cdef uint64_t _flood_from
-    cdef long long _window_from, _window_ms, _taken, _taken_ms
     cdef object __weakref__
     @cython.locals(consumer=Consumer)
     cdef int _hand_over(self, Message message) except -1
@@ -64,11 +59,7 @@ cdef class Queue(destination.Destination):
     @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t,
         before=Py_ssize_t, taken=Py_ssize_t, asked=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1
-    @cython.locals(had=cython.longlong)
-    cdef Py_ssize_t _flood_quantum(self, Py_ssize_t rivals) except -1
-    @cython.locals(passed_ms=cython.longlong, kept=cython.longlong)
-    cdef bint _measure_flood(self, long long weight) except -1
-    @cython.locals(ready=cython.longlong, weight=cython.longlong)
+    @cython.locals(ready=Py_ssize_t)
     cpdef bint is_outrun(self) except -1
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(consumer=Consumer, ring=ConsumerRing)

@@ -6,11 +6,10 @@ the end of the read. Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.policies.policy import UNDER_NONE
-from gomq_py.broker.queues import guard as _guard
+from gomq_py.broker.queues import consumers as _consumers
 from gomq_py.broker.queues.cancelling import cancel_all
-from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.set_aside import SetAside, described
-from gomq_py.broker.routing import destination
+from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.errors import AccessRefused, Malformed
 from gomq_py.hub.job import SliceClock
@@ -22,26 +21,13 @@ LOG = logger("queue")
 
 # Octets one queue writes in a turn before others get theirs: two full output buffers.
 TURN_OCTETS = 256 * 1024
-# A message of so many octets or more is handed to a consumer that waits for one and acknowledges none without
-# being stored first, which costs more than all else that is done with it.
-HANDED_OCTETS = 128 * 1024
-# In a flood a consumer gets up to so many messages at a time though there is less than one for each: a write
-# to a socket costs as much as 20 to 50 small messages.
-FLOOD_QUANTUM = 64
-# A flood: so many messages delivered for each millisecond, over at least so many of them.
-FLOOD_RATE = 16
-FLOOD_MS = 16
-# In a flood consumers are behind with more than they take in so many milliseconds. Of large messages, each of
-# which counts as one for so many octets, fewer make a flood then.
-BEHIND_MS = 10
-WEIGHT_OCTETS = 1024
 # Between two lines in the log about messages that a full disk refuses.
 COMPLAIN_MS = 10_000
 # Messages that whoever asks for one sets aside before he is told that there is none: some 2 ms.
 UNREADABLE_MAX = 200
 
 
-class Queue(destination.Destination):
+class Queue(routes.Destination):
     """A FIFO queue of ``vhost`` (its name), of a ``type`` (``classic``...).
 
     Kinds that order, limit or expire differently are subclasses and collaborators.
@@ -61,15 +47,14 @@ class Queue(destination.Destination):
         "on_closed", "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "is_state", "on_turn", "handed", "_waiting_for_files", "_flood_from",
-        "_taken", "_taken_ms", "_window_from", "_window_ms", "__weakref__",
+        "in_force", "is_state", "on_turn", "_waiting_for_files", "__weakref__",
     )
 
     def __init__(
         self, name, vhost, store, scheduler, durable=True, exclusive_owner=None, auto_delete=False,
         arguments=None,
     ):
-        destination.Destination.__init__(self, name, durable)
+        routes.Destination.__init__(self, name, durable)
         self.vhost = vhost
         self.store = store
         self.scheduler = scheduler
@@ -81,12 +66,10 @@ class Queue(destination.Destination):
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
         self.holds = self.complained_ms = 0
-        self._flood_from = self._taken = self._taken_ms = self._window_from = self._window_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
         self.on_turn = self._waiting_for_files = None
-        self.handed = None  # the consumer that was handed a message last, while it is here
         if store is not None:
             store.listener = self
 
@@ -99,13 +82,13 @@ class Queue(destination.Destination):
             return 0
         if self.limits is not None:
             admitted = self.limits.admits(message)
-            if admitted != _guard.ADMITTED:
+            if admitted != _consumers.ADMITTED:
                 self.unable = bool(self.closed)
-                return 1 if admitted == _guard.DUPLICATE else 0
+                return 1 if admitted == _consumers.DUPLICATE else 0
         elif message.expires_at_ms:
             if self.on_expiring is not None:
                 self.on_expiring(self)
-        elif message.body_length >= HANDED_OCTETS and not self.store.ready_count and self.ring is not None:
+        elif 2 * message.body_length >= TURN_OCTETS and not self.store.ready_count and self.ring is not None:
             answer = self._hand_over(message)
             if answer:
                 return answer
@@ -115,7 +98,7 @@ class Queue(destination.Destination):
                 self.limits.appended()
         except StoreLater as error:
             message.lacking = error.wait
-            return destination.LATER
+            return routes.LATER
         except StoreError as error:
             self._refuse(error)
             return 0
@@ -125,27 +108,28 @@ class Queue(destination.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Give a large message to the consumer whose turn it is, instead of storing it: no other is ready.
-        1: it has it. LATER: it may have it in a moment. 0: it is to be stored.
+        """Give a message that fills an output buffer to the consumer whose turn it is, if it acknowledges
+        none, instead of storing it, which costs more than all else that is done with it: no other message is
+        ready. 1: it has it. LATER: it may have it in a moment. 0: it is to be stored.
         """
         if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
             return 0
         consumer = self.ring.show_next()
         if consumer is None:
-            if self.handed is None or not message.may_wait:
+            if self.ring.handed is None or not message.may_wait:
                 return 0
-            wait = self.handed.wait_for(message, self.scheduler.now_ms)
+            wait = self.ring.handed.wait_for(message, self.scheduler.now_ms)
             if wait is None:
                 return 0
             message.lacking = wait
-            return destination.LATER
+            return routes.LATER
         if not consumer.hand_over(message):
             return 0
         self.published += 1
         self.delivered += 1
         self.auto_delivered += 1
         if self.ring is not None and consumer.queue is self:  # else its socket broke
-            self.handed = consumer
+            self.ring.handed = consumer
             self.ring.pass_on(consumer)
         if self.on_turn is not None:
             self.wake()
@@ -316,11 +300,11 @@ class Queue(destination.Destination):
 
     def requeue(self, location):
         """Put the message back to its place, marked redelivered: whoever held it let go of it."""
-        if self.limits is None or not self._waits(location, _guard.LOST):
+        if self.limits is None or not self._waits(location, _consumers.LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """A client wants the message to be delivered again (_guard.RETURNED, FAILED)."""
+        """A client wants the message to be delivered again (_consumers.RETURNED, FAILED)."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
@@ -392,7 +376,7 @@ class Queue(destination.Destination):
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
-            self.ring = ConsumerRing(self.single_active)
+            self.ring = _consumers.ConsumerRing(self.single_active)
         consumer.queue = self
         self.ring.add(consumer)
         self.wake()
@@ -415,8 +399,6 @@ class Queue(destination.Destination):
 
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
-        if self.handed is consumer:
-            self.handed = None
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # perhaps the queue is gone and it has not been told yet
             return
@@ -547,8 +529,9 @@ class Queue(destination.Destination):
             # Each of the ready consumers gets its share of what is there; one message, one consumer when the
             # publisher is slow.
             quantum = (ready + rivals - 1) // rivals
-            if quantum < FLOOD_QUANTUM and rivals > 1:
-                quantum = max(quantum, self._flood_quantum(rivals))
+            if rivals > 1:
+                quantum = self.ring.rate().quantum(
+                    self.scheduler.now_ms, self.delivered - self.requeued, quantum, rivals)
             while rivals > 0 and octets < TURN_OCTETS and self.ring is not None and self.waiting():
                 consumer = self.ring.take_next()
                 if consumer is None:
@@ -562,44 +545,11 @@ class Queue(destination.Destination):
             self.scheduler.later(self)
         return octets
 
-    def _flood_quantum(self, rivals):
-        """The least that a consumer gets at a time: 1, more in a flood, but never more than each of its
-        ``rivals`` had on average since the flood began, so that nobody gets twice what others get.
-        """
-        if not self._measure_flood(1):
-            return 1  # none, or not for FLOOD_MS yet: a burst goes round one by one
-        had = self.delivered - self._flood_from
-        return max(1, min(FLOOD_QUANTUM, had // rivals))
-
-    def _measure_flood(self, weight):
-        """Whether consumers took messages, of which each counts as ``weight``, in a flood lately."""
-        passed_ms = self.scheduler.now_ms
-        passed_ms -= self._window_ms
-        if passed_ms < 0 or passed_ms >= FLOOD_MS:
-            kept = self.delivered
-            kept -= self.requeued  # who gives back what it was given takes none
-            self._taken = kept - self._window_from
-            self._taken_ms = passed_ms
-            if passed_ms < 0 or self._taken < passed_ms * FLOOD_RATE:  # slower, or the clock was set back
-                self._flood_from = self.delivered
-            self._window_ms = self.scheduler.now_ms
-            self._window_from = kept
-        return self._taken_ms > 0 and self._taken * weight >= self._taken_ms * FLOOD_RATE
-
     def is_outrun(self):
-        """Whether consumers that take messages in a flood are behind all the same. Those that take few, or
-        none any more, are waited for by nobody.
-        """
-        if self.ring is None:
-            return False
-        ready = self.waiting()
-        if ready == 0:
-            return False
-        weight = 1 + self.store.ready_bytes // ready // WEIGHT_OCTETS
-        return (
-            ready * weight > BEHIND_MS * FLOOD_RATE and self._measure_flood(weight)
-            and ready * self._taken_ms > BEHIND_MS * self._taken
-        )
+        """As Destination.is_outrun."""
+        ready = 0 if self.ring is None else self.waiting()
+        return ready > 0 and self.ring.rate().is_exceeded(
+            self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
         """Deliver what this read has brought already: the next method is about the queue or a consumer of it,
@@ -741,7 +691,6 @@ class Queue(destination.Destination):
         if self._waiting_for_files is not None:
             self.wake()
         ring, self.ring = self.ring, None
-        self.handed = None
         if ring is not None:
             for consumer in ring.consumers:
                 consumer.ringed = False

@@ -19,7 +19,7 @@ from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
-from gomq_py.broker.routing.remembered import RememberedRoutes
+from gomq_py.broker.routing.route import RememberedRoutes
 from gomq_py.broker.topology.delayed_reopening import Reopening, delayed_in_words
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.topology.orphans import settle_orphans

@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
-from gomq_py.broker.routing.destination cimport Destination
+from gomq_py.broker.routing.route cimport Destination
 from gomq_py.broker.transfer cimport engine as _engine
 from gomq_py.broker.transfer.engine cimport Source, Target, Transfer
 from gomq_py.content cimport forms

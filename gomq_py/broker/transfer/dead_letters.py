@@ -18,7 +18,7 @@ from gomq_py import octets
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.features.dead_lettering import DEATHS
 # its .pxd types where dead letters go
-from gomq_py.broker.routing import destination as _destination  # noqa: F401
+from gomq_py.broker.routing import route as _routes  # noqa: F401
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties

@@ -3,10 +3,8 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.exchanges cimport delay_scan
 from gomq_py.broker.queues.due_timer cimport DueTimer
-from gomq_py.broker.routing cimport destination as _destination
-from gomq_py.broker.routing.destination cimport Destination
-from gomq_py.broker.routing.remembered cimport RememberedRoutes
-from gomq_py.broker.routing.route cimport Route
+from gomq_py.broker.routing cimport route as _routes
+from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
 from gomq_py.broker.transfer cimport engine as _engine
 from gomq_py.content cimport forms, properties
 from gomq_py.content.properties cimport PropertyScan
@@ -14,7 +12,7 @@ from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.stores.store cimport Store
 
-cdef class DelayQueue(_destination.Destination):
+cdef class DelayQueue(_routes.Destination):
     cdef readonly Store store
     cdef readonly bint closed
     cdef readonly object aside, timers

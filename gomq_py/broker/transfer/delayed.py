@@ -12,8 +12,7 @@ from gomq_py import octets
 from gomq_py.broker.exchanges import delay_scan
 from gomq_py.broker.queues import due_timer as _due_timer
 from gomq_py.broker.queues.set_aside import SetAside, described
-from gomq_py.broker.routing import destination as _destination
-from gomq_py.broker.routing import remembered as _remembered  # noqa: F401  (its .pxd types the routes)
+from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.transfer import engine as _engine
 from gomq_py.content import forms, properties
 from gomq_py.content.properties import PropertyScan
@@ -33,7 +32,7 @@ COMPLAIN_MS = 10_000
 REBUILT_AT_ONCE = 500
 
 
-class DelayQueue(_destination.Destination):
+class DelayQueue(_routes.Destination):
     """``due_ms_of(message)`` returns when a message is due. ``release(message, pending)`` routes a due
     message and returns the destinations whose stores could not take it: its ``pending`` at the next attempt,
     None at the first.
@@ -49,7 +48,7 @@ class DelayQueue(_destination.Destination):
     )
 
     def __init__(self, name, durable, store, scheduler, durability, timers):
-        _destination.Destination.__init__(self, name, durable)
+        _routes.Destination.__init__(self, name, durable)
         self.store = store
         self.closed = False
         self.aside = None  # a SetAside, made for its first message
@@ -100,7 +99,7 @@ class DelayQueue(_destination.Destination):
             self._take_newest()
         except StoreLater as error:
             message.lacking = error.wait
-            return _destination.LATER
+            return _routes.LATER
         except StoreError as error:
             self.unable = True
             if isinstance(error, StoreFull):

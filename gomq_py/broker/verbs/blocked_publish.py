@@ -4,7 +4,7 @@ Between publishing, when a queue answers LATER, and the queue's store, which has
 holds up one publisher and not the hub. Doors keep the client's later messages behind it.
 """
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.routing.destination import LATER
+from gomq_py.broker.routing.route import LATER
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.observability.log import logger
 

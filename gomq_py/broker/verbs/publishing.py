@@ -14,8 +14,7 @@ from gevent.event import Event
 from gomq_py.broker.envelope import check_user_id
 from gomq_py.broker.names import TOPIC_ADDRESS, cleaned
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.routing.destination import LATER
-from gomq_py.broker.routing.route import Route
+from gomq_py.broker.routing.route import LATER, Route
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.blocked_publish import BlockedPublish

@@ -17,7 +17,7 @@ Never yields, never flushes.
 """
 from functools import partial
 
-from gomq_py.broker.routing.destination import LATER, Destination
+from gomq_py.broker.routing.route import LATER, Destination
 from gomq_py.errors import Refused
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.hub.timers import RetryJob

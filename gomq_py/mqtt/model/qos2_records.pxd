@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
-from gomq_py.broker.routing.destination cimport Destination
+from gomq_py.broker.routing.route cimport Destination
 from gomq_py.hub cimport scheduler as _scheduler
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.format cimport record as record_format

@@ -7,7 +7,7 @@ publisher is answered. An empty payload deletes; expired messages are deleted. N
 """
 from collections import OrderedDict
 
-from gomq_py.broker.routing.destination import LATER
+from gomq_py.broker.routing.route import LATER
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor

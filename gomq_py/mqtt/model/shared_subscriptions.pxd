@@ -1,6 +1,6 @@
 cimport cython
-from gomq_py.broker.routing cimport destination as _destination
-from gomq_py.broker.routing.destination cimport Destination
+from gomq_py.broker.routing cimport route as _routes
+from gomq_py.broker.routing.route cimport Destination
 from gomq_py.mqtt.model.interests cimport Interests
 from gomq_py.storage.message cimport Message
 
@@ -23,7 +23,7 @@ cdef class RoundRobin:
     @cython.locals(other=Member, place=Py_ssize_t)
     cdef remove(self, Member member)
 
-cdef class SharedSubscription(_destination.Destination):
+cdef class SharedSubscription(_routes.Destination):
     cdef readonly dict members
     cdef RoundRobin present, absent
     cdef Py_ssize_t durables

@@ -4,8 +4,8 @@ the member that gets a message.
 Beside the MQTT exchange, which has one SharedSubscription per share name and filter, made by the first
 binding and dropped with the last. Compiled, because it runs per message. Never yields.
 """
-from gomq_py.broker.routing import destination as _destination
-from gomq_py.broker.routing.destination import LATER
+from gomq_py.broker.routing import route as _routes
+from gomq_py.broker.routing.route import LATER
 
 
 class Member:
@@ -55,7 +55,7 @@ class RoundRobin:
                 return
 
 
-class SharedSubscription(_destination.Destination):
+class SharedSubscription(_routes.Destination):
     """The Destination of all members: each message goes to one of them.
 
     Connected members take turns, in the order in which they subscribed or came back; without any, the absent
@@ -68,7 +68,7 @@ class SharedSubscription(_destination.Destination):
 
     def __init__(self, name, departed):
         """``departed``: the exchange's destinations that are deleted and still bound."""
-        _destination.Destination.__init__(self, name, False)
+        _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = RoundRobin()
         self.absent = RoundRobin()

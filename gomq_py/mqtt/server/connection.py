@@ -365,9 +365,6 @@ class Connection(ClientConnection):
             self._leave_session()  # so that whoever comes next, with this client id too, finds it done
         self._stop()
 
-    def batch_done(self):
-        """End of a read, or of as much of it as was walked."""
-
     def has_plenty(self):
         """Whether the client has so much to do that it waits for no answer."""
         return False

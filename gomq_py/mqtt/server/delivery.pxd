@@ -4,7 +4,7 @@ from gomq_py cimport octets
 from gomq_py.broker.queues cimport consumers
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
-from gomq_py.broker.routing cimport destination
+from gomq_py.broker.routing cimport route as routes
 from gomq_py.hub cimport buffers
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
@@ -20,7 +20,7 @@ from gomq_py.storage.message cimport Message
 cdef unsigned int PUBREL
 cdef Py_ssize_t DROPPED_AT_ONCE, REPLAYED_AT_ONCE
 
-cdef class Sink(destination.Destination):
+cdef class Sink(routes.Destination):
     cdef readonly object session, give_up
     cdef readonly Output output
     cdef Publication publication

@@ -11,7 +11,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
-from gomq_py.broker.routing import destination
+from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.hub import buffers, scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub.job import SliceClock
@@ -330,7 +330,7 @@ class SessionConsumer(consumers.Consumer):
             self.queue.offer(self)
 
 
-class Sink(destination.Destination):
+class Sink(routes.Destination):
     """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
     ``sent`` and ``dropped`` count messages. ``trace(message)``, if not None, sees each message sent.
     """
@@ -341,7 +341,7 @@ class Sink(destination.Destination):
     )
 
     def __init__(self, session, output, publication, scheduler, large, limit, give_up):
-        destination.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
+        routes.Destination.__init__(self, f"mqtt sink of {session.client_id!r}")
         self.session = session
         self.output = output
         self.publication = publication

@@ -1,8 +1,7 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.broker.routing cimport deposit
-from gomq_py.broker.routing.remembered cimport RememberedRoutes
-from gomq_py.broker.routing.route cimport Route
+from gomq_py.broker.routing cimport route as routes
+from gomq_py.broker.routing.route cimport RememberedRoutes, Route
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.mqtt.server cimport inbound as _inbound

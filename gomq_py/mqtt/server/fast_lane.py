@@ -12,8 +12,8 @@ wire: the octets before it belong to packets that have been walked.
 from functools import partial
 
 from gomq_py import octets
-from gomq_py.broker.routing import deposit
-from gomq_py.broker.routing.remembered import RememberedRoutes
+from gomq_py.broker.routing import route as routes
+from gomq_py.broker.routing.route import RememberedRoutes
 from gomq_py.mqtt.server import inbound as _inbound
 from gomq_py.mqtt.server import outbound as _outbound  # noqa: F401  (its .pxd types it)
 from gomq_py.mqtt.server.large_packet import LargePacket
@@ -196,15 +196,15 @@ class FastLane:
         message.routing_length = length
         if walk.qos == 2:
             inbound.received.begin(walk.packet_identifier, route.queues, message)
-        answer = deposit.to_all(message, route)
-        if answer > deposit.SOME_REFUSED:
+        answer = routes.to_all(message, route)
+        if answer > routes.SOME_REFUSED:
             self._wait(route, (answer >> 1) - 1, answer & 1 == 0)
         else:
-            self._stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
-            if answer != deposit.ALL and inbound is not None and inbound.is_over:
+            self._stored(route, walk.qos, walk.packet_identifier, answer == routes.ALL)
+            if answer != routes.ALL and inbound is not None and inbound.is_over:
                 self.held = True
             self.stored_copies += len(route.queues)
-            if self.stored_copies >= deposit.LOOK_AFTER:
+            if self.stored_copies >= routes.LOOK_AFTER:
                 self.stored_copies = 0
                 if not self.connection.has_time():
                     self.held = True

@@ -111,7 +111,7 @@ SHARED = {
     "scheduler": ["the loop's time, for deliveries and jobs"],
     "endings": ["the loop's time, for channels of connections that end"],
     "slow_turns": ["the loop's time, for unusual frames, handshakes and ends of connections"],
-    "catching_up": ["publishers that consumers cannot follow"],
+    "backpressure": ["publishers that consumers cannot follow"],
     "admission": [
         "places of those who have not logged in", "connections, and the descriptors of the process"],
     "lingering": ["sockets after the close"],

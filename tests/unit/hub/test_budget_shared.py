@@ -13,10 +13,11 @@ import pytest
 
 from gomq_py.auth.hash_pool import HashPool
 from gomq_py.config.settings import Settings
-from gomq_py.hub import admission, catching_up, turns as turns_module
+from gomq_py.hub import admission, backpressure, turns as turns_module
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.context import Hub
 from gomq_py.hub.endings import Endings
+from gomq_py.hub.job import SliceClock
 from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.http import clients as http_clients, live
@@ -32,7 +33,7 @@ from tests.support.sockets import socket_pair
 from tests.support.virtual_time import VirtualTime
 from tests.support.waiting import in_time, wait_until
 from tests.unit.hub.test_budget import LOOK_S, MIB, PATIENCE_S, Bodies, Output, Peer, dripping
-from tests.unit.hub.test_catching_up import Clock, Queue, waiting
+from tests.unit.hub.test_backpressure import Clock, Queue, waiting
 from tests.unit.hub.test_scheduler import Turning
 from tests.unit.links.test_remote_hosts_lookups import NameServer
 from tests.unit.source_tree import ROOT
@@ -116,15 +117,15 @@ def delivery_time():
 def reads():
     """Looks until a publisher of the queue that is flooded is read again."""
     clock = Clock()
-    catching, flooded = catching_up.CatchingUp(clock.timers), Queue()
+    catching, flooded = backpressure.Backpressure(clock.timers), Queue()
     greedy = [waiting(catching, flooded) for _ in range(FLOOD)]
     honest, looks = waiting(catching, flooded), 0
-    while honest.held and looks < 10 * catching_up.LOOKS:
+    while honest.held and looks < 10 * backpressure.Backpressure.most_looks:
         clock.look()
         looks += 1
         for each in greedy:
             if not each.held:
-                catching.wait(each, [flooded])
+                catching.hold(each, [flooded])
     return looks
 
 
@@ -258,7 +259,7 @@ DRIPS = {
     "the loop's time, for unusual frames, handshakes and ends of connections": (slow_time, FLOOD + 1),
     "the loop's time, for channels of connections that end": (ended_time, 1),
     "the loop's time, for deliveries and jobs": (delivery_time, 0),
-    "publishers that consumers cannot follow": (reads, catching_up.LOOKS),
+    "publishers that consumers cannot follow": (reads, backpressure.Backpressure.most_looks),
     "places of those who have not logged in": (logins, admission.PATIENCE_S + 1),
     "connections, and the descriptors of the process": (connections, 0),
     "sockets after the close": (lingering, 0),

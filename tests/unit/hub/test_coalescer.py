@@ -63,9 +63,6 @@ class Taking:
         return end
 
     def finish(self):
-        pass
-
-    def batch_done(self):
         if self.answer:
             self.output.write(self.answer)
 

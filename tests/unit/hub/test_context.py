@@ -7,7 +7,7 @@ import pytest
 from gevent import socket
 
 from gomq_py.amqp.server.handshake import Handshake
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.frames import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ConnectionOpen, ConnectionStart, ConnectionTune,
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,

@@ -62,9 +62,6 @@ class Lines:
 
     def finish(self):
         self.calls.append("finish")
-
-    def batch_done(self):
-        self.calls.append("batch done")
         self.output.write(b".")
 
     def has_plenty(self):
@@ -117,7 +114,7 @@ def test_what_arrives_is_walked_and_answered_in_one_piece(peer):
 
     peer.wait_for(b"one", b"two")
     assert peer.socket.recv(100) == b"ok one\nok two\n."
-    assert peer.lane.calls == ["process", "finish", "batch done"]
+    assert peer.lane.calls == ["process", "finish"]
     assert peer.stream.received_octets == 8
 
 
@@ -192,7 +189,7 @@ def test_what_the_lane_raises_ends_the_run_after_what_was_taken_was_finished(pee
     with pytest.raises(ValueError, match="wrong line"):
         peer.running.get(timeout=in_time(30))
 
-    assert peer.lane.lines == [b"one", b"wrong"] and peer.lane.calls == ["process", "finish", "batch done"]
+    assert peer.lane.lines == [b"one", b"wrong"] and peer.lane.calls == ["process", "finish"]
     assert peer.socket.recv(100) == b"ok one\n."
 
 

@@ -281,7 +281,7 @@ def test_stream_with_frames_left_is_held_until_its_turn():
     stream = Stream(ends.socket, buffers, Output(ends.socket, buffers), Coalescer())
     lane = SimpleNamespace(process=lambda start, end, now: reads.append(end - start) or end, finish=bool)
 
-    stream.begin(lane, SimpleNamespace(batch_done=bool, has_plenty=bool), b"", bool)
+    stream.begin(lane, SimpleNamespace(has_plenty=bool), b"", bool)
     ends.peer.sendall(frame(b"x") * 10)
     poll_until(lambda: held)
 

@@ -6,8 +6,7 @@ import pytest
 from gevent import socket
 
 from gomq_py.amqp.server import connection as connection_module
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER, frame, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk,
     ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose,

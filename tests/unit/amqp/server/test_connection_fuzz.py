@@ -8,9 +8,10 @@ import gevent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.wire.constants import FRAME_METHOD
-from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
-from gomq_py.amqp.wire.method import BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE
+from gomq_py.amqp.wire.frames import (
+    BIT, FRAME_METHOD, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, frame, header_payload,
+    method_frame,
+)
 from gomq_py.amqp.wire.methods import (
     METHODS, ChannelClose, ConnectionClose, QueueDeclare, QueueDeclareOk, decode_method,
 )

@@ -6,7 +6,7 @@ import gevent
 import pytest
 
 from gomq_py.amqp.server.delivery import AMQPConsumer
-from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.amqp.server.fast_lane import HotChannel
 from gomq_py.broker.features.retry import FAILED
 from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.broker.queues.limits import QueueLimits

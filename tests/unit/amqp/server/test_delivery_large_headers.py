@@ -3,7 +3,7 @@ negotiated larger frames, and dead-lettering adds to headers.
 """
 import pytest
 
-from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
+from gomq_py.amqp.wire.frames import HEADER_OVERHEAD
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos,
     BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,

@@ -3,7 +3,6 @@ and that it does either whatever way the octets arrive.
 """
 import struct
 from datetime import datetime, timezone
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -349,39 +348,31 @@ def test_each_queue_of_a_route_gets_the_message_and_the_exchange_counts(bench):
 
 
 def test_confirm_mode_counts_publishes_and_they_are_confirmed_once(bench):
-    channel = bench.channels[1]
-    channel.confirming = True
-    confirmed = []
-    channel.confirms = SimpleNamespace(published=lambda *arguments: confirmed.append(arguments))
+    bench.channels[1].confirming = True
+
     bench.read(ORDINARY * 3 + publish(channel=2))
-    assert channel.published == 3 and not channel.unsynced.last and channel.refused == []
-
-    bench.lane.send_confirms()
     bench.lane.send_confirms()
 
-    assert confirmed == [(3, [], ())]
+    assert bench.confirmed == [(3, [], ())]
 
 
 def test_only_persistent_messages_to_durable_queues_wait_for_the_disk(bench):
-    channel = bench.channels[1]
-    channel.confirming = True
+    bench.channels[1].confirming = True
     bench.routes[b"", b"transient"] = [NotingQueue("t", bench.log, durable=False)]
 
     bench.read(publish(properties=PERSISTENT, routing_key=b"transient"))
-    assert not channel.unsynced.last
     bench.read(publish(properties=PERSISTENT))
 
-    assert channel.unsynced.last
+    assert bench.confirmed == [(1, [], ()), (2, [], (tuple(bench.routes[b"", b"q"]),))]
 
 
 def test_what_a_queue_refuses_is_to_be_nacked(bench):
-    channel = bench.channels[1]
-    channel.confirming = True
+    bench.channels[1].confirming = True
     bench.routes[b"", b"full"] = [NotingQueue("full", bench.log, refuses=True)]
 
     bench.read(ORDINARY + publish(routing_key=b"full", properties=PERSISTENT) + ORDINARY)
 
-    assert channel.refused == [2] and channel.published == 3 and not channel.unsynced.last
+    assert bench.confirmed == [(3, [2], ())]
 
 
 def test_acks_settle_in_the_lane(bench):

@@ -4,8 +4,7 @@ import pytest
 from gomq_py.amqp.server.handshake import (
     Closed, Handshake, HandshakeError, Limits, Login, Open, Send, start_frame,
 )
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER, frame, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk,
     ConnectionTune, ConnectionTuneOk, decode_method,

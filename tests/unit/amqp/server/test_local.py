@@ -4,7 +4,7 @@ import pytest
 from gevent import socket
 
 from gomq_py.amqp.server.login import LOCAL
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.frames import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionStart
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User

@@ -9,8 +9,7 @@ from gevent.event import Event
 from gomq_py.amqp.server import login
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.login import LoginAttempt
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart,
     ConnectionStartOk, ConnectionTune, ConnectionTuneOk, QueueDeclare, QueueDeclareOk,

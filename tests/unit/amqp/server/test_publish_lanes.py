@@ -6,8 +6,7 @@ slow lane; nothing else differs. What is drawn holds ordinary messages as well a
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gomq_py.amqp.wire.constants import FRAME_METHOD
-from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
+from gomq_py.amqp.wire.frames import FRAME_METHOD, frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicNack, BasicPublish, ChannelClose, ConfirmSelect, ConfirmSelectOk, ConnectionClose,
     ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,

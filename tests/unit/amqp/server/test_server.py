@@ -10,8 +10,7 @@ from gevent.event import Event
 from gomq_py.amqp.server import server
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.handshake import Handshake
-from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
-from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.frames import PROTOCOL_HEADER, method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
     ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,

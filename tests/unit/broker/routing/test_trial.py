@@ -1,7 +1,7 @@
 """Trial: bounded, whatever is bound, and the same as what a publish would find."""
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.routing.routing import Routing
 from gomq_py.broker.routing.trial import STEPS_MAX, try_out
 from gomq_py.broker.topology.binding import Binding

@@ -8,7 +8,7 @@ import pytest
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.topology.definitions import Importer, exported
 from gomq_py.broker.topology.kinds import Kinds, QueueKind
 from gomq_py.broker.verbs import queues

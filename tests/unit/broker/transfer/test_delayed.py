@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from gomq_py.broker.exchanges.delayed import due_ms_of, gone_on
 from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.routing.destination import Destination
-from gomq_py.broker.routing.remembered import RememberedRoutes
-from gomq_py.broker.routing.route import Route
+from gomq_py.broker.routing.route import Destination, RememberedRoutes, Route
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.content.fields import encode_shortstr

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer import engine, moves
 from gomq_py.broker.transfer.moves import Filter, Move, Origin, origin_of, to_origin, to_queue

@@ -1,7 +1,7 @@
 """Retained: what is retained, for whom it is replayed, and what outlives the broker (MQTT 5 §3.3.1.3)."""
 import pytest
 
-from gomq_py.broker.routing.destination import LATER, Destination
+from gomq_py.broker.routing.route import LATER, Destination
 from gomq_py.broker.transfer.moves import Move, to_origin
 from gomq_py.content import forms
 from gomq_py.content.properties import Properties

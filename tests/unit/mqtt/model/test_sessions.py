@@ -4,7 +4,7 @@ import tracemalloc
 import pytest
 
 from gomq_py.broker.queues.consumers import Consumer
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.topology.definitions import exported
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, ResourceLocked

@@ -8,7 +8,7 @@ from functools import partial
 import gevent
 import pytest
 
-from gomq_py.broker.routing.destination import LATER, Destination
+from gomq_py.broker.routing.route import LATER, Destination
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import timers as timers_module, turns as turns_module
 from gomq_py.mqtt.server import connection as connection_module

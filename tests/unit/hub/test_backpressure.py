@@ -3,8 +3,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.hub.catching_up import LOOK_MS, LOOKS, CatchingUp
+from gomq_py.hub.backpressure import Backpressure
 from tests.support.queues import HandTimers
+
+LOOK_MS = 2
+LOOKS = Backpressure.most_looks
 
 
 class Publisher:
@@ -51,30 +54,30 @@ def clock():
 
 
 @pytest.fixture
-def catching_up(clock):
-    return CatchingUp(clock.timers)
+def backpressure(clock):
+    return Backpressure(clock.timers)
 
 
-def waiting(catching_up, *queues):
+def waiting(backpressure, *queues):
     publisher = Publisher()
-    catching_up.wait(publisher, queues)
+    backpressure.hold(publisher, queues)
     return publisher
 
 
-def test_a_publisher_is_held_until_the_consumers_have_caught_up(clock, catching_up):
+def test_a_publisher_is_held_until_the_consumers_have_caught_up(clock, backpressure):
     queue = Queue()
-    publisher = waiting(catching_up, queue)
+    publisher = waiting(backpressure, queue)
 
     clock.look(3)
-    assert publisher.held and len(catching_up) == 1
+    assert publisher.held and len(backpressure) == 1
 
     queue.outrun = False
     clock.look()
-    assert not publisher.held and len(catching_up) == 0
+    assert not publisher.held and len(backpressure) == 0
 
 
-def test_a_publisher_is_never_stopped(clock, catching_up):
-    publisher = waiting(catching_up, Queue())
+def test_a_publisher_is_never_stopped(clock, backpressure):
+    publisher = waiting(backpressure, Queue())
 
     clock.look(LOOKS - 1)
     assert publisher.held
@@ -83,20 +86,20 @@ def test_a_publisher_is_never_stopped(clock, catching_up):
     assert not publisher.held
 
 
-def test_one_queue_that_is_not_outrun_is_enough_to_go_on(clock, catching_up):
+def test_one_queue_that_is_not_outrun_is_enough_to_go_on(clock, backpressure):
     """Consumers of a fan-out that can follow do not wait for those that cannot."""
-    publisher = waiting(catching_up, Queue(), Queue(outrun=False))
+    publisher = waiting(backpressure, Queue(), Queue(outrun=False))
 
     clock.look()
 
     assert not publisher.held
 
 
-def test_publishers_of_one_queue_go_on_one_after_the_other(clock, catching_up):
+def test_publishers_of_one_queue_go_on_one_after_the_other(clock, backpressure):
     """A read brings as much as consumers take in some milliseconds: several at once are too much again."""
     queue, other = Queue(), Queue()
     first, second, third, beside = (
-        waiting(catching_up, each) for each in (queue, queue, queue, other))
+        waiting(backpressure, each) for each in (queue, queue, queue, other))
     queue.outrun = other.outrun = False
 
     held = []
@@ -107,9 +110,9 @@ def test_publishers_of_one_queue_go_on_one_after_the_other(clock, catching_up):
     assert held == [[False, True, True, False], [False, False, True, False], [False] * 4]
 
 
-def test_there_is_a_timer_only_while_somebody_waits(clock, catching_up):
-    waiting(catching_up, Queue())
-    waiting(catching_up, Queue())
+def test_there_is_a_timer_only_while_somebody_waits(clock, backpressure):
+    waiting(backpressure, Queue())
+    waiting(backpressure, Queue())
     assert len(clock.timers.pending) == 1
 
     clock.look(LOOKS)
@@ -117,29 +120,29 @@ def test_there_is_a_timer_only_while_somebody_waits(clock, catching_up):
     assert not clock.timers.pending
 
 
-def test_a_publisher_may_wait_again_at_once(clock, catching_up):
+def test_a_publisher_may_wait_again_at_once(clock, backpressure):
     """What it had sent meanwhile is walked when it is let on, and may be too much again."""
     queue = Queue()
     publisher = Publisher()
-    publisher.release = lambda: (Publisher.release(publisher), catching_up.wait(publisher, [queue]))
-    catching_up.wait(publisher, [queue])
+    publisher.release = lambda: (Publisher.release(publisher), backpressure.hold(publisher, [queue]))
+    backpressure.hold(publisher, [queue])
 
     clock.look(LOOKS)
 
-    assert publisher.held and len(catching_up) == 1 and len(clock.timers.pending) == 1
+    assert publisher.held and len(backpressure) == 1 and len(clock.timers.pending) == 1
 
 
-def test_a_look_that_raises_lets_all_go_on(catching_up, clock):
+def test_a_look_that_raises_lets_all_go_on(backpressure, clock):
     class Broken(Queue):
         def is_outrun(self):
             raise RuntimeError("no count")
 
-    publishers = [waiting(catching_up, queue) for queue in (Queue(), Broken(), Queue())]
+    publishers = [waiting(backpressure, queue) for queue in (Queue(), Broken(), Queue())]
 
     with pytest.raises(RuntimeError):
         clock.look()
-    assert not any(publisher.held for publisher in publishers) and len(catching_up) == 0
+    assert not any(publisher.held for publisher in publishers) and len(backpressure) == 0
 
-    assert waiting(catching_up, Queue()).held
+    assert waiting(backpressure, Queue()).held
     clock.look(LOOKS)
-    assert len(catching_up) == 0
+    assert len(backpressure) == 0
