@@ -11,9 +11,8 @@ from click.shell_completion import get_completion_class
 import gomq_py
 from gomq_py.config.control import AUTO
 from gomq_py.ctl.api import DEFAULT_URI, APIError
-from gomq_py.ctl.completion import VHOSTS
 from gomq_py.ctl.output import shown
-from gomq_py.ctl.session import make_session
+from gomq_py.ctl.session import VHOSTS, make_session
 
 # Errors of commands on an answer of an unexpected shape: commands read answers, they do not check them.
 UNEXPECTED = (AttributeError, LookupError, TypeError, RecursionError, UnicodeError)
@@ -149,6 +148,11 @@ def _first_plain(args, options):
 def ctl(context, **options):
     """Manage a gomq-py broker (or any with RabbitMQ's management API)."""
     context.obj = make_session(**options)
+
+
+def command(name=None, **options):
+    """Decorator: a command whose function gets the Session first."""
+    return lambda function: ctl.command(name, **options)(click.pass_obj(function))
 
 
 @ctl.command()
