@@ -50,17 +50,8 @@ class Link:
     """
 
     def __init__(
-        self,
-        url,
-        *,
-        on_up,
-        on_down=None,
-        on_end=None,
-        on_channel_closed=None,
-        backoff=None,
-        final=(),
-        logger=_LOG,
-        **options,
+        self, url, *, on_up, on_down=None, on_end=None, on_channel_closed=None, backoff=None, final=(),
+        logger=_LOG, **options,
     ):
         self.url = url
         self._attempts = Attempts(backoff or Backoff())

@@ -78,13 +78,8 @@ class AppTask:
         if unique is None and self._unique:
             unique = f"{self.name}:{[each.value for each in arguments]!r}"
         return Task(
-            self.name,
-            arguments,
-            routing_key=self.queue,
-            headers=headers or {},
-            delay_s=delay_s,
-            unique=unique or "",
-            priority=self._priority if priority is None else priority,
+            self.name, arguments, routing_key=self.queue, headers=headers or {}, delay_s=delay_s,
+            unique=unique or "", priority=self._priority if priority is None else priority,
         )
 
     def call(self, *values):
@@ -111,16 +106,8 @@ class Dispatcher:
     """
 
     def __init__(
-        self,
-        url=DEFAULT_URL,
-        *,
-        queue="tasks",
-        concurrency=DEFAULT_LIMIT,
-        prefetch=0,
-        delivery_limit=20,
-        priorities=0,
-        unique_s=None,
-        **server_options,
+        self, url=DEFAULT_URL, *, queue="tasks", concurrency=DEFAULT_LIMIT, prefetch=0, delivery_limit=20,
+        priorities=0, unique_s=None, **server_options,
     ):
         if not 0 <= priorities <= 255:
             raise ValueError(f"a queue has up to 255 priorities, not {priorities}")
@@ -137,18 +124,8 @@ class Dispatcher:
         self._processes = {os.getpid(): _Process()}
 
     def task(
-        self,
-        function=None,
-        *,
-        name=None,
-        queue=None,
-        timeout_s=0.0,
-        retries=0,
-        backoff=None,
-        run_in=None,
-        priority=None,
-        unique=False,
-        with_uuid=False,
+        self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
+        priority=None, unique=False, with_uuid=False,
     ):
         """Decorator: make a task of a function. ``name``: by default the function's.
 
@@ -158,16 +135,8 @@ class Dispatcher:
         """
         if function is None:
             return lambda decorated: self.task(
-                decorated,
-                name=name,
-                queue=queue,
-                timeout_s=timeout_s,
-                retries=retries,
-                backoff=backoff,
-                run_in=run_in,
-                priority=priority,
-                unique=unique,
-                with_uuid=with_uuid,
+                decorated, name=name, queue=queue, timeout_s=timeout_s, retries=retries, backoff=backoff,
+                run_in=run_in, priority=priority, unique=unique, with_uuid=with_uuid,
             )
         name = name or function.__name__
         if not isinstance(name, str):
@@ -237,11 +206,7 @@ class Dispatcher:
         server, made = self.server, []
         for queue in queues or self.queues:
             config = WorkerConfig(
-                queue,
-                f"{name}.{queue}",
-                [queue],
-                concurrency or self.concurrency,
-                self.prefetch,
+                queue, f"{name}.{queue}", [queue], concurrency or self.concurrency, self.prefetch,
                 arguments=self.arguments(queue, server.delays),
             )
             worker = server.new_worker(

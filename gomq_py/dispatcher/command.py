@@ -259,8 +259,7 @@ def _parser():
         "--concurrency", type=_count, help="tasks at once from each queue, instead of the app's own"
     )
     parser.add_argument(
-        "--run-in",
-        choices=[each for each in KINDS if each != "asyncio"],
+        "--run-in", choices=[each for each in KINDS if each != "asyncio"],
         help="for functions that do not say",
     )
     parser.add_argument(
@@ -273,9 +272,7 @@ def _parser():
         "--reload", action="store_true", help="start again when a module below this folder changes"
     )
     parser.add_argument(
-        "--stop-timeout",
-        type=float,
-        metavar="S",
+        "--stop-timeout", type=float, metavar="S",
         help="how long to wait for tasks that run when told to stop",
     )
     parser.add_argument(

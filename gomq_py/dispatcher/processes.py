@@ -31,8 +31,7 @@ class Child:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             )
         self._pipe = multiprocessing.connection.Connection(ours.detach())
         self._pipe.send(sys.path)

@@ -31,15 +31,7 @@ class Invocation:
     """One run of one task. ``values``: arguments of the function."""
 
     __slots__ = (
-        "config",
-        "context",
-        "values",
-        "delivery",
-        "began",
-        "_unclaimed",
-        "_finish",
-        "_process",
-        "hooks",
+        "config", "context", "values", "delivery", "began", "_unclaimed", "_finish", "_process", "hooks",
         "holder",
     )
 

@@ -23,12 +23,7 @@ from gomq_py.client.publisher import Publisher
 from gomq_py.client.url import DEFAULT_URL
 from gomq_py.dispatcher.delays import delays_of
 from gomq_py.dispatcher.errors import (
-    LONGEST_DELAY_S,
-    BadTask,
-    DispatcherError,
-    NotDelivered,
-    NotSupported,
-    ServiceDisconnected,
+    LONGEST_DELAY_S, BadTask, DispatcherError, NotDelivered, NotSupported, ServiceDisconnected,
     checked_delay_s,
 )
 from gomq_py.dispatcher.worker import Worker
@@ -114,16 +109,9 @@ class Server:
             self.config.reconnection_retries,
         )
         self.link = self._publisher.link = Link(
-            self.config.url,
-            on_up=self._up,
-            on_down=self._down,
-            on_end=self._end,
-            on_channel_closed=self._channel_closed,
-            backoff=backoff,
-            final=(NotSupported,),
-            logger=self.logger,
-            tls_context=self.config.tls_context,
-            heartbeat_s=self.config.heartbeat_s,
+            self.config.url, on_up=self._up, on_down=self._down, on_end=self._end,
+            on_channel_closed=self._channel_closed, backoff=backoff, final=(NotSupported,),
+            logger=self.logger, tls_context=self.config.tls_context, heartbeat_s=self.config.heartbeat_s,
             name=self.config.name or "dispatcher",
         )
         self.link.start()

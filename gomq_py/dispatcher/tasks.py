@@ -86,12 +86,8 @@ class Task:
 
     def _check_kinds(self):
         for what, value, kind in (
-            ("name", self.name, str),
-            ("uuid", self.uuid, str),
-            ("routing_key", self.routing_key, str),
-            ("unique", self.unique, str),
-            ("headers", self.headers, dict),
-            ("args", self.args, (list, tuple)),
+            ("name", self.name, str), ("uuid", self.uuid, str), ("routing_key", self.routing_key, str),
+            ("unique", self.unique, str), ("headers", self.headers, dict), ("args", self.args, (list, tuple)),
         ):
             if not isinstance(value, kind):
                 raise BadTask(
@@ -109,9 +105,7 @@ class Task:
     def properties(self, more_headers=None):
         """The properties of its message."""
         return Properties(
-            content_type=CONTENT_TYPE,
-            delivery_mode=PERSISTENT,
-            priority=self.priority,
+            content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, priority=self.priority,
             headers={**self.headers, **(more_headers or {})},
         )
 
@@ -143,8 +137,7 @@ def decode(body):
     if not isinstance(args, list) or not all(isinstance(each, dict) for each in args):
         raise BadTask(f"task {shown(name)}: args is {shown(args)}, and not a list of types and values")
     return Received(
-        uuid if isinstance(uuid, str) else shown(uuid),
-        name,
+        uuid if isinstance(uuid, str) else shown(uuid), name,
         [(each.get("type"), each.get("value")) for each in args],
     )
 

@@ -25,13 +25,7 @@ from gomq_py.dispatcher.arguments import convert, name_of, on_one_line, shown, t
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
-    LONGEST_DELAY_S,
-    BadArgument,
-    BadTask,
-    Reject,
-    Retry,
-    TaskTimeout,
-    UnknownTask,
+    LONGEST_DELAY_S, BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask,
 )
 from gomq_py.dispatcher.hooks import Hooks
 from gomq_py.dispatcher.runners import KINDS, Invocation, make_runner
@@ -216,8 +210,7 @@ class Worker:
         """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
         if channel is self._channel and self._consuming:
             self._log.warning(
-                "the broker cancelled worker %r: declares queue %r and consumes again",
-                self.name,
+                "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
                 self.config.queue,
             )
             channel.close()
@@ -274,14 +267,8 @@ class Worker:
                 self._give_up(delivery, error)
                 return
             context = wire.TaskContext(
-                task.uuid,
-                task.name,
-                values,
-                headers,
-                wire.counted(headers, wire.ATTEMPT_HEADER, 1),
-                self.config.queue,
-                self.name,
-                delivery.redelivered,
+                task.uuid, task.name, values, headers, wire.counted(headers, wire.ATTEMPT_HEADER, 1),
+                self.config.queue, self.name, delivery.redelivered,
             )
             self._begin(config, context, delivery)
 
@@ -360,14 +347,8 @@ class Worker:
         quiet = isinstance(error, (Retry, Reject, TaskTimeout))
         exc_info, trace = (None, "") if quiet else trace_of(error)
         self._log.error(
-            "task %r (%s) of worker %r failed: %s: %s%s",
-            context.name,
-            on_one_line(context.uuid),
-            self.name,
-            name_of(error),
-            text_of(error),
-            trace,
-            exc_info=exc_info,
+            "task %r (%s) of worker %r failed: %s: %s%s", context.name, on_one_line(context.uuid), self.name,
+            name_of(error), text_of(error), trace, exc_info=exc_info,
         )
 
     def _watch(self, when):
@@ -444,8 +425,7 @@ class Worker:
         """Publish a copy that returns to this queue in ``wait_s``."""
         key = RETURN_KEY + self.config.queue
         self._copies.replace(
-            delivery,
-            headers,
+            delivery, headers,
             lambda properties: self._server.send_later(key, delivery.body, properties, wait_s),
             lambda error: self._give_up(delivery, error),
         )
