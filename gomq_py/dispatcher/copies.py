@@ -17,20 +17,11 @@ _ANOTHER_TRY_S = 1.0
 _DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 # Headers of one trip of a message, which a copy must not inherit.
 _OF_THE_WAY = {
-    wire.DUE_HEADER,
-    "x-delay",
-    "x-death",
-    "x-first-death-exchange",
-    "x-first-death-queue",
-    "x-first-death-reason",
-    "x-last-death-exchange",
-    "x-last-death-queue",
-    "x-last-death-reason",
-    "x-delivery-count",
-    "x-deduplication-header",
+    wire.DUE_HEADER, "x-delay", "x-death", "x-first-death-exchange", "x-first-death-queue",
+    "x-first-death-reason", "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason",
+    "x-delivery-count", "x-deduplication-header",
     # Other recipients have the message: a copy returns to this queue alone.
-    "CC",
-    "BCC",
+    "CC", "BCC",
 }
 
 

@@ -8,6 +8,7 @@ All workers share the connection, each with a channel and a name of its own. Any
 greenlets may publish at once.
 """
 
+import contextlib
 import logging
 import sys
 import threading
@@ -136,12 +137,16 @@ class Server:
         if self.link.is_own_thread():
             raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
         timeout_s = self.config.publish_timeout_s if timeout_s is None else timeout_s
-        placed, in_greenlet = self._placed(task), _is_in_greenlet()
+        placed, greenlets = self._placed(task), _greenlets()
         if task.delay_s > 0:
             future = self._send(placed, task)
         else:
-            future = self._publish(placed, task, serve_s=0.0 if in_greenlet else timeout_s)
-        (_wait_in_greenlet if in_greenlet else _wait)(future, timeout_s)
+            future = self._publish(placed, task, serve_s=0.0 if greenlets else timeout_s)
+        if greenlets is not None:
+            greenlets.wait_for(future, timeout_s)
+        else:
+            with contextlib.suppress(FutureTimeout):
+                future.exception(timeout_s)
         if future.cancel():
             raise ServiceDisconnected(
                 "Service is disconnected, or does not answer: "
@@ -355,25 +360,13 @@ class Server:
                 raise DispatcherError(f"worker {worker.name!r}: {error}") from None
 
 
-def _is_in_greenlet():
+def _greenlets():
+    """The module that waits in greenlets, if this is one; else None."""
     if "gevent" not in sys.modules:
-        return False
-    from gomq_py.dispatcher.greenlets import is_in_greenlet
+        return None
+    from gomq_py.dispatcher import greenlets
 
-    return is_in_greenlet()
-
-
-def _wait_in_greenlet(future, timeout_s):
-    from gomq_py.dispatcher.greenlets import wait_for
-
-    wait_for(future, timeout_s)
-
-
-def _wait(future, timeout_s):
-    try:
-        future.exception(timeout_s)
-    except FutureTimeout:
-        pass  # the caller checks whether it is done
+    return greenlets if greenlets.is_in_greenlet() else None
 
 
 def _fail(answer, task, why):

@@ -27,8 +27,7 @@ from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
     LONGEST_DELAY_S, BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask,
 )
-from gomq_py.dispatcher.hooks import Hooks
-from gomq_py.dispatcher.runners import KINDS, Invocation, make_runner
+from gomq_py.dispatcher.runners import KINDS, Hooks, Invocation, make_runner
 from gomq_py.dispatcher.signatures import check_of
 from gomq_py.errors import Malformed
 
@@ -138,8 +137,7 @@ class Worker:
         channel.qos(self.config.prefetch or self.config.limit)
         channel.cancel_listener = lambda tag: self._post(self._cancelled, channel)
         self._channel = channel
-        if self._consuming:
-            self._consume()
+        self._consume()
 
     def declare(self, channel):
         """Declare its queues and their bindings."""
@@ -199,12 +197,12 @@ class Worker:
 
     def _start(self):
         self._consuming = True
-        if self._channel is not None:
-            self._consume()
+        self._consume()
 
     def _consume(self):
-        channel = self._channel
-        channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
+        """Consume if started and connected."""
+        if self._consuming and self._channel is not None:
+            self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
         """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
@@ -252,20 +250,16 @@ class Worker:
         try:
             headers = delivery.properties.headers or {}
             task = wire.decode(bytes(delivery.body))
+            config, early_s = self.tasks.get(task.name), left_s(headers)
+            values = self._values(task, config) if config is not None and early_s <= 0 else ()
         except (BadTask, Malformed) as error:
             self._give_up(delivery, error)
             return
-        config = self.tasks.get(task.name)
         if config is None:
             self._put_off_unknown(delivery, task)
-        elif (early_s := left_s(headers)) > 0:
+        elif early_s > 0:
             self._put_off(delivery, min(early_s, LONGEST_DELAY_S), {})
         else:
-            try:
-                values = self._values(task, config)
-            except BadArgument as error:
-                self._give_up(delivery, error)
-                return
             context = wire.TaskContext(
                 task.uuid, task.name, values, headers, wire.counted(headers, wire.ATTEMPT_HEADER, 1),
                 self.config.queue, self.name, delivery.redelivered,
@@ -273,19 +267,16 @@ class Worker:
             self._begin(config, context, delivery)
 
     def _values(self, task, config):
-        values = []
-        for number, (type_name, value) in enumerate(task.args, start=1):
-            try:
+        values, where = [], ""
+        try:
+            for number, (type_name, value) in enumerate(task.args, start=1):
+                where = f"argument {number}: "
                 values.append(convert(type_name, value))
-            except BadArgument as error:
-                raise BadArgument(
-                    f"task {shown(task.name)} of worker {self.name!r}: argument {number}: {error}"
-                ) from None
-        if config.check is not None:
-            try:
+            where = ""
+            if config.check is not None:
                 config.check(values, [each[0] for each in task.args])
-            except BadArgument as error:
-                raise BadArgument(f"task {shown(task.name)} of worker {self.name!r}: {error}") from None
+        except BadArgument as error:
+            raise BadArgument(f"task {shown(task.name)} of worker {self.name!r}: {where}{error}") from None
         return values
 
     def _begin(self, config, context, delivery):
@@ -362,17 +353,13 @@ class Worker:
             return  # an earlier check has planned the next
         self._watch_at = None
         now = time.monotonic()
-        following = []
         for invocation in list(self._running):
-            if not invocation.config.timeout_s:
-                continue
-            due = self._due(invocation)
-            if due <= now:
-                self._time_out(invocation)
-            else:
-                following.append(due)
-        if following:
-            self._watch(min(following))
+            if invocation.config.timeout_s:
+                due = self._due(invocation)
+                if due <= now:
+                    self._time_out(invocation)
+                else:
+                    self._watch(due)
 
     @staticmethod
     def _due(invocation):
@@ -385,8 +372,7 @@ class Worker:
         context = invocation.context
         error = TaskTimeout(
             f"task {context.name!r} ({on_one_line(context.uuid)}) of worker {self.name!r} took over "
-            f"{invocation.config.timeout_s:g} s"
-        )
+            f"{invocation.config.timeout_s:g} s")
         self._settle(invocation, error)
         self._runners[invocation.config.run_in].abandon(invocation)
         self.hooks.ended(context, error)
