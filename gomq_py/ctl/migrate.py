@@ -34,10 +34,8 @@ _STAYS = ("exclusive", "auto_delete")
     "--dry-run", is_flag=True, help="Print what an import would do, and the queues; change nothing.",
 )
 @click.option("--no-import", is_flag=True, help="Definitions are here already.")
-@click.option(
-    "--back", is_flag=True,
-    help="Roll back: move what waits here to the old broker, for clients that go back there.",
-)
+@click.option("--back", is_flag=True,
+              help="Roll back: move what waits here to the old broker, for clients that go back there.")
 @click.option("--once", is_flag=True, help="Show the table once and leave; the shovels go on.")
 @click.option(
     "--finish", is_flag=True, help="Take the shovels away, once nothing is left where they take from.",

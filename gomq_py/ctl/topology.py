@@ -13,10 +13,8 @@ from gomq_py.ctl.session import argument
 @click.argument("name")
 @click.option("--description", help="What it is for.")
 @click.option("--tags", help="Tags, separated by commas.")
-@click.option(
-    "--default-queue-type", metavar="TYPE",
-    help="Type of queues that are declared without one: classic, quorum or stream.",
-)
+@click.option("--default-queue-type", metavar="TYPE",
+              help="Type of queues that are declared without one: classic, quorum or stream.")
 def add_vhost(session, name, **described):
     """Make a virtual host, or change what is said of it."""
     session.api.put(
@@ -116,10 +114,8 @@ def _set_policy_command(word, path):
     @click.argument("pattern")
     @click.argument("definition")
     @click.option("--priority", type=int, default=0, show_default=True)
-    @click.option(
-        "--apply-to", default="all", show_default=True,
-        help="all, queues, exchanges, classic_queues, quorum_queues or streams",
-    )
+    @click.option("--apply-to", default="all", show_default=True,
+                  help="all, queues, exchanges, classic_queues, quorum_queues or streams")
     def set_policy(session, pattern, definition, priority, apply_to, **named):
         session.api.put(path, session.vhost, named[word], body={
             "pattern": pattern, "definition": object_of(definition, "DEFINITION"), "priority": priority,

@@ -249,25 +249,17 @@ def _parser():
     add("--url", help="of the broker, instead of the app's own")
     add("--queues", help="separated by commas; by default all of the app")
     add("--concurrency", type=_count, help="tasks at once from each queue, instead of the app's own")
-    add(
-        "--run-in", choices=[each for each in KINDS if each != "asyncio"],
-        help="for functions that do not say",
-    )
-    add(
-        "--greenlets", action="store_true", help="patch the standard library, and run functions in greenlets"
-    )
+    add("--run-in", choices=[each for each in KINDS if each != "asyncio"],
+        help="for functions that do not say")
+    add("--greenlets", action="store_true", help="patch the standard library, and run functions in greenlets")
     add("--name", default="worker", help="of the workers, before the queue's name; the consumer tag")
     add("--reload", action="store_true", help="start again when a module below this folder changes")
-    add(
-        "--stop-timeout", type=float, metavar="S",
-        help="how long to wait for tasks that run when told to stop",
-    )
+    add("--stop-timeout", type=float, metavar="S",
+        help="how long to wait for tasks that run when told to stop")
     add("--health-file", metavar="PATH", help="is there, and written every second, while connected")
     add("--prometheus-port", type=int, metavar="PORT", help="metrics over HTTP")
     add("--prometheus-bind", default="127.0.0.1", metavar="ADDRESS")
-    add(
-        "--status", action=argparse.BooleanOptionalAction, help="the status line; by default on a terminal"
-    )
+    add("--status", action=argparse.BooleanOptionalAction, help="the status line; by default on a terminal")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     add("--version", action="version", version=f"gomq-py-worker {__version__}")
     return parser

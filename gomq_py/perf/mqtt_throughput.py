@@ -9,6 +9,8 @@ from gomq_py.perf.mqtt_roles import MQTTConsumer, MQTTPublisher, connect, consum
 class MQTTThroughput(Load):
     """One run over the topics of ``options``."""
 
+    consumer_kind = MQTTConsumer
+
     def __init__(self, options, progress):
         super().__init__(options, options.topics, progress)
         # The publishers and consumers of one topic follow each other.
@@ -36,14 +38,6 @@ class MQTTThroughput(Load):
         """A publisher to a topic."""
         return MQTTPublisher(
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
-
-    def consumer(self, group, index, quota):
-        """A subscriber to a topic."""
-        slot = self.consumers[index]
-        region = self.region
-        return MQTTConsumer(
-            self.options, region.counters(slot), index, group, quota, region.check(slot),
-            region.latencies(slot))
 
     def expected(self):
         """Messages published and not refused, times the consumers of each."""

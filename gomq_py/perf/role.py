@@ -12,6 +12,7 @@ from select import POLLIN, POLLOUT
 from gomq_py.client.errors import ClientError
 from gomq_py.perf import messages, shared
 from gomq_py.perf.batch import END_OF_RECORD
+from gomq_py.perf.walk import LatencyHistogram
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _WRITES_IN_A_ROW = 4  # then other connections of the worker
@@ -42,7 +43,7 @@ class Role:
     def attach(self, walk):
         """Take over the socket; input that the client has read ahead goes through the walk first."""
         self.walk = walk
-        self._room = memoryview(walk.buffer)
+        self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
         self._room[:len(ahead)] = ahead
         walk.walk(len(ahead), time.monotonic_ns())
@@ -71,6 +72,12 @@ class Role:
     def send(self, octets):
         """Make octets pending."""
         self._pending.append(memoryview(octets))
+
+    def send_answers(self):
+        """Make the walk's answers pending."""
+        if self.walk.answered:
+            self.send(bytes(self._answers[:self.walk.answered]))
+            self.walk.answered = 0
 
     def write(self):
         """Write what is pending; True when all is written."""
@@ -257,10 +264,16 @@ class ConsumerRole(Role):
         super().__init__(options, counters, connection, quota)
         self._held = False  # held back by the rate
 
-    def attach(self, walk):
-        """Take over the socket; ``answer`` takes the walk's answers."""
-        super().attach(walk)
-        self._answers = memoryview(walk.answers)
+    def checks(self, kind, region, latencies):
+        """Arguments for a walk that checks and times bodies. ``kind``: of its check, in ``region``."""
+        options = self.options
+        stamps = messages.Stamps(options.verify, options.measure_latency)
+        content = messages.expected_content(options)
+        return {
+            "check": kind(*region, content, stamps.end) if options.verify else None,
+            "latencies": LatencyHistogram(latencies) if options.measure_latency else None,
+            "sequence_at": stamps.sequence_at, "timestamp_at": stamps.timestamp_at,
+        }
 
     def interest(self):
         """Events to wait for on the socket: nothing is read while acks are stuck."""
@@ -279,10 +292,7 @@ class ConsumerRole(Role):
 
     def answer(self):
         """Queue and write the answers of the walk."""
-        walk = self.walk
-        if walk.answered:
-            self.send(bytes(self._answers[:walk.answered]))
-            walk.answered = 0
+        self.send_answers()
         self.write()
 
     def _may_read(self, now_ns):

@@ -6,7 +6,7 @@ are forked.
 """
 import mmap
 
-from gomq_py.perf.latency import BUCKETS
+from gomq_py.perf.walk import BUCKETS
 
 # Flags, written by the parent.
 STARTED, STOP_PUBLISHING, STOP = 0, 1, 2

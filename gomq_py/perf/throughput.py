@@ -11,6 +11,8 @@ from gomq_py.perf.roles import Consumer, Publisher
 class Throughput(Load):
     """One run over the queues of ``options``."""
 
+    consumer_kind = Consumer
+
     def __init__(self, options, progress):
         super().__init__(options, options.queues, progress)
 
@@ -53,14 +55,6 @@ class Throughput(Load):
         region = self.region
         return Publisher(
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
-
-    def consumer(self, group, index, quota):
-        """A consumer of a queue."""
-        slot = self.consumers[index]
-        region = self.region
-        return Consumer(
-            self.options, region.counters(slot), index, group, quota, region.check(slot),
-            region.latencies(slot))
 
     def expected(self):
         """Messages published and neither returned nor refused."""
