@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from gomq_py.spark import rows, sink
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode, encode
-from gomq_py.spark.options import EARLIEST, LATEST, TIMES, Options, credentials
+from gomq_py.spark.options import EARLIEST, LATEST, TIMES, Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.progress import Progress
 from gomq_py.spark.pruning import Bounds
@@ -57,16 +57,13 @@ class GomqDataSource(DataSource):
 
     def writer(self, schema, overwrite):
         """A writer of one batch."""
-        self._refuse_overwrite(overwrite)
+        if overwrite:
+            raise OptionError("what is in a queue cannot be overwritten: write with mode('append')")
         return sink.BatchWriter(self._options, schema)
 
     def streamWriter(self, schema, overwrite):
         """A writer of successive batches."""
         return sink.StreamWriter(self._options, schema)
-
-    def _refuse_overwrite(self, overwrite):
-        if overwrite:
-            raise OptionError("what is in a queue cannot be overwritten: write with mode('append')")
 
     def _refuse(self, *names, why):
         for name in names:
@@ -87,7 +84,7 @@ class _Reader:
     def __init__(self, options, names):
         self._options = options
         self._names = names
-        self._transport = make_transport(options, credentials(options))
+        self._transport = make_transport(options)
         self._planner = Planner(options, self._transport)
 
     def read(self, partition):
