@@ -37,11 +37,9 @@ class Findings:
         self.counts = dict.fromkeys(("queues", "segments", "records", "acked", "octets", "log_records"), 0)
 
     def damaged(self, path, text):
-        """Add damage."""
         self.damage.append((path, text))
 
     def noted(self, path, text):
-        """Add a note."""
         self.notes.append((path, text))
 
 

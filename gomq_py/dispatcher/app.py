@@ -83,7 +83,6 @@ class AppTask:
         )
 
     def call(self, *values):
-        """Called by a worker."""
         return self.signature.call(self.function, values)
 
     def config(self, run_in=None):

@@ -40,7 +40,6 @@ class Copies:
 
     @property
     def count(self):
-        """Copies in flight."""
         return len(self._futures)
 
     def cancel(self):
@@ -49,7 +48,6 @@ class Copies:
             future.cancel()
 
     def forget(self):
-        """Drop all: there will be no connection."""
         self._futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):

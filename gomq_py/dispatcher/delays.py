@@ -89,14 +89,12 @@ class QueueDelays:
             raise _not_unique()
 
     def place(self, delay_s, unique=""):
-        """(exchange, headers) of the next wait."""
         if unique:
             raise _not_unique()
         due_ms = round((self._clock() + delay_s) * 1000)
         return f"{self._exchange}.delay.{self._longest(delay_s)}", {DUE_HEADER: due_ms}
 
     def prepare(self, channel, delay_s):
-        """Declare the queue that ``place`` names."""
         wait_ms = self._longest(delay_s)
         if wait_ms in self._there:
             return

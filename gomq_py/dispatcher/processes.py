@@ -38,7 +38,6 @@ class Child:
 
     @property
     def has_ended(self):
-        """Whether it was killed or died."""
         return self._process.poll() is not None
 
     def run(self, function, values):
@@ -55,7 +54,6 @@ class Child:
             raise error
 
     def kill(self):
-        """Kill the process."""
         self._process.kill()
 
     def close(self):

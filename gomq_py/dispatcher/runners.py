@@ -251,12 +251,10 @@ class EventLoop:
         self._thread.start()
 
     def begin(self, invocation):
-        """Run it as soon as there is room."""
         self._waiting.append(invocation)
         self._loop.call_soon_threadsafe(self._fill)
 
     def take_back(self):
-        """The invocations that have not begun."""
         waiting = []
         while self._waiting:
             try:

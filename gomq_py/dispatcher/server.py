@@ -125,7 +125,6 @@ class Server:
 
     @property
     def is_connected(self):
-        """Whether there is a connection now."""
         return self.link.is_up
 
     def publish(self, task, timeout_s=None):
@@ -189,7 +188,6 @@ class Server:
 
     @property
     def workers(self):
-        """All workers."""
         return list(self._workers.values())
 
     def close(self, timeout_s=None):
@@ -218,7 +216,6 @@ class Server:
     # Called by workers, in the link's thread.
 
     def declare_queues(self, channel):
-        """Declare the queues of the configuration."""
         for each in self.config.init_queues:
             channel.queue_declare(each.name, durable=True, arguments=each.arguments)
             for key in each.binding_keys:
@@ -236,7 +233,6 @@ class Server:
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def forget(self, worker):
-        """Remove a closed worker."""
         self._workers.pop(worker.name, None)
 
     # The rest is private.

@@ -103,7 +103,6 @@ class Task:
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
     def properties(self, more_headers=None):
-        """The properties of its message."""
         return Properties(
             content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, priority=self.priority,
             headers={**self.headers, **(more_headers or {})},

@@ -140,7 +140,6 @@ class Worker:
         self._consume()
 
     def declare(self, channel):
-        """Declare its queues and their bindings."""
         config, exchange = self.config, self._server.config.exchange
         channel.queue_declare(config.queue, durable=True, arguments=config.arguments)
         for key in (*config.binding_keys, RETURN_KEY + config.queue):

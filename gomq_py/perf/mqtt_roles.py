@@ -104,7 +104,6 @@ class MQTTPublisher(_MQTT, PublisherRole):
         counters[shared.READY] = 1
 
     def read(self, now_ns, limit_octets=_PUBLISHER_READ_OCTETS):
-        """Read as any role, into a smaller buffer."""
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
@@ -117,7 +116,6 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return allowed
 
     def stamp(self, first, last):
-        """Write packet identifiers, too."""
         super().stamp(first, last)
         if self.confirm:
             self.batch.identify(first, last, self.published % STRING_MAX + 1)
@@ -127,7 +125,6 @@ class MQTTPublisher(_MQTT, PublisherRole):
         self.send_answers()
 
     def acknowledged(self, packet):
-        """Count a refusal, or a message without subscribers."""
         refused = packet.reason_code >= UNSPECIFIED_ERROR
         if refused or not isinstance(packet, PubrecPacket):
             self.window.settle_packet(packet.packet_identifier, refused)
@@ -155,7 +152,6 @@ class MQTTConsumer(_MQTT, ConsumerRole):
         self.write()
 
     def finish(self):
-        """Send the remaining acknowledgements."""
         self.answer()
 
     def _count(self, now_ns):

@@ -27,7 +27,6 @@ class MQTTThroughput(Load):
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
 
     def clean_up(self):
-        """Remove the sessions of this run."""
         self._forget_sessions()
 
     def _forget_sessions(self):
@@ -35,7 +34,6 @@ class MQTTThroughput(Load):
             connect(self.options, consumer_name(self.options, index)).close()
 
     def publisher(self, group, index, quota):
-        """A publisher to a topic."""
         return MQTTPublisher(
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 

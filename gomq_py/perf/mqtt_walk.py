@@ -48,7 +48,6 @@ class ArrivalCheck(SequenceCheck):
         self.doubled = 0
 
     def note(self, sequence):
-        """Check the number of one body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -133,7 +132,6 @@ class MQTTWalk(Walk):
         return 0
 
     def answer(self, kind):
-        """Append the answer to the last packet."""
         if self.answered + 5 > len(self.answers):
             raise IndexError("answers that nobody has taken")
         p = octets.pointer(self.answers)

@@ -70,11 +70,9 @@ class Role:
         return True
 
     def send(self, octets):
-        """Make octets pending."""
         self._pending.append(memoryview(octets))
 
     def send_answers(self):
-        """Make the walk's answers pending."""
         if self.walk.answered:
             self.send(bytes(self._answers[:self.walk.answered]))
             self.walk.answered = 0
@@ -141,13 +139,11 @@ class PublisherRole(Role):
         self._flags = 0 if options.mergeable else END_OF_RECORD
 
     def interest(self):
-        """Events to wait for on the socket."""
         if self._pending or (not self.options.rate and self.allowed() > 0):
             return POLLIN | POLLOUT
         return POLLIN
 
     def start(self, now_ns):
-        """Begin the run."""
         rate = self.options.rate
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
@@ -291,7 +287,6 @@ class ConsumerRole(Role):
         self._count(now_ns)
 
     def answer(self):
-        """Queue and write the answers of the walk."""
         self.send_answers()
         self.write()
 

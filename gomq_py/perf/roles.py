@@ -116,7 +116,6 @@ class Consumer(ConsumerRole):
             self.write()
 
     def start(self, now_ns):
-        """Begin the run."""
         super().start(now_ns)
         if self.options.poll:
             self.send(self._get)

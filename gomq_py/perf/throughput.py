@@ -17,7 +17,6 @@ class Throughput(Load):
         super().__init__(options, options.queues, progress)
 
     def prepare(self):
-        """Declare and bind the queues."""
         options = self.options
         if options.predeclared:
             return
@@ -51,7 +50,6 @@ class Throughput(Load):
                 channel.close()
 
     def publisher(self, group, index, quota):
-        """A publisher to a queue."""
         region = self.region
         return Publisher(
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
@@ -62,7 +60,6 @@ class Throughput(Load):
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 
     def judge(self, result):
-        """Check order, completeness and bodies, with --verify."""
         if self.options.verify:
             result.faults += self._faults(result)
 

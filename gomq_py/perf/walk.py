@@ -240,7 +240,6 @@ class FrameWalk(Walk):
         return self.delivered - before
 
     def take_method(self, p, at, size):
-        """Handle a method frame's payload."""
         method = octets.be32(p, at) if size >= 4 else 0
         if method == DELIVER and size > 5 and size >= 14 + p[at + 4]:
             tag_at = at + 5 + p[at + 4]
@@ -263,7 +262,6 @@ class FrameWalk(Walk):
         return 0
 
     def take_body(self, p, at, size):
-        """Handle a body frame's payload."""
         if size > self.missing:
             raise FrameError("a body is longer than its header says")
         if not self.returning:

@@ -38,7 +38,6 @@ class FilesTransport(SegmentTransport):
         )
 
     def describe(self, name):
-        """The Shape of a stream. Raises NoStream, GomqError."""
         folder = self._folder(name)
         is_live = self._is_live()
         parts, epoch = [], ""
@@ -66,7 +65,6 @@ class FilesTransport(SegmentTransport):
         return shape.end_offset
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """As SegmentTransport's."""
         try:
             with open(os.path.join(self._folder(name), f"msgs.{number:010}"), "rb") as file:
                 found = head.decode(file.read(head.HEAD_BYTES), head.MSGS_MAGIC)

@@ -41,7 +41,6 @@ class HttpTransport(SegmentTransport):
         return {**self.__dict__, "_connection": None}
 
     def close(self):
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -103,7 +102,6 @@ class HttpTransport(SegmentTransport):
             page, pages = page + 1, given["page_count"]
 
     def octets_into(self, room, name, epoch, number, at, count):
-        """As SegmentTransport's."""
         deadline = time.monotonic() + self._retry_s
         end = at + count
         while at < end:

@@ -104,7 +104,6 @@ class Target(AmqpDoor):
                 raise self.refused(error) from None
 
     def refused(self, error):
-        """The error for a closed channel."""
         where = (
             f"queue '{self.options['queue']}'" if self.options["queue"] is not None
             else f"exchange '{self.options['exchange']}'"

@@ -191,7 +191,6 @@ class Source:
             self._room, piece.stream, piece.epoch, piece.number, start, piece.end - start)
 
     def close(self):
-        """Stop reading."""
         self._counts.close()
 
     def drop(self, count):
@@ -216,5 +215,4 @@ class Source:
         return self.end > before
 
     def _room(self):
-        """The free part of the buffer."""
         return memoryview(self.buffer)[self.end:]

@@ -70,7 +70,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """``df.writeStream.format("gomq")``."""
 
     def commit(self, messages, batchId):
-        """As BatchWriter's."""
         self._log(messages, batchId)
 
     def abort(self, messages, batchId):

@@ -35,7 +35,6 @@ class GomqDataSource(DataSource):
 
     @classmethod
     def name(cls):
-        """The format's name."""
         return "gomq"
 
     def schema(self):
@@ -45,24 +44,20 @@ class GomqDataSource(DataSource):
         return rows.ddl(self._options["includeHeaders"])
 
     def reader(self, schema):
-        """A reader of the present messages."""
         self._refuse("maxOffsetsPerTrigger", "maxBytesPerTrigger", why="is for streaming: use readStream")
         kind = FilteringReader if self._options["pushFilters"] else BatchReader
         return kind(self._options, _columns(schema))
 
     def streamReader(self, schema):
-        """A reader for streaming queries."""
         self._refuse("endingOffsets", "endingTimestamp", "pushFilters", why="is for batch queries: use read")
         return StreamReader(self._options, _columns(schema))
 
     def writer(self, schema, overwrite):
-        """A writer of one batch."""
         if overwrite:
             raise OptionError("what is in a queue cannot be overwritten: write with mode('append')")
         return sink.BatchWriter(self._options, schema)
 
     def streamWriter(self, schema, overwrite):
-        """A writer of successive batches."""
         return sink.StreamWriter(self._options, schema)
 
     def _refuse(self, *names, why):
@@ -105,7 +100,6 @@ class BatchReader(_Reader, DataSourceReader):
     """Reads from the options' start to their end, both as of the start of the query."""
 
     def partitions(self):
-        """One per task."""
         shapes = self._planner.shapes()
         starts, ends = self._planner.starts(shapes, EARLIEST), self._planner.ends(shapes)
         return self._parts([
@@ -175,7 +169,6 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Nothing to do: the checkpoint records what was read."""
 
     def stop(self):
-        """Close the connection."""
         self._transport.close()
 
 
