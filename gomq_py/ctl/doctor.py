@@ -5,6 +5,7 @@ here from its lists. Prints nothing.
 """
 import re
 import resource
+from itertools import chain
 from typing import NamedTuple
 
 from gomq_py.ctl.api import APIError
@@ -46,7 +47,7 @@ def examine(api, version):
     except APIError as error:
         if error.status != NOT_FOUND:
             raise
-        yield from _optional(api, "nodes", _nodes)
+        yield from _optional(api, "nodes", lambda nodes: chain.from_iterable(map(findings.of_node, nodes)))
         yield from _certificates(api)
         yield from _optional(api, "queues", _queues)
         yield from _ages(api)
@@ -61,9 +62,7 @@ def _line(level, subject, text, remedy):
 
 
 def _lines(found):
-    for one in found:
-        if one is not None:
-            yield _line(one.level, one.subject, one.text, one.remedy)
+    return (_line(one.level, one.subject, one.text, one.remedy) for one in found if one is not None)
 
 
 def _optional(api, path, judge):
@@ -73,12 +72,7 @@ def _optional(api, path, judge):
     except APIError as error:
         yield Finding(WARNING, path, f"not examined: {error}")
         return
-    yield from judge(answer)
-
-
-def _nodes(nodes):
-    for node in nodes:
-        yield from _lines(findings.of_node(node))
+    yield from _lines(judge(answer))
 
 
 def _certificates(api):
@@ -99,7 +93,7 @@ def _queues(queues):
         judge.look(
             queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
             queue.get("consumers"))
-    yield from _lines(judge.findings())
+    return judge.findings()
 
 
 def _ages(api):

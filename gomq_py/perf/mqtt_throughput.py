@@ -22,14 +22,11 @@ class MQTTThroughput(Load):
 
     def prepare(self):
         """Remove sessions of an earlier run, whose messages would be counted."""
-        self._forget_sessions()
+        self.clean_up()
         if not self.options.persistent:
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
 
     def clean_up(self):
-        self._forget_sessions()
-
-    def _forget_sessions(self):
         for index in range(len(self.consumers)) if self.options.persistent else ():
             connect(self.options, consumer_name(self.options, index)).close()
 
@@ -39,9 +36,12 @@ class MQTTThroughput(Load):
 
     def expected(self):
         """Messages published and not refused, times the consumers of each."""
-        return sum(
-            self._copies(consumers) * sum(self._taken_on(publisher) for publisher in publishers)
-            for publishers, consumers in self._of_topic)
+        total = 0
+        for publishers, consumers in self._of_topic:
+            copies = min(1, len(consumers)) if self.options.share else len(consumers)
+            for counters in map(self.region.counters, publishers):
+                total += copies * (counters[shared.PUBLISHED] - counters[shared.REFUSED])
+        return total
 
     def judge(self, result):
         """Count lost and doubled messages; both are faults if the QoS excludes them, and with --verify so are
@@ -64,11 +64,3 @@ class MQTTThroughput(Load):
         ):
             if count:
                 result.faults.append(f"{count} {text}")
-
-    def _copies(self, consumers):
-        """Consumers of a topic that get each message."""
-        return min(1, len(consumers)) if self.options.share else len(consumers)
-
-    def _taken_on(self, publisher):
-        counters = self.region.counters(publisher)
-        return counters[shared.PUBLISHED] - counters[shared.REFUSED]

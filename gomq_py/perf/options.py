@@ -52,21 +52,16 @@ def add_amqp_throughput(options):
     add("--binding-count", type=count, default=1, metavar="N",
         help="topic bindings of each queue, which match all keys together (%(default)s)")
     add("--header-count", type=count, default=0, metavar="N", help="entries of a headers table (none)")
-    add("--header-every", type=at_least_one, default=1, metavar="N",
+    add("--header-every", type=lambda text: _number(text, int, MOST, 1), default=1, metavar="N",
         help="only every N-th message has that table (each has)")
     add("--mandatory", action="store_true", help="mandatory messages")
-    _add_declaring(add)
-    add_writing(add)
-
-
-def _add_declaring(add):
-    """Options for declarations, added by the ``add_argument`` of a group."""
     add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
     add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
     add("--purge", action="store_true",
         help="empty the queues first; without it messages of earlier runs are consumed, too")
     add("--predeclared", action="store_true",
         help="declare, bind and empty nothing; use the queues and exchanges there are")
+    add_writing(add)
 
 
 def add_queue_count(options):
@@ -168,7 +163,12 @@ def add_load(options, group):
     add("--properties", type=table, default={}, metavar="JSON",
         help="properties of the messages, by their names")
     add("--random-bodies", action="store_true", help="bodies of random octets, the same in every run")
-    _add_pattern(add, group)
+    add(f"--{group}-pattern", dest="pattern", metavar="NAME-%%",
+        help=f"many {group}s, %% standing for a number; publishers and consumers for each")
+    add(f"--{group}-pattern-from", dest="pattern_from", type=count, default=1, metavar="N",
+        help="first number (%(default)s)")
+    add(f"--{group}-pattern-to", dest="pattern_to", type=count, default=1, metavar="N",
+        help="last number (%(default)s)")
 
 
 def add_writing(add):
@@ -183,15 +183,6 @@ def add_writing(add):
         help="at most N processes for publishers and for consumers (half the processors)")
     add("--drain", dest="drain_s", type=real, default=30, metavar="SECONDS",
         help="wait for consumers and confirms at the end (%(default)s)")
-
-
-def _add_pattern(add, group):
-    add(f"--{group}-pattern", dest="pattern", metavar="NAME-%%",
-        help=f"many {group}s, %% standing for a number; publishers and consumers for each")
-    add(f"--{group}-pattern-from", dest="pattern_from", type=count, default=1, metavar="N",
-        help="first number (%(default)s)")
-    add(f"--{group}-pattern-to", dest="pattern_to", type=count, default=1, metavar="N",
-        help="last number (%(default)s)")
 
 
 def check_amqp(options):
@@ -275,11 +266,6 @@ def groups(options, group, single):
 def count(text):
     """A count of things that this process holds."""
     return _number(text, int, MOST)
-
-
-def at_least_one(text):
-    """A count that is not 0."""
-    return _number(text, int, MOST, 1)
 
 
 def prefetch(text):
