@@ -11,7 +11,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
     BasicGetOk, BasicNack, BasicPublish, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync,
     BasicRecoverOk, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk,
-    ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ExchangeBind, ExchangeBindOk, ExchangeDeclare,
+    ConfirmSelect, ConfirmSelectOk, ExchangeBind, ExchangeBindOk, ExchangeDeclare,
     ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind,
     QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk,
     QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
@@ -86,10 +86,6 @@ class Channel:
 
     # Life
 
-    def open(self):
-        """Called by the connection."""
-        self.call(ChannelOpen(), ChannelOpenOk)
-
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
         """Close; does nothing on a closed channel."""
         if self.error is not None:
@@ -118,24 +114,18 @@ class Channel:
         ), ExchangeDeclareOk)
 
     def exchange_delete(self, exchange, if_unused=False):
-        """Delete an exchange."""
         self.call(ExchangeDelete(exchange=exchange, if_unused=if_unused), ExchangeDeleteOk)
 
     def exchange_bind(self, destination, source, routing_key="", arguments=None):
         """Let ``source`` route to ``destination``."""
-        self.call(
-            ExchangeBind(
-                destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
-            ), ExchangeBindOk,
-        )
+        self.call(ExchangeBind(
+            destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
+        ), ExchangeBindOk)
 
     def exchange_unbind(self, destination, source, routing_key="", arguments=None):
-        """Undo exchange_bind."""
-        self.call(
-            ExchangeUnbind(
-                destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
-            ), ExchangeUnbindOk,
-        )
+        self.call(ExchangeUnbind(
+            destination=destination, source=source, routing_key=routing_key, arguments=arguments or {},
+        ), ExchangeUnbindOk)
 
     # Queues
 
@@ -152,17 +142,14 @@ class Channel:
 
     def queue_bind(self, queue, exchange, routing_key="", arguments=None):
         """Let ``exchange`` route to ``queue``."""
-        self.call(
-            QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
-            QueueBindOk,
-        )
+        self.call(QueueBind(
+            queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {},
+        ), QueueBindOk)
 
     def queue_unbind(self, queue, exchange, routing_key="", arguments=None):
-        """Undo queue_bind."""
-        self.call(
-            QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
-            QueueUnbindOk,
-        )
+        self.call(QueueUnbind(
+            queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {},
+        ), QueueUnbindOk)
 
     def queue_purge(self, queue):
         """Drop the ready messages; returns their count."""
@@ -170,9 +157,8 @@ class Channel:
 
     def queue_delete(self, queue, if_unused=False, if_empty=False):
         """Delete a queue; returns its count of ready messages."""
-        return self.call(
-            QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty), QueueDeleteOk
-        ).message_count
+        method = QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty)
+        return self.call(method, QueueDeleteOk).message_count
 
     # Publishing
 
@@ -209,11 +195,9 @@ class Channel:
         if isinstance(body, str):
             body = body.encode()
         method = BasicPublish(
-            exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate
-        )
+            exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate)
         return method_frame(self.id, method) + content_frames(
-            self.id, properties, body, self.connection.frame_max
-        )
+            self.id, properties, body, self.connection.frame_max)
 
     def confirm_select(self):
         """Number the publishes from now on, for the broker to confirm."""
@@ -233,7 +217,6 @@ class Channel:
         return not refused
 
     def tx_select(self):
-        """Make the channel transactional."""
         self.call(TxSelect(), TxSelectOk)
 
     def tx_commit(self):
@@ -249,9 +232,8 @@ class Channel:
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
         """Limit unsettled deliveries: of each consumer started from now on, or (``global_``) of the channel.
         """
-        self.call(
-            BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_), BasicQosOk
-        )
+        method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
+        self.call(method, BasicQosOk)
 
     def consume(
         self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False,
@@ -299,7 +281,6 @@ class Channel:
         self.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
 
     def reject(self, delivery_tag, requeue=True):
-        """Refuse one delivery."""
         self.send(BasicReject(delivery_tag=delivery_tag, requeue=requeue))
 
     def recover(self, requeue=True):
@@ -372,7 +353,6 @@ class Channel:
         return count
 
     def connection_ended(self, error):
-        """Close this channel with its connection."""
         self.error = self.error or error
 
     # The rest is private.
@@ -385,10 +365,9 @@ class Channel:
         body = incoming.parts[0] if len(incoming.parts) == 1 else b"".join(incoming.parts)
         if isinstance(method, BasicReturn):
             self.returned.append(Returned(method, properties, body))
-        elif isinstance(method, BasicGetOk):
-            self._replies.append(Delivery(self, method, properties, body))
         else:
-            self.deliveries.append(Delivery(self, method, properties, body))
+            inbox = self._replies if isinstance(method, BasicGetOk) else self.deliveries
+            inbox.append(Delivery(self, method, properties, body))
 
     def _handle_method(self, method):
         handler = _HANDLERS.get(type(method))

@@ -16,7 +16,8 @@ from gomq_py.amqp.wire.frames import (
     PROTOCOL_HEADER, REPLY_SUCCESS, FrameReader, method_frame,
 )
 from gomq_py.amqp.wire.methods import (
-    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionSecure,
+    ChannelOpen, ChannelOpenOk, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen,
+    ConnectionOpenOk, ConnectionSecure,
     ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk, ConnectionUnblocked,
     ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
 )
@@ -33,7 +34,6 @@ CAPABILITIES = {
     "consumer_cancel_notify": True, "connection.blocked": True, "authentication_failure_close": True,
 }
 IF_TLS = "if that port is for TLS, the URL begins with amqps://"
-DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
 # Most methods of channel 0 not taken yet: a login has one at a time.
 _CONTROL_MOST = 8
 
@@ -56,10 +56,6 @@ class Connection(Stream):
     ):
         self.parameters = url if isinstance(url, Parameters) else parse_url(url)
         options = self.parameters.options
-        self.timeout_s = (
-            timeout_s if timeout_s is not None
-            else options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000) / 1000
-        )
         self.heartbeat_s = heartbeat_s if heartbeat_s is not None else options.get("heartbeat")
         self.frame_max = frame_max if frame_max is not None else options.get("frame_max", FRAME_MAX_DEFAULT)
         self.channel_max = (
@@ -72,18 +68,12 @@ class Connection(Stream):
         self._control = []  # methods on channel 0, not yet taken
         self._has_heard = False  # whether anything was received
         self._reader = FrameReader(self.frame_max)
-        super().__init__(self.parameters, socket_module, tls_context, connected, wary)
+        super().__init__(self.parameters, socket_module, tls_context, timeout_s, connected, wary)
         try:
             self._open(client_properties or {}, name or options.get("name"))
         except BaseException:
             self._transport.close()
             raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def channel(self, channel_id=None):
         """Open a channel, by default the lowest free one.
@@ -97,7 +87,7 @@ class Connection(Stream):
                 raise ValueError(f"all {limit} channels of the connection are open")
         channel = Channel(self, channel_id)
         self._channels[channel_id] = channel
-        channel.open()
+        channel.call(ChannelOpen(), ChannelOpenOk)
         return channel
 
     def drain(self, timeout_s=None):
@@ -135,7 +125,6 @@ class Connection(Stream):
         self.abort("closed by this client")
 
     def abort(self, why="aborted by this client"):
-        """Close the socket without a handshake, as a crashed client would."""
         self.end(ConnectionClosed(0, why))
         # channels refer to the connection: breaks the reference cycle
         self._channels.clear()
@@ -170,7 +159,6 @@ class Connection(Stream):
     # Called by channels.
 
     def forget(self, channel):
-        """Remove a closed channel."""
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel):
@@ -270,11 +258,9 @@ class Connection(Stream):
 
     @property
     def interval_s(self):
-        """The negotiated heartbeat."""
         return self.heartbeat_s
 
     def feed(self, octets):
-        """Take received bytes."""
         if not self._has_heard:
             self._has_heard = True
             if octets.startswith(b"AMQP"):
@@ -328,11 +314,9 @@ class Connection(Stream):
             self._control.append(method)
 
     def send_sign_of_life(self):
-        """Send a heartbeat."""
         self.send(HEARTBEAT_FRAME)
 
     def ended(self, error):
-        """End the channels with the connection."""
         for channel in list(self._channels.values()):
             channel.connection_ended(error)
 

@@ -10,6 +10,7 @@ A caller that waits for one answer may take the thread's place meanwhile (``serv
 Posted functions must not wait, except for answers of the broker.
 """
 
+import contextlib
 import heapq
 import itertools
 import logging
@@ -50,17 +51,8 @@ class Link:
     """
 
     def __init__(
-        self,
-        url,
-        *,
-        on_up,
-        on_down=None,
-        on_end=None,
-        on_channel_closed=None,
-        backoff=None,
-        final=(),
-        logger=_LOG,
-        **options,
+        self, url, *, on_up, on_down=None, on_end=None, on_channel_closed=None, backoff=None, final=(),
+        logger=_LOG, **options,
     ):
         self.url = url
         self._attempts = Attempts(backoff or Backoff())
@@ -68,9 +60,9 @@ class Link:
         self.error = None  # error of the last attempt
         self.losses = 0  # connections lost
         self._on_up = on_up
-        self._on_down = on_down or _ignore
-        self._on_end = on_end or _ignore
-        self._on_channel_closed = on_channel_closed or _mends_nothing
+        self._on_down = on_down or (lambda _: None)
+        self._on_end = on_end or (lambda _: None)
+        self._on_channel_closed = on_channel_closed or (lambda _: False)
         self._final = final
         self._log = logger
         self._options = options
@@ -128,10 +120,8 @@ class Link:
         self._closing = True
         connection = self.connection
         if connection is not None:
-            try:
+            with contextlib.suppress(OSError):  # already cut
                 connection.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for room to write
-            except OSError:
-                pass  # already cut
         self._wake()
 
     def is_own_thread(self):
@@ -207,10 +197,8 @@ class Link:
     def _wake(self):
         if not self._signalled:
             self._signalled = True
-            try:
+            with contextlib.suppress(OSError):  # the pipe is full of wakes, or the thread has ended
                 self._waker.send(b"w")
-            except (BlockingIOError, OSError):
-                pass  # the pipe is full of wakes, or the thread has ended
 
     def _run(self):
         error = None
@@ -252,7 +240,9 @@ class Link:
                 woken = turn.wait(0 if busy or self._inbox else self._rest_s(connection.due_in()))
                 connection.hold()
                 try:
-                    self._raise_callers_fault()
+                    fault, self._callers_fault = self._callers_fault, None
+                    if fault is not None:
+                        raise fault
                     self._do_posted(woken)
                     busy = connection.take_ready()
                 except ChannelClosed as error:
@@ -263,11 +253,6 @@ class Link:
         finally:
             self._turn = None
             turn.close()
-
-    def _raise_callers_fault(self):
-        fault, self._callers_fault = self._callers_fault, None
-        if fault is not None:
-            raise fault
 
     def _serve_as_caller(self, turn, connection, future, deadline):
         """Serve until the future is done or the link's thread is wanted. Runs in a caller's thread, which has
@@ -289,7 +274,6 @@ class Link:
         return False
 
     def _note_failure(self, error):
-        """Note a lost connection or a failed attempt."""
         was_up, self.connection, self.error = self.connection is not None, None, error
         if was_up:
             self.losses += 1
@@ -332,10 +316,8 @@ class Link:
         A wakeup may arrive after its function has run.
         """
         if woken:
-            try:
+            with contextlib.suppress(BlockingIOError, InterruptedError):  # an earlier call emptied it
                 self._woken.recv(64)
-            except (BlockingIOError, InterruptedError):
-                pass  # an earlier call emptied it
         # before the inbox is emptied: later posts wake the thread again
         self._signalled = False
         for _ in range(len(self._inbox)):
@@ -380,18 +362,14 @@ class Link:
             except (ClientError, OSError) as error:
                 self._log.debug("%s after the end: %s", getattr(function, "__qualname__", function), error)
 
-    def _leave_to_parent(self):
-        """In a forked process: leave everything to the parent."""
-        self._is_parents = self._ended = True
-        self.connection = self._turn = None
-
     def _place(self):
         return self.url.rpartition("@")[2].partition("?")[0]  # without the password
 
 
 def _leave_links_to_parent():
     for link in list(_LINKS):
-        link._leave_to_parent()
+        link._is_parents = link._ended = True
+        link.connection = link._turn = None
 
 
 os.register_at_fork(after_in_child=_leave_links_to_parent)
@@ -404,11 +382,3 @@ def _answer(future, function, args):
         future.set_exception(error)
         if isinstance(error, (ConnectionClosed, OSError)):
             raise
-
-
-def _ignore(_):
-    pass
-
-
-def _mends_nothing(_):
-    return False

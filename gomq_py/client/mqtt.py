@@ -25,8 +25,6 @@ from gomq_py.mqtt.wire.packets import (
     UnsubackPacket, UnsubscribePacket,
 )
 
-DEFAULT_TIMEOUT_S = 30  # an acknowledgement of a durable publish waits for the disk, which may be busy
-
 
 class Session:
     """State of a session between two connections (MQTT 5 §4.1). With it, the next client resends
@@ -67,10 +65,6 @@ class MQTTClient(Stream):
     ):
         self.parameters = parse_mqtt_url(url)
         options = self.parameters.options
-        self.timeout_s = (
-            timeout_s if timeout_s is not None
-            else options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000) / 1000
-        )
         self.version = version or options.get("version", MQTT_3_1_1)
         self.client_identifier = (
             options.get("client_id", "") if client_identifier is None else client_identifier)
@@ -94,19 +88,13 @@ class MQTTClient(Stream):
         self._answers: dict = {}  # packet identifier -> reason code of an accepted publish
         self._aliases: dict = {}
         self._pinged_at = 0.0
-        super().__init__(self.parameters, socket_module, tls_context)
+        super().__init__(self.parameters, socket_module, tls_context, timeout_s)
         if login:
             try:
                 self.connect()
             except BaseException:
                 self._transport.close()
                 raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     # Requests.
 
@@ -219,7 +207,6 @@ class MQTTClient(Stream):
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
 
     def ping(self):
-        """Send PINGREQ and wait for PINGRESP."""
         self.send_sign_of_life()
         self._answer(PingrespPacket)
 
@@ -234,13 +221,11 @@ class MQTTClient(Stream):
         self.end(ConnectionClosed(0, "closed by this client"))
 
     def close(self):
-        """``disconnect`` with reason code 0."""
         self.disconnect()
 
     # Packets and bytes, for tests; ``send`` writes any bytes.
 
     def send_packet(self, packet):
-        """Send a packet as it is."""
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
@@ -279,7 +264,6 @@ class MQTTClient(Stream):
 
     @property
     def interval_s(self):
-        """The keep alive."""
         return self.keep_alive_s
 
     def due_at(self):
@@ -287,12 +271,10 @@ class MQTTClient(Stream):
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):
-        """Send PINGREQ."""
         self._pinged_at = time.monotonic()
         self.send_packet(PingreqPacket())
 
     def feed(self, octets):
-        """Take received bytes."""
         self._reader.feed(octets)
 
     def dispatch(self):

@@ -52,12 +52,10 @@ def parse_mqtt_url(url):
             f"not an MQTT URL, the scheme is {parts.scheme or 'missing'!r}: mqtt and mqtts are known")
     tls = parts.scheme == "mqtts"
     parameters = MQTTParameters(
-        host=unquote(parts.hostname or "localhost"),
-        port=port_of(parts) or (8883 if tls else 1883),
+        host=unquote(parts.hostname or "localhost"), port=port_of(parts) or (8883 if tls else 1883),
         user=unquote(parts.username) if parts.username is not None else None,
         password=unquote(parts.password) if parts.password is not None else None,
-        virtual_host=unquote(parts.path[1:]) or None,
-        tls=tls,
+        virtual_host=unquote(parts.path[1:]) or None, tls=tls,
         options=_checked(query_options(parts.query, _INTEGERS, _TEXTS, "an MQTT URL")),
     )
     if parameters.virtual_host is not None and parameters.user is None:

@@ -17,14 +17,12 @@ _SERVED_OCTETS = 16384
 
 
 class _Message:
-    """One publish in flight."""
+    """One publish in flight. ``arguments``: exchange, routing key, body, properties."""
 
     __slots__ = ("arguments", "mandatory", "future")
 
     def __init__(self, arguments, mandatory):
-        self.arguments = arguments  # exchange, routing key, body, properties
-        self.mandatory = mandatory
-        self.future = Future()
+        self.arguments, self.mandatory, self.future = arguments, mandatory, Future()
 
 
 class Publisher:

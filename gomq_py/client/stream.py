@@ -9,6 +9,7 @@ import time
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
 
+DEFAULT_TIMEOUT_S = 30  # the answer to something durable waits for the disk, which may be busy
 _HELD_OCTETS = 65536  # written at this size: a small share of a socket's buffer
 _READ_OCTETS = 65536
 # Most bytes from an untrusted peer while one answer is awaited; the largest answer of any broker is a frame.
@@ -20,13 +21,15 @@ _WARY_READ_OCTETS = 4096
 class Stream:
     """Connects when made; a subclass parses the protocol.
 
-    The subclass sets ``timeout_s``, which bounds each wait for an answer, before it calls this constructor.
+    ``timeout_s`` bounds each wait for an answer; it wins over the parameters' option connection_timeout.
     ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
     it may read nothing.
     """
 
-    def __init__(self, parameters, socket_module, tls_context, connected=None, wary=False):
+    def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
         self.parameters = parameters
+        given_ms = parameters.options.get("connection_timeout", DEFAULT_TIMEOUT_S * 1000)
+        self.timeout_s = given_ms / 1000 if timeout_s is None else timeout_s
         self._wary = wary
         self._taken = 0  # bytes since the last request
         self.error: ConnectionClosed | None = None  # why the connection ended
@@ -42,9 +45,17 @@ class Stream:
             self._transport.close()
             raise
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
     # Implemented by a protocol.
 
-    timeout_s: float
+    def close(self):
+        """Close in order, unless closed."""
+        raise NotImplementedError
 
     @property
     def interval_s(self):
@@ -211,7 +222,6 @@ class Stream:
                 )
 
     def raise_if_closed(self):
-        """Raise the reason for the end, if the connection has ended."""
         if self.error is not None:
             raise self.error.again()
 
@@ -246,7 +256,6 @@ class Stream:
                 0, f"the broker has taken nothing of what it is sent for {self.timeout_s:g} s"))
 
     def _take(self):
-        """Feed what the socket holds to the protocol's reader."""
         octets = self._transport.receive(_WARY_READ_OCTETS if self._wary else _READ_OCTETS)
         if octets:
             self._last_received = time.monotonic()
@@ -268,7 +277,6 @@ class Stream:
             self._give_sign_of_life()
 
     def _give_sign_of_life(self):
-        """Send a heartbeat if one is due."""
         if self.interval_s and time.monotonic() >= self.due_at() and not self._outgoing:
             self.send_sign_of_life()
 

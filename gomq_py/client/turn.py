@@ -58,7 +58,6 @@ class Turn:
         self._lock.release()
 
     def close(self):
-        """End it, as the link's thread, which has the turn."""
         self._thread_waits_for.close()
         self._caller_waits_for.close()
 
@@ -83,12 +82,10 @@ class OwnTurn:
             self._poll.register(number, select.POLLIN)
 
     def wait(self, seconds):
-        """Wait; True if woken."""
         ready = self._poll.poll(int(seconds * 1000) + 1 if seconds else 0)
         return any(number == self._wake_number for number, _ in ready)
 
     def take(self):
-        """Always False."""
         return False
 
     def close(self):

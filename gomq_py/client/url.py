@@ -39,12 +39,10 @@ def parse_url(url):
         )
     tls = parts.scheme == "amqps"
     return Parameters(
-        host=unquote(parts.hostname or "localhost"),
-        port=port_of(parts) or (5671 if tls else 5672),
+        host=unquote(parts.hostname or "localhost"), port=port_of(parts) or (5671 if tls else 5672),
         user=unquote(parts.username) if parts.username is not None else "guest",
         password=unquote(parts.password) if parts.password is not None else "guest",
-        virtual_host=unquote(parts.path[1:]) or "/",
-        tls=tls,
+        virtual_host=unquote(parts.path[1:]) or "/", tls=tls,
         options=query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL"),
     )
 

@@ -1,12 +1,12 @@
-"""Commands about access: users, passwords, tags, rights."""
+"""Commands about users, passwords and tags."""
 import sys
 
 import click
 
 from gomq_py import salted_hash
 from gomq_py.ctl.api import APIError
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.completion import argument
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.session import argument
 
 TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
 
@@ -22,41 +22,33 @@ def asked_password(given):
     return given
 
 
-@ctl.command("add_user")
+@command("add_user")
 @click.argument("name")
 @click.argument("password", required=False)
-@click.pass_obj
 def add_user(session, name, password):
     """Make a user; the password is asked for when it is not given, or read from a pipe."""
-    if _is_there(session.api, name):
+    try:
+        session.api.get("users", name)
+    except APIError as error:
+        if error.status != 404:
+            raise
+    else:
         raise APIError(f"user '{name}' is there already, and would lose its tags: see change_password", 409)
     session.api.put("users", name, body={"password": asked_password(password), "tags": ""})
 
 
-def _is_there(api, user):
-    try:
-        api.get("users", user)
-    except APIError as error:
-        if error.status == 404:
-            return False
-        raise
-    return True
-
-
-@ctl.command("change_password")
+@command("change_password")
 @argument("user")
 @click.argument("password", required=False)
-@click.pass_obj
 def change_password(session, user, password):
     """Give a user another password; the tags stay."""
     there = session.api.get("users", user)
     session.api.put("users", user, body={"password": asked_password(password), "tags": there["tags"]})
 
 
-@ctl.command("set_user_tags", help=f"Replace a user's tags: {TAGS_HELP}.")
+@command("set_user_tags", help=f"Replace a user's tags: {TAGS_HELP}.")
 @argument("user")
 @click.argument("tags", nargs=-1)
-@click.pass_obj
 def set_user_tags(session, user, tags):
     """Replace the tags of a user; the password stays."""
     there = session.api.get("users", user)
@@ -66,35 +58,8 @@ def set_user_tags(session, user, tags):
         "tags": ",".join(tags)})
 
 
-@ctl.command("set_permissions")
-@argument("user")
-@click.argument("configure")
-@click.argument("write")
-@click.argument("read")
-@click.pass_obj
-def set_permissions(session, user, configure, write, read):
-    """Grant rights in the virtual host: three regular expressions."""
-    session.api.put(
-        "permissions", session.vhost, user, body={"configure": configure, "write": write, "read": read}
-    )
-
-
-@ctl.command("set_topic_permissions")
-@argument("user")
-@argument("exchange")
-@click.argument("write")
-@click.argument("read")
-@click.pass_obj
-def set_topic_permissions(session, user, exchange, write, read):
-    """Limit the routing keys that a user may publish and bind with: two regular expressions."""
-    session.api.put(
-        "topic-permissions", session.vhost, user, body={"exchange": exchange, "write": write, "read": read}
-    )
-
-
-@ctl.command("hash_password")
+@command("hash_password")
 @click.argument("password", required=False)
-@click.pass_obj
 def hash_password(session, password):
     """Print the hash of a password, for definitions and configuration. Asks no broker."""
     session.out.value("password_hash", salted_hash.make(asked_password(password)))

@@ -71,15 +71,12 @@ class API:
         return self.request("GET", path, query=query)
 
     def put(self, *path, body=None, headers=None):
-        """PUT; returns the answer's JSON or None."""
         return self.request("PUT", path, {} if body is None else body, headers=headers)
 
     def post(self, *path, body=None, query=None):
-        """POST; returns the answer's JSON or None."""
         return self.request("POST", path, {} if body is None else body, query)
 
     def delete(self, *path, headers=None, **query):
-        """DELETE; returns the answer's JSON or None."""
         return self.request("DELETE", path, query=query, headers=headers)
 
     def request(self, verb, path, body=None, query=None, headers=None):
@@ -176,7 +173,6 @@ class _UnixConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self):
-        """Connect to the path instead of the host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)

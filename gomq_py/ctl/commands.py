@@ -11,9 +11,8 @@ from click.shell_completion import get_completion_class
 import gomq_py
 from gomq_py.config.control import AUTO
 from gomq_py.ctl.api import DEFAULT_URI, APIError
-from gomq_py.ctl.completion import VHOSTS
 from gomq_py.ctl.output import shown
-from gomq_py.ctl.session import make_session
+from gomq_py.ctl.session import VHOSTS, make_session
 
 # Errors of commands on an answer of an unexpected shape: commands read answers, they do not check them.
 UNEXPECTED = (AttributeError, LookupError, TypeError, RecursionError, UnicodeError)
@@ -110,38 +109,26 @@ def _first_plain(args, options):
 
 
 @click.group(cls=Group, context_settings=CONTEXT)
-@click.option(
-    "-U", "--uri",
-    help="Address of the management API.  [default: the control socket when there is one, else "
-    f"{DEFAULT_URI}]", envvar=["GOMQ_CTL_URI", "GOMQCTL_HOST", "LAVINMQCTL_HOST"],
-)
+@click.option("-U", "--uri",
+              help="Address of the management API.  [default: the control socket when there is one, else "
+              f"{DEFAULT_URI}]", envvar=["GOMQ_CTL_URI", "GOMQCTL_HOST", "LAVINMQCTL_HOST"])
 @click.option("--hostname", "-H", "--host", help="Host of the management API, instead of --uri.")
 @click.option("-P", "--port", type=int, help="Its port.")
 @click.option("--scheme", type=click.Choice(["http", "https"]), help="http or https.")
 @click.option("-u", "--user", default="guest", show_default=True, envvar=["GOMQ_CTL_USER"], help="Who asks.")
-@click.option(
-    "--password", envvar=["GOMQ_CTL_PASSWORD"],
-    help="Better in $GOMQ_CTL_PASSWORD or a file; other users see command lines.", hidden=True,
-)
-@click.option(
-    "--password-file", type=click.File("r"),
-    help="File whose first line is the password; - for standard input.",
-)
-@click.option(
-    "--control-unix-path",
-    envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
-    default=AUTO, show_default=True, help="The broker's control socket, which takes no password.",
-)
-@click.option(
-    "--cacert", type=click.Path(),
-    help="File (PEM) of the authorities that vouch for the broker's certificate.",
-)
+@click.option("--password", envvar=["GOMQ_CTL_PASSWORD"],
+              help="Better in $GOMQ_CTL_PASSWORD or a file; other users see command lines.", hidden=True)
+@click.option("--password-file", type=click.File("r"),
+              help="File whose first line is the password; - for standard input.")
+@click.option("--control-unix-path",
+              envvar=["GOMQ_CONTROL_UNIX_PATH", "GOMQ_CTL_CONTROL_UNIX_PATH", "LAVINMQCTL_CONTROL_UNIX_PATH"],
+              default=AUTO, show_default=True, help="The broker's control socket, which takes no password.")
+@click.option("--cacert", type=click.Path(),
+              help="File (PEM) of the authorities that vouch for the broker's certificate.")
 @click.option("--insecure", is_flag=True, help="Do not verify the certificate.")
 @click.option("-p", "--vhost", default="/", show_default=True, help="Virtual host.", shell_complete=VHOSTS)
-@click.option(
-    "-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table",
-    show_default=True, help="text is tab separated.",
-)
+@click.option("-f", "--format", "form", type=click.Choice(["table", "text", "json"]), default="table",
+              show_default=True, help="text is tab separated.")
 @click.option("-q", "--quiet", "-s", "--silent", is_flag=True, help="Data only.")
 @click.option("-n", "--node", hidden=True, help="Accepted and ignored, for scripts made for rabbitmqctl.")
 @click.version_option(gomq_py.__version__, "-v", "--version", prog_name="gomq-py-ctl")
@@ -149,6 +136,11 @@ def _first_plain(args, options):
 def ctl(context, **options):
     """Manage a gomq-py broker (or any with RabbitMQ's management API)."""
     context.obj = make_session(**options)
+
+
+def command(name=None, **options):
+    """Decorator: a command whose function gets the Session first."""
+    return lambda function: ctl.command(name, **options)(click.pass_obj(function))
 
 
 @ctl.command()

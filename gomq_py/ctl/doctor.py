@@ -3,7 +3,9 @@
 The broker itself judges (/api/doctor). A broker without that route, RabbitMQ or an older gomq-py, is judged
 here from its lists. Prints nothing.
 """
+import re
 import resource
+from itertools import chain
 from typing import NamedTuple
 
 from gomq_py.ctl.api import APIError
@@ -15,6 +17,11 @@ NOT_FOUND = 404
 HEALTH_CHECK_FAILED = 503
 STREAM = "stream"
 AGE_METRIC = "gomq_queue_oldest_unacked_age_seconds"
+# Prometheus' text form.
+_SAMPLE = re.compile(r"^([\w:]+)(?:\{(.*)\})? (\S+)", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r'\\[n"\\]')
+_ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 class Finding(NamedTuple):
@@ -40,18 +47,14 @@ def examine(api, version):
     except APIError as error:
         if error.status != NOT_FOUND:
             raise
-        yield from _judged_here(api)
+        yield from _optional(api, "nodes", lambda nodes: chain.from_iterable(map(checks.of_node, nodes)))
+        yield from _certificates(api)
+        yield from _optional(api, "queues", _queues)
+        yield from _ages(api)
     else:
         for found in judged["findings"]:
             yield _line(found["level"], found["subject"], found["text"], found["remedy"])
     yield from _machine()
-
-
-def _judged_here(api):
-    yield from _optional(api, ("nodes",), _nodes)
-    yield from _certificates(api)
-    yield from _optional(api, ("queues",), _queues)
-    yield from _ages(api)
 
 
 def _line(level, subject, text, remedy):
@@ -59,24 +62,17 @@ def _line(level, subject, text, remedy):
 
 
 def _lines(found):
-    for one in found:
-        if one is not None:
-            yield _line(one.level, one.subject, one.text, one.remedy)
+    return (_line(one.level, one.subject, one.text, one.remedy) for one in found if one is not None)
 
 
 def _optional(api, path, judge):
     """Judge an answer; a refused request becomes a finding instead."""
     try:
-        answer = api.get(*path)
+        answer = api.get(path)
     except APIError as error:
-        yield Finding(WARNING, path[0], f"not examined: {error}")
+        yield Finding(WARNING, path, f"not examined: {error}")
         return
-    yield from judge(answer)
-
-
-def _nodes(nodes):
-    for node in nodes:
-        yield from _lines(checks.of_node(node))
+    yield from _lines(judge(answer))
 
 
 def _certificates(api):
@@ -97,7 +93,7 @@ def _queues(queues):
         queue_checks.look(
             queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
             queue.get("consumers"))
-    yield from _lines(queue_checks.findings())
+    return queue_checks.findings()
 
 
 def _ages(api):
@@ -133,24 +129,7 @@ def _machine():
 
 def parsed(text):
     """(name, labels, value) of each sample in Prometheus' text form."""
-    for line in text.splitlines():
-        if not line or line[0] == "#":
-            continue
-        name, brace, rest = line.partition("{")
-        if not brace:
-            name, _, value = line.partition(" ")
-            yield name, {}, float(value.split()[0])
-            continue
-        labels, position = {}, 0
-        while rest[position] != "}":
-            key, _, after = rest[position:].partition('="')
-            position += len(key) + 2
-            content = []
-            while after[0] != '"':
-                taken = 2 if after[0] == "\\" else 1
-                content.append({"\\n": "\n", '\\"': '"', "\\\\": "\\"}.get(after[:taken], after[:taken]))
-                after = after[taken:]
-                position += taken
-            labels[key.lstrip(",")] = "".join(content)
-            position += 1
-        yield name, labels, float(rest[position + 1:].split()[0])
+    for name, labels, value in _SAMPLE.findall(text):
+        pairs = _LABEL.findall(labels)
+        found = {key: _ESCAPE.sub(lambda match: _ESCAPES[match[0]], content) for key, content in pairs}
+        yield name, found, float(value)

@@ -3,6 +3,7 @@
 Reads, never writes. The traces of a crash are no damage: a torn end, a record behind the last flush, a head
 that was never written. Damage is flushed or sealed data that fails its check, and names in a wrong place.
 """
+import contextlib
 import mmap
 import os
 import re
@@ -32,9 +33,14 @@ class Findings:
         # Segment lists of the last run, {folder: storage.disk.segment_list.Listed}; checked folders are
         # removed.
         self.listed = dict(listed)
-        self.damage = []
-        self.notes = []
+        self.damage, self.notes = [], []
         self.counts = dict.fromkeys(("queues", "segments", "records", "acked", "octets", "log_records"), 0)
+
+    def damaged(self, path, text):
+        self.damage.append((path, text))
+
+    def noted(self, path, text):
+        self.notes.append((path, text))
 
 
 def check_folder(root):
@@ -60,7 +66,7 @@ def check_folder(root):
         for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
             folder = os.path.join(queues, name)
             if not os.path.isdir(folder):
-                findings.notes.append((folder, "is no queue's folder"))
+                findings.noted(folder, "is no queue's folder")
                 continue
             findings.counts["queues"] += 1
             owned.check(folder, name, findings)
@@ -68,9 +74,7 @@ def check_folder(root):
         for folder, entry in findings.listed.items():
             if entry.counts:
                 count = sum(entry.counts.values())
-                findings.damage.append(
-                    (folder, f"is gone since the last run stopped, with {count} message(s)")
-                )
+                findings.damaged(folder, f"is gone since the last run stopped, with {count} message(s)")
         return findings
 
 
@@ -80,15 +84,12 @@ class _Owned:
     """
 
     def __init__(self, root, are_lost):
-        try:
-            definitions = None if are_lost else Definitions(root)
-        except FolderError:
-            definitions = None
-        if definitions is None:
-            self._streams = self._folders = None
-        else:
-            self._streams = definitions.stream_folders()
-            self._folders, self._deleted = definitions.folders()
+        self._streams = self._folders = None
+        if not are_lost:
+            with contextlib.suppress(FolderError):
+                definitions = Definitions(root)
+                self._streams = definitions.stream_folders()
+                self._folders, self._deleted = definitions.folders()
 
     def is_stream(self, folder, name):
         """Whether the folder belongs to a stream, which has no acknowledgements."""
@@ -103,12 +104,11 @@ class _Owned:
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
-            findings.notes.append((folder, "its queue was deleted: the next boot removes it"))
+            findings.noted(folder, "its queue was deleted: the next boot removes it")
         elif any(inner.startswith("msgs.") for _, _, names in os.walk(folder) for inner in names):
-            findings.damage.append(
-                (
-                    folder, "the definitions name no queue for it: the next boot moves it to set-aside, from "
-                    "where gomq-py-ctl recover_queue gives its messages to a queue"))
+            findings.damaged(
+                folder, "the definitions name no queue for it: the next boot moves it to set-aside, from "
+                "where gomq-py-ctl recover_queue gives its messages to a queue")
 
 
 def _check_log(path, findings, left):
@@ -117,20 +117,17 @@ def _check_log(path, findings, left):
             scan = LogScan(path, file.read(), left)
         findings.counts["log_records"] += sum(1 for _ in scan)
     except OSError as error:
-        findings.damage.append((path, error.strerror))
+        findings.damaged(path, error.strerror)
         return
     except LogError as error:
-        findings.damage.append((path, error.reason))
+        findings.damaged(path, error.reason)
         return
     for damage in scan.damage:
-        where = findings.damage if damage.promised else findings.notes
-        where.append(
-            (
-                path,
-                f"octets {damage.start} to {damage.end}: "
-                f"{damage.reason}{'' if damage.promised else ' (the end of a crash)'}",
-            )
-        )
+        text = f"octets {damage.start} to {damage.end}: {damage.reason}"
+        if damage.promised:
+            findings.damaged(path, text)
+        else:
+            findings.noted(path, f"{text} (the end of a crash)")
 
 
 def _check_queue(folder, findings, is_stream=False):
@@ -150,21 +147,19 @@ def _check_queue(folder, findings, is_stream=False):
         elif is_stream and (name == stream_offsets.NAME or name.startswith("known.")):
             pass  # reported already
         elif name.startswith("damaged."):
-            findings.notes.append(
-                (path, "kept by an earlier run: delete it when you have what you want from it")
-            )
+            findings.noted(path, "kept by an earlier run: delete it when you have what you want from it")
         else:
-            findings.notes.append((path, "is none of a queue's files"))
+            findings.noted(path, "is none of a queue's files")
     for number, count in () if listed is None else listed.counts.items():
         if number not in found:
             path = os.path.join(folder, f"msgs.{number:010d}")
-            findings.damage.append((path, f"is gone since the last run stopped, with {count} message(s)"))
+            findings.damaged(path, f"is gone since the last run stopped, with {count} message(s)")
     for number, pair in sorted(found.items()):
         try:
             is_wanted = listed is None or number in listed.counts
             _check_segment(number, pair, incarnation, findings, is_stream, is_wanted)
         except OSError as error:
-            findings.damage.append((error.filename or folder, error.strerror or str(error)))
+            findings.damaged(error.filename or folder, error.strerror or str(error))
 
 
 def _incarnation_of(folder):
@@ -185,31 +180,29 @@ def _check_offsets(path, incarnation, left, findings):
             content = file.read()
     if left not in (None, stream_offsets.checksum(content)):
         what = "is not what the last run left" if content else "is gone or empty since the last run stopped"
-        findings.damage.append((path, f"{what}: consumers of the stream get messages again"))
+        findings.damaged(path, f"{what}: consumers of the stream get messages again")
     count = stream_offsets.unreadable(content) if is_there else 0
     if count is None:
-        findings.notes.append(
-            (path, "is no stream's positions: made in a run that ended before it was written")
-        )
+        findings.noted(path, "is no stream's positions: made in a run that ended before it was written")
     elif is_there and incarnation not in ("", stream_offsets.stream_of(content)):
-        findings.damage.append((path, "is not where it belongs: it holds positions of another stream"))
+        findings.damaged(path, "is not where it belongs: it holds positions of another stream")
     elif count:
-        findings.notes.append((path, f"the positions of {count} consumer(s) cannot be read: they begin anew"))
+        findings.noted(path, f"the positions of {count} consumer(s) cannot be read: they begin anew")
 
 
 def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
     if "msgs" not in pair:
         if findings.ended_in_order and is_wanted:
-            findings.damage.append((pair["acks"], "its segment is missing: the messages in it are lost"))
+            findings.damaged(pair["acks"], "its segment is missing: the messages in it are lost")
         else:
-            findings.notes.append((pair["acks"], "acks without their segment: all of it was acked"))
+            findings.noted(pair["acks"], "acks without their segment: all of it was acked")
         return
     findings.counts["segments"] += 1
     path = pair["msgs"]
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < head_format.HEAD_BYTES:
-            findings.damage.append((path, f"{size} octets are shorter than a head"))
+            findings.damaged(path, f"{size} octets are shorter than a head")
             return
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
@@ -228,30 +221,27 @@ def _head_of(content, pair, number, incarnation, findings):
         with open(pair["acks"], "rb") as file:
             twin = head_format.decode(file.read(head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         if twin is not None:
-            findings.damage.append((path, "the head does not check; its twin in the acks file does"))
+            findings.damaged(path, "the head does not check; its twin in the acks file does")
             head = twin.twin(head_format.MSGS_MAGIC)
     if head is None:
         if any(content[:head_format.HEAD_BYTES]):
-            findings.damage.append((path, "the head does not check"))
+            findings.damaged(path, "the head does not check")
         else:
-            findings.notes.append((path, "no head: made in a run that ended before it was written"))
+            findings.noted(path, "no head: made in a run that ended before it was written")
         return None
     if head.number != number or (incarnation and head.incarnation[:8].hex() != incarnation):
         count = _count_left(content, head, pair)
         what = f"it holds segment {head.number} of queue {head.incarnation[:8].hex()}"
         if count:
-            findings.damage.append(
-                (
-                    path,
-                    f"is not where it belongs: {what}, with {count} message(s); the next boot moves it to "
-                    "set-aside",
-                )
-            )
+            findings.damaged(
+                path,
+                f"is not where it belongs: {what}, with {count} message(s); the next boot moves it to "
+                "set-aside")
         else:
-            findings.notes.append((path, f"is empty: {what}, recycled"))
+            findings.noted(path, f"is empty: {what}, recycled")
         return None
     if head.capacity > len(content):
-        findings.damage.append((path, f"{len(content)} octets, but the head says {head.capacity}"))
+        findings.damaged(path, f"{len(content)} octets, but the head says {head.capacity}")
     return head
 
 
@@ -274,7 +264,7 @@ def _check_records(content, head, pair, findings, is_stream):
     start = bytes(content[:head_format.HEAD_BYTES])
     seal = head_format.decode_seal(head.seed, start)
     if seal is None and any(start[head_format.SEAL_AT:head_format.SYNCED_AT]):
-        findings.damage.append((path, "the seal does not check"))
+        findings.damaged(path, "the seal does not check")
     synced = head_format.decode_mark(head.seed, head_format.SYNCED_SALT, start, head_format.SYNCED_AT)
     acks = record.Acks() if is_stream else _acks_of(head, pair, findings)
     end = min(seal.end if seal is not None else head.capacity, len(content))
@@ -283,39 +273,34 @@ def _check_records(content, head, pair, findings, is_stream):
     findings.counts["records"] += scanner.count
     findings.counts["acked"] += scanner.acked
     findings.counts["octets"] += scanner.at
-    gone = _ranges(acks.runs)
+    gone = list(zip(acks.runs[::2], acks.runs[1::2]))
     known = known_ranges(os.listdir(os.path.dirname(path))) if is_stream and scanner.damaged else ()
     for first, behind, lost in scanner.damaged:
         if any(begin <= first and behind <= stop for begin, stop in gone):
             continue  # skipped and acked by an earlier run
-        sealed = seal is not None or first < synced
         text = f"octets {first} to {behind}: {lost} record(s) do not check"
         if is_known(known, head.number, first, behind):
-            findings.notes.append((path, f"{text} (told by an earlier run; readers step over it)"))
-            continue
-        (findings.damage if sealed else findings.notes).append(
-            (path, text if sealed else f"{text} (not flushed: the end of a crash)")
-        )
+            findings.noted(path, f"{text} (told by an earlier run; readers step over it)")
+        elif seal is not None or first < synced:
+            findings.damaged(path, text)
+        else:
+            findings.noted(path, f"{text} (not flushed: the end of a crash)")
     if (
         seal is not None and scanner.at < seal.end
         and not any(begin <= scanner.at and seal.end <= stop for begin, stop in gone)
     ):
-        findings.damage.append(
-            (path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are")
-        )
+        findings.damaged(
+            path, f"octets {scanner.at} to {seal.end}: no record is there, the seal says there are")
     elif seal is None and scanner.at < synced:
-        findings.damage.append(
-            (path, f"octets {scanner.at} to {synced}: no record is there, but they had been flushed")
-        )
+        findings.damaged(
+            path, f"octets {scanner.at} to {synced}: no record is there, but they had been flushed")
 
 
 def _acks_of(head, pair, findings):
     """The content of the acks file; empty if there is none."""
     path = pair.get("acks")
     if path is None:
-        findings.damage.append(
-            (pair["msgs"], "its acks file is missing: everything in it counts as not acked")
-        )
+        findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")
         return record.Acks()
     with open(path, "rb") as file:
         content = file.read()
@@ -323,26 +308,16 @@ def _acks_of(head, pair, findings):
     found = head_format.decode(content, head_format.ACKS_MAGIC)
     if found is None or found.seed != twin.seed:
         is_damage = findings.ended_in_order or any(content[:head_format.HEAD_BYTES])
-        where = findings.damage if is_damage else findings.notes
-        where.append((path, "the head does not belong to its segment"))
+        add = findings.damaged if is_damage else findings.noted
+        add(path, "the head does not belong to its segment")
     start = content[:head_format.HEAD_BYTES]
     seal = head_format.decode_acks_seal(twin.seed, start)
-    if (
-        seal is None
-        and any(start[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES])
-    ):
-        findings.damage.append((path, "the seal does not check"))
+    seal_end = head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
+    if seal is None and any(start[head_format.ACKS_SEAL_AT:seal_end]):
+        findings.damaged(path, "the seal does not check")
     acks = record.load_acks(content, twin.seed)
     if seal is not None and acks.entries - acks.holes < seal.entries:
-        findings.damage.append(
-            (path, f"{acks.entries - acks.holes} entries check, the seal says {seal.entries}")
-        )
+        findings.damaged(path, f"{acks.entries - acks.holes} entries check, the seal says {seal.entries}")
     elif acks.holes:
-        findings.notes.append(
-            (path, f"{acks.holes} entries are missing (not flushed: their messages come back)")
-        )
+        findings.noted(path, f"{acks.holes} entries are missing (not flushed: their messages come back)")
     return acks
-
-
-def _ranges(runs):
-    return [(runs[at], runs[at + 1]) for at in range(0, len(runs), 2)]

@@ -1,8 +1,8 @@
 """Commands about messages: look at them, move, copy and replay them."""
 import click
 
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.completion import argument
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.session import argument
 from gomq_py.ctl.topology import object_of
 
 
@@ -20,23 +20,20 @@ def _filtering(function):
 
 
 def _wanted(count, exchange, routing_key, headers, dry_run):
-    wanted = {"dry_run": dry_run}
-    for key, value in (("count", count), ("exchange", exchange), ("routing_key", routing_key)):
-        if value is not None:
-            wanted[key] = value
-    if headers is not None:
-        wanted["headers"] = object_of(headers, "--headers")
-    return wanted
+    wanted = {
+        "dry_run": dry_run, "count": count, "exchange": exchange, "routing_key": routing_key,
+        "headers": None if headers is None else object_of(headers, "--headers"),
+    }
+    return {key: value for key, value in wanted.items() if value is not None}
 
 
-@ctl.command()
+@command()
 @argument("queue")
 @click.option("--offset", type=int, default=0, show_default=True, help="Pass over so many.")
 @click.option("--count", type=int, default=10, show_default=True)
 @click.option(
     "--truncate", type=int, default=200, show_default=True, help="Octets of each body that are shown."
 )
-@click.pass_obj
 def peek(session, queue, offset, count, truncate):
     """Look at the messages of a queue, which stays as it is."""
     rows = session.api.get(
@@ -49,36 +46,30 @@ def peek(session, queue, offset, count, truncate):
             "position", "redelivered", "exchange", "routing_key", "properties", "payload_bytes", "payload"))
 
 
-def _moved(session, answer):
-    session.out.fields(answer)
-
-
 def _move_command(verb, text):
-    @ctl.command(verb, help=text)
+    @command(verb, help=text)
     @argument("queue")
     @argument("destination")
     @click.option("--destination-vhost", help="Virtual host of the destination, when it is another.")
     @_filtering
-    @click.pass_obj
-    def command(session, queue, destination, destination_vhost, **options):
+    def run(session, queue, destination, destination_vhost, **options):
         wanted = {**_wanted(**options), "destination": destination}
         if destination_vhost is not None:
             wanted["destination_vhost"] = destination_vhost
-        _moved(session, session.api.post("queues", session.vhost, queue, verb, body=wanted))
+        session.out.fields(session.api.post("queues", session.vhost, queue, verb, body=wanted))
 
 
 _move_command("move", "Move ready messages to another queue.")
 _move_command("copy", "Copy ready messages to another queue.")
 
 
-@ctl.command()
+@command()
 @argument("queue")
 @click.option("--to", type=click.Choice(["queue", "exchange"]), default="queue", show_default=True,
               help="The queue they died in, or the exchange they had been published to.")
 @click.option("--clean", is_flag=True, help="Without the headers about their death.")
 @_filtering
-@click.pass_obj
 def replay(session, queue, to, clean, **options):
     """Bring dead letters back to where they came from."""
-    _moved(session, session.api.post("queues", session.vhost, queue, "replay", body={
+    session.out.fields(session.api.post("queues", session.vhost, queue, "replay", body={
         **_wanted(**options), "to": to, "x_death": "clean" if clean else "keep"}))

@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import click
 
 from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM
-from gomq_py.ctl.api import API, APIError
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.transfer import bring_in, definitions_of
+from gomq_py.ctl.api import APIError
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.transfer import bring_in, definitions_of, from_other
 
 PREFIX = "migrate: "
 COLUMNS = ("vhost", "queue", "there", "here", "rate", "left", "state", "error")
@@ -23,17 +23,8 @@ LOOK_S = 2.0
 _STAYS = ("exclusive", "auto_delete")
 
 
-@ctl.command("migrate")
-@click.option(
-    "--from", "source", required=True, metavar="URI",
-    help="Management API of the old broker, as in http://rabbit:15672.",
-)
-@click.option("--from-user", default="guest", show_default=True)
-@click.option("--from-password", envvar="GOMQ_CTL_FROM_PASSWORD", hidden=True)
-@click.option(
-    "--from-password-file", type=click.File("r"),
-    help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.",
-)
+@command("migrate")
+@from_other("the old broker")
 @click.option(
     "--amqp", required=True, metavar="URI",
     help="The old broker as this one reaches it: amqps://HOST?cacertfile=ca.pem; without a user that of "
@@ -43,30 +34,19 @@ _STAYS = ("exclusive", "auto_delete")
     "--dry-run", is_flag=True, help="Print what an import would do, and the queues; change nothing.",
 )
 @click.option("--no-import", is_flag=True, help="Definitions are here already.")
-@click.option(
-    "--back", is_flag=True,
-    help="Roll back: move what waits here to the old broker, for clients that go back there.",
-)
+@click.option("--back", is_flag=True,
+              help="Roll back: move what waits here to the old broker, for clients that go back there.")
 @click.option("--once", is_flag=True, help="Show the table once and leave; the shovels go on.")
 @click.option(
     "--finish", is_flag=True, help="Take the shovels away, once nothing is left where they take from.",
 )
-@click.pass_obj
-def migrate(
-    session, source, from_user, from_password, from_password_file, amqp, dry_run, no_import, back, once,
-    finish,
-):
+def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
     """Move from a running RabbitMQ, LavinMQ or gomq-py to this broker.
 
     Definitions are imported, then a shovel for each queue brings its messages here, and the table shows what
     waits there and here. Move the publishers when you like, then the consumers; when nothing waits there any
     more, --finish takes the shovels away. Until then --back turns them round.
     """
-    if from_password_file is not None:
-        from_password = from_password_file.readline().rstrip("\n")
-    there = API(
-        source, from_user, from_password or "guest", verify=session.api.verify,
-        authorities=session.api.authorities)
     moving = Migration(session.api, there, _with_login(amqp, there))
     if dry_run:
         bring_in(session, definitions_of(there), True, ())

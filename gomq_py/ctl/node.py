@@ -2,24 +2,31 @@
 import click
 
 from gomq_py.ctl.api import APIError
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.completion import argument
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.session import argument
 
 ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 
 
-@ctl.command("close_connection")
+@command("close_connection")
 @argument("connection")
 @click.argument("reason", default="Closed by gomq-py-ctl")
-@click.pass_obj
 def close_connection(session, connection, reason):
     """Close a connection; its client is told the reason."""
     session.api.delete("connections", connection, headers={"X-Reason": reason})
 
 
-@ctl.command("close_all_connections")
+@command("close_mqtt_client")
+@argument("client_id")
 @click.argument("reason", default="Closed by gomq-py-ctl")
-@click.pass_obj
+def close_mqtt_client(session, client_id, reason):
+    """Close the connection of an MQTT client; its session stays if it is to be kept."""
+    session.api.delete(
+        "mqtt", "sessions", session.vhost, client_id, "connection", headers={"X-Reason": reason})
+
+
+@command("close_all_connections")
+@click.argument("reason", default="Closed by gomq-py-ctl")
 def close_all_connections(session, reason):
     """Close every connection."""
     closed = 0
@@ -33,8 +40,7 @@ def close_all_connections(session, reason):
     session.out.said(f"{closed} connections closed")
 
 
-@ctl.command()
-@click.pass_obj
+@command()
 def status(session):
     """Version, uptime and totals."""
     overview = session.api.get("overview")
@@ -59,8 +65,7 @@ def _uptime(api):
     return f"{nodes[0].get('uptime', 0) // 1000} s" if nodes else ""
 
 
-@ctl.command("cluster_status")
-@click.pass_obj
+@command("cluster_status")
 def cluster_status(session):
     """The nodes of the cluster and what they are short of. A gomq-py is a cluster of one."""
     nodes = session.api.get("nodes")
@@ -75,9 +80,8 @@ def cluster_status(session):
 
 
 def _idle_command(name, verb):
-    @ctl.command(name, help=f"Does nothing, as in lavinmqctl: to {verb} a broker, {verb} its process.")
-    @click.pass_obj
-    def command(session):
+    @command(name, help=f"Does nothing, as in lavinmqctl: to {verb} a broker, {verb} its process.")
+    def run(session):
         session.out.said(f"{name} does nothing: {verb} the broker's process, as your service manager does")
 
 

@@ -50,7 +50,6 @@ class HeldFolder:
         self.close()
 
     def close(self):
-        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -207,7 +206,6 @@ class _Users:
         self._users = {}
 
     def apply(self, record):
-        """Apply one record."""
         op = record["op"]
         if op == "user":
             self._put(record)

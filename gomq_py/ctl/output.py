@@ -26,21 +26,12 @@ class Output:
             return
         if not self.quiet:
             click.echo(f"{title} ...", err=True)
-        table = [[shown(at(row, column)) for column in columns] for row in rows]
-        if self.form == "text":
-            lines = table if self.quiet else [list(columns), *table]
-            for line in lines:
-                click.echo("\t".join(line))
-            return
-        self._aligned(columns, table)
-
-    def _aligned(self, columns, table):
-        widths = [
-            max([len(column), *(len(line[number]) for line in table)])
-            for number, column in enumerate(columns)
-        ]
-        for line in ([] if self.quiet else [list(columns)]) + table:
-            click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        table = [list(columns), *([shown(at(row, column)) for column in columns] for row in rows)]
+        widths = [max(map(len, cells)) for cells in zip(*table)]
+        for line in table[1:] if self.quiet else table:
+            click.echo(
+                "\t".join(line) if self.form == "text"
+                else "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
 
     def fields(self, values):
         """Print one object as ``key: value`` lines, or JSON."""

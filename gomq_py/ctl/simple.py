@@ -1,72 +1,89 @@
 """Commands that send one request each, from one table."""
-import click
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.session import argument
 
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.completion import argument
-
-VHOST, NAME = object(), object()
-# command: (its argument or None, verb, path, help). The argument's name selects its completion.
+# command: (arguments, verb, path, help). The body has the arguments that are not in the path; {vhost} is the
+# session's, unless it is an argument.
 REQUESTS = {
-    "delete_user": ("user", "DELETE", ("users", NAME), "Take a user away; its connections are closed."),
+    "delete_user": ("user", "DELETE", "users/{user}", "Take a user away; its connections are closed."),
+    "set_permissions": (
+        "user configure write read", "PUT", "permissions/{vhost}/{user}",
+        "Grant rights in the virtual host: three regular expressions.",
+    ),
     "clear_permissions": (
-        "user", "DELETE", ("permissions", VHOST, NAME), "Take a user's rights in the virtual host away."
+        "user", "DELETE", "permissions/{vhost}/{user}", "Take a user's rights in the virtual host away."
+    ),
+    "set_topic_permissions": (
+        "user exchange write read", "PUT", "topic-permissions/{vhost}/{user}",
+        "Limit the routing keys that a user may publish and bind with: two regular expressions.",
     ),
     "clear_topic_permissions": (
-        "user", "DELETE", ("topic-permissions", VHOST, NAME), "Take a user's limits on routing keys away."
+        "user", "DELETE", "topic-permissions/{vhost}/{user}", "Take a user's limits on routing keys away."
     ),
-    "delete_vhost": ("vhost", "DELETE", ("vhosts", NAME), "Delete a virtual host with everything in it."),
+    "delete_vhost": ("vhost", "DELETE", "vhosts/{vhost}", "Delete a virtual host with everything in it."),
     "enable_vhost_deletion_protection": (
-        "vhost", "POST", ("vhosts", NAME, "deletion", "protection"),
+        "vhost", "POST", "vhosts/{vhost}/deletion/protection",
         "Protect a virtual host: nobody deletes it until that is lifted."),
     "disable_vhost_deletion_protection": (
-        "vhost", "DELETE", ("vhosts", NAME, "deletion", "protection"),
-        "Let a virtual host be deleted again."),
+        "vhost", "DELETE", "vhosts/{vhost}/deletion/protection", "Let a virtual host be deleted again."),
     "purge_queue": (
-        "queue", "DELETE", ("queues", VHOST, NAME, "contents"), "Drop every ready message of a queue."
+        "queue", "DELETE", "queues/{vhost}/{queue}/contents", "Drop every ready message of a queue."
     ),
     "pause_queue": (
-        "queue", "PUT", ("queues", VHOST, NAME, "pause"), "Deliver nothing from a queue until it is resumed."
+        "queue", "PUT", "queues/{vhost}/{queue}/pause", "Deliver nothing from a queue until it is resumed."
     ),
-    "resume_queue": ("queue", "PUT", ("queues", VHOST, NAME, "resume"), "Deliver again."),
+    "resume_queue": ("queue", "PUT", "queues/{vhost}/{queue}/resume", "Deliver again."),
     "restart_queue": (
-        "queue", "PUT", ("queues", VHOST, NAME, "restart"), "Open a queue again that a fault closed."
+        "queue", "PUT", "queues/{vhost}/{queue}/restart", "Open a queue again that a fault closed."
     ),
-    "clear_policy": ("policy", "DELETE", ("policies", VHOST, NAME), "Take a policy away."),
+    "clear_policy": ("policy", "DELETE", "policies/{vhost}/{policy}", "Take a policy away."),
     "clear_operator_policy": (
-        "operator_policy", "DELETE", ("operator-policies", VHOST, NAME), "Take an operator policy away."
+        "operator_policy", "DELETE", "operator-policies/{vhost}/{operator_policy}",
+        "Take an operator policy away."
+    ),
+    "clear_parameter": (
+        "component name", "DELETE", "parameters/{component}/{vhost}/{name}",
+        "Take back what set_parameter has defined."
     ),
     "delete_shovel": (
-        "shovel", "DELETE", ("parameters", "shovel", VHOST, NAME), "Take a shovel's definition away."
+        "shovel", "DELETE", "parameters/shovel/{vhost}/{shovel}", "Take a shovel's definition away."
     ),
     "pause_shovel": (
-        "shovel", "PUT", ("shovels", VHOST, NAME, "pause"), "Have a shovel move nothing until it is resumed."
+        "shovel", "PUT", "shovels/{vhost}/{shovel}/pause", "Have a shovel move nothing until it is resumed."
     ),
-    "resume_shovel": ("shovel", "PUT", ("shovels", VHOST, NAME, "resume"), "Have a shovel go on."),
+    "resume_shovel": ("shovel", "PUT", "shovels/{vhost}/{shovel}/resume", "Have a shovel go on."),
     "restart_shovel": (
-        "shovel", "PUT", ("shovels", VHOST, NAME, "restart"),
+        "shovel", "PUT", "shovels/{vhost}/{shovel}/restart",
         "Have a shovel connect anew, or begin where it waits."
     ),
     "delete_federation": (
-        "upstream", "DELETE", ("parameters", "federation-upstream", VHOST, NAME),
+        "upstream", "DELETE", "parameters/federation-upstream/{vhost}/{upstream}",
         "Take an upstream's definition away.",
     ),
     "restart_federation_link": (
-        "federation_link", "PUT", ("federation-links", "vhost", VHOST, NAME, "restart"),
+        "federation_link", "PUT", "federation-links/vhost/{vhost}/{federation_link}/restart",
         "Have a link, which federation_status names, connect anew.",
     ),
-    "gc_collect": (
-        None, "POST", ("nodes", "gc_collect"), "Collect garbage and give memory back to the system."
+    "delete_mqtt_session": (
+        "client_id", "DELETE", "mqtt/sessions/{vhost}/{client_id}",
+        "End the session of an MQTT client, with its subscriptions and messages.",
     ),
+    "delete_mqtt_retained": (
+        "topic", "DELETE", "mqtt/retained/{vhost}/{topic}", "Retain nothing for a topic any more."
+    ),
+    "gc_collect": ("", "POST", "nodes/gc_collect", "Collect garbage and give memory back to the system."),
 }
 
 
-def _request(name, takes, verb, path, text):
-    @click.pass_obj
+def _request(name, arguments, verb, path, text):
     def run(session, **given):
-        there = {VHOST: session.vhost, NAME: given.get(takes)}
-        session.api.request(verb, [there.get(part, part) for part in path], {} if verb != "DELETE" else None)
+        parts = [part.format_map({"vhost": session.vhost, **given}) for part in path.split("/")]
+        body = {key: value for key, value in given.items() if f"{{{key}}}" not in path}
+        session.api.request(verb, parts, body if verb != "DELETE" else None)
 
-    ctl.command(name, help=text)(argument(takes)(run) if takes else run)
+    for each in reversed(arguments.split()):
+        run = argument(each)(run)
+    command(name, help=text)(run)
 
 
 for _name, _what in REQUESTS.items():

@@ -5,19 +5,16 @@ import click
 
 from gomq_py.broker.features.alternate_exchange import ARGUMENTS as ALTERNATE
 from gomq_py.broker.features.table import ARGUMENTS
-from gomq_py.ctl.commands import ctl
-from gomq_py.ctl.completion import argument
+from gomq_py.ctl.commands import command
+from gomq_py.ctl.session import argument
 
 
-@ctl.command("add_vhost")
+@command("add_vhost")
 @click.argument("name")
 @click.option("--description", help="What it is for.")
 @click.option("--tags", help="Tags, separated by commas.")
-@click.option(
-    "--default-queue-type", metavar="TYPE",
-    help="Type of queues that are declared without one: classic, quorum or stream.",
-)
-@click.pass_obj
+@click.option("--default-queue-type", metavar="TYPE",
+              help="Type of queues that are declared without one: classic, quorum or stream.")
 def add_vhost(session, name, **described):
     """Make a virtual host, or change what is said of it."""
     session.api.put(
@@ -25,9 +22,8 @@ def add_vhost(session, name, **described):
     )
 
 
-@ctl.command("set_vhost_limits")
+@command("set_vhost_limits")
 @click.argument("limits", metavar="JSON")
-@click.pass_obj
 def set_vhost_limits(session, limits):
     """Set max-connections and max-queues of the virtual host, as JSON; negative: no limit."""
     for name, value in object_of(limits, "LIMITS").items():
@@ -47,59 +43,46 @@ def object_of(text, what):
     return value
 
 
-@ctl.command("delete_queue")
+@command("delete_queue")
 @argument("queue")
 @click.option("--if-unused", is_flag=True, help="Only without consumers.")
 @click.option("--if-empty", is_flag=True, help="Only without messages.")
-@click.pass_obj
 def delete_queue(session, queue, if_unused, if_empty):
     """Delete a queue."""
-    conditions = {
-        name: "true" for name, wanted in (("if_unused", if_unused), ("if_empty", if_empty)) if wanted
-    }
-    session.api.delete("queues", session.vhost, queue, **conditions)
+    conditions = {"if_unused": if_unused, "if_empty": if_empty}
+    session.api.delete(
+        "queues", session.vhost, queue, **{name: "true" for name, wanted in conditions.items() if wanted})
 
 
-# flag: (argument, type or None, help), and the value that a flag without a type sets.
-_FLAGS = [(row, row.flag) for row in ARGUMENTS.values() if row.flag is not None]
-QUEUE_ARGUMENTS = {flag.name: (row.argument, flag.kind, flag.help) for row, flag in _FLAGS}
-_FLAG_VALUES = {row.argument: flag.value for row, flag in _FLAGS if flag.kind is None}
+# (argument of a queue, its flag); a flag without a kind takes no value.
+_FLAGS = [(row.argument, row.flag) for row in ARGUMENTS.values() if row.flag is not None]
 
 
-def with_arguments(table):
-    """Add options for the arguments of a queue or exchange to a command, which gets them as ``options``."""
-
-    def decorate(function):
-        for flag, (_, kind, text) in reversed(table.items()):
-            function = click.option(flag, type=kind, is_flag=kind is None, default=None, help=text)(function)
-        return function
-
-    return decorate
+def _with_flags(function):
+    """Add the options of _FLAGS to a command, which gets them as ``flags``."""
+    for _, flag in reversed(_FLAGS):
+        function = click.option(
+            flag.name, type=flag.kind, is_flag=flag.kind is None, default=None, help=flag.help)(function)
+    return function
 
 
-def arguments_of(table, options):
-    """The arguments set by these options."""
-    arguments = {}
-    for flag, (key, kind, _) in table.items():
-        value = options[flag.removeprefix("--").replace("-", "_")]
-        if value is not None and value is not False:
-            arguments[key] = _FLAG_VALUES[key] if kind is None else value
-    return arguments
-
-
-@ctl.command("create_queue")
+@command("create_queue")
 @click.argument("queue")
 @click.option("--durable/--transient", default=True, show_default=True)
 @click.option("--auto-delete", is_flag=True)
-@with_arguments(QUEUE_ARGUMENTS)
-@click.pass_obj
-def create_queue(session, queue, durable, auto_delete, **options):
+@_with_flags
+def create_queue(session, queue, durable, auto_delete, **flags):
     """Declare a queue."""
+    arguments = {}
+    for name, flag in _FLAGS:
+        value = flags[flag.name.removeprefix("--").replace("-", "_")]
+        if value is not None and value is not False:
+            arguments[name] = flag.value if flag.kind is None else value
     session.api.put("queues", session.vhost, queue, body={
-        "durable": durable, "auto_delete": auto_delete, "arguments": arguments_of(QUEUE_ARGUMENTS, options)})
+        "durable": durable, "auto_delete": auto_delete, "arguments": arguments})
 
 
-@ctl.command("create_exchange")
+@command("create_exchange")
 @click.argument("type_", metavar="TYPE")
 @click.argument("exchange")
 @click.option("--durable/--transient", default=True, show_default=True)
@@ -107,7 +90,6 @@ def create_queue(session, queue, durable, auto_delete, **options):
 @click.option("--internal", is_flag=True)
 @click.option("--delayed", is_flag=True, help="Messages with x-delay wait here.")
 @click.option("--alternate-exchange", help="Exchange for messages that no queue takes.")
-@click.pass_obj
 def create_exchange(session, type_, exchange, durable, auto_delete, internal, delayed, alternate_exchange):
     """Declare an exchange: direct, fanout, topic, headers, x-consistent-hash..."""
     arguments = {} if alternate_exchange is None else {ALTERNATE[0]: alternate_exchange}
@@ -118,26 +100,22 @@ def create_exchange(session, type_, exchange, durable, auto_delete, internal, de
         "arguments": arguments})
 
 
-@ctl.command("delete_exchange")
+@command("delete_exchange")
 @argument("exchange")
 @click.option("--if-unused", is_flag=True, help="Only without bindings.")
-@click.pass_obj
 def delete_exchange(session, exchange, if_unused):
     """Delete an exchange."""
     session.api.delete("exchanges", session.vhost, exchange, **({"if_unused": "true"} if if_unused else {}))
 
 
 def _set_policy_command(word, path):
-    @ctl.command(f"set_{word}", help="Create or replace; DEFINITION is JSON.")
+    @command(f"set_{word}", help="Create or replace; DEFINITION is JSON.")
     @argument(word)
     @click.argument("pattern")
     @click.argument("definition")
     @click.option("--priority", type=int, default=0, show_default=True)
-    @click.option(
-        "--apply-to", default="all", show_default=True,
-        help="all, queues, exchanges, classic_queues, quorum_queues or streams",
-    )
-    @click.pass_obj
+    @click.option("--apply-to", default="all", show_default=True,
+                  help="all, queues, exchanges, classic_queues, quorum_queues or streams")
     def set_policy(session, pattern, definition, priority, apply_to, **named):
         session.api.put(path, session.vhost, named[word], body={
             "pattern": pattern, "definition": object_of(definition, "DEFINITION"), "priority": priority,

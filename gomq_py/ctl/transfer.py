@@ -1,62 +1,39 @@
 """Commands that export and import definitions: from a file or another broker, with a dry run that shows the
 difference.
 """
+import functools
 import json
 import sys
 
 import click
 
 from gomq_py.ctl.api import API, APIError
-from gomq_py.ctl.commands import ctl
+from gomq_py.ctl.commands import command
 from gomq_py.diagnosis.difference import Difference
 from gomq_py.ctl.output import shown
 
 
-@ctl.command("export_definitions")
+@command("export_definitions")
 @click.argument("file", type=click.File("w"), default="-")
 @click.option(
     "--only-vhost", is_flag=True, help="Those of the virtual host alone, which can be imported into another."
 )
-@click.pass_obj
 def export_definitions(session, file, only_vhost):
     """Write the broker's definitions to a file."""
     definitions = session.api.get("definitions", *((session.vhost,) if only_vhost else ()))
-    _write(definitions, file)
+    write_definitions(definitions, file)
 
 
-@ctl.command("definitions")
-@click.argument("data_dir", type=click.Path())
-@click.argument("file", type=click.File("w"), default="-")
-@click.pass_context
-def definitions_of_folder(context, data_dir, file):
-    """Write the definitions in a data folder that no broker holds to a file.
-
-    Exit code 1 when something in it cannot be read, 2 when nothing can.
-    """
-    # imported here: half a broker is too slow to import for every command
-    from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
-    try:
-        with HeldFolder(data_dir):
-            definitions = Definitions(data_dir)
-    except FolderError as error:
-        click.echo(f"gomq-py-ctl: {error}", err=True)
-        context.exit(2)
-    _write(definitions.exported(), file)
-    for problem in definitions.problems:
-        click.echo(f"gomq-py-ctl: {problem}", err=True)
-    context.exit(1 if definitions.problems else 0)
-
-
-def _write(definitions, file):
+def write_definitions(definitions, file):
+    """Write definitions as JSON for people."""
     json.dump(definitions, file, indent=2, ensure_ascii=False)
     file.write("\n")
 
 
-@ctl.command("import_definitions")
+@command("import_definitions")
 @click.argument("file", type=click.File("r"))
 @click.option("--only-vhost", is_flag=True, help="Into the virtual host, whatever the file says.")
 @click.option("--dry-run", is_flag=True, help="Print the difference and change nothing.")
-@click.pass_obj
 def import_definitions(session, file, only_vhost, dry_run):
     """Import definitions from a file, - for standard input: of gomq-py, RabbitMQ or LavinMQ."""
     try:
@@ -66,46 +43,52 @@ def import_definitions(session, file, only_vhost, dry_run):
     bring_in(session, definitions, dry_run, (session.vhost,) if only_vhost else ())
 
 
-@ctl.command("import")
-@click.option(
-    "--from", "source", required=True, metavar="URI",
-    help="Management API of the other broker, as in http://rabbit:15672.",
-)
-@click.option("--from-user", default="guest", show_default=True)
-@click.option("--from-password", envvar="GOMQ_CTL_FROM_PASSWORD", hidden=True)
-@click.option(
-    "--from-password-file", type=click.File("r"),
-    help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.",
-)
+def from_other(place):
+    """Decorator: options that name another broker, ``place`` in their help; the command gets its API as
+    ``there``.
+    """
+
+    def decorate(function):
+        @click.option("--from", "source", required=True, metavar="URI",
+                      help=f"Management API of {place}, as in http://rabbit:15672.")
+        @click.option("--from-user", default="guest", show_default=True)
+        @click.option("--from-password", envvar="GOMQ_CTL_FROM_PASSWORD", hidden=True)
+        @click.option("--from-password-file", type=click.File("r"),
+                      help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.")
+        @functools.wraps(function)
+        def run(session, source, from_user, from_password, from_password_file, **options):
+            if from_password_file is not None:
+                from_password = from_password_file.readline().rstrip("\n")
+            there = API(
+                source, from_user, from_password or "guest", verify=session.api.verify,
+                authorities=session.api.authorities)
+            return function(session, there, **options)
+
+        return run
+
+    return decorate
+
+
+@command("import")
+@from_other("the other broker")
 @click.option("--dry-run", is_flag=True, help="Print the difference and change nothing.")
-@click.pass_obj
-def import_from(session, source, from_user, from_password, from_password_file, dry_run):
+def import_from(session, there, dry_run):
     """Import the definitions of a running RabbitMQ, LavinMQ or gomq-py."""
-    if from_password_file is not None:
-        from_password = from_password_file.readline().rstrip("\n")
-    other = API(
-        source, from_user, from_password or "guest", verify=session.api.verify,
-        authorities=session.api.authorities,
-    )
-    bring_in(session, definitions_of(other), dry_run, ())
+    bring_in(session, definitions_of(there), dry_run, ())
 
 
 def definitions_of(other):
     """The definitions of another broker, by its API. Raises APIError."""
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
-        _describe_vhosts(other, definitions)
+        # RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest.
+        vhosts = {vhost["name"]: vhost for vhost in other.get("vhosts")}
+        for entry in definitions.get("vhosts") or ():
+            more = vhosts.get(entry.get("name"), {})
+            for key in ("description", "tags", "default_queue_type"):
+                if key in more:
+                    entry.setdefault(key, more[key])
     return definitions
-
-
-def _describe_vhosts(other, definitions):
-    """RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest."""
-    vhosts = {vhost["name"]: vhost for vhost in other.get("vhosts")}
-    for entry in definitions.get("vhosts") or ():
-        more = vhosts.get(entry.get("name"), {})
-        for key in ("description", "tags", "default_queue_type"):
-            if key in more and key not in entry:
-                entry[key] = more[key]
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):

@@ -5,40 +5,17 @@ Names are loaded at first use: a sender does not load the worker, nor a Go-like 
 
 from importlib import import_module
 
-_HOMES = {
-    "Dispatcher": "app",
-    "AppTask": "app",
-    "Server": "server",
-    "ServerConfig": "server",
-    "InitQueue": "server",
-    "Worker": "worker",
-    "WorkerConfig": "worker",
-    "Task": "tasks",
-    "Argument": "tasks",
-    "TaskConfig": "tasks",
-    "TaskContext": "tasks",
-    "current_task": "tasks",
-    "Int8": "signatures",
-    "Int16": "signatures",
-    "Int32": "signatures",
-    "Int64": "signatures",
-    "UInt8": "signatures",
-    "UInt16": "signatures",
-    "UInt32": "signatures",
-    "UInt64": "signatures",
-    "Float32": "signatures",
-    "DispatcherError": "errors",
-    "BadTask": "errors",
-    "BadArgument": "errors",
-    "UnknownTask": "errors",
-    "NotDelivered": "errors",
-    "ServiceDisconnected": "errors",
-    "TaskTimeout": "errors",
-    "Retry": "errors",
-    "Reject": "errors",
-    "NotSupported": "errors",
-    "ProcessDied": "errors",
+# module: the names in it
+_MODULES = {
+    "app": "Dispatcher AppTask",
+    "server": "Server ServerConfig InitQueue",
+    "worker": "Worker WorkerConfig",
+    "tasks": "Task Argument TaskConfig TaskContext current_task",
+    "signatures": "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32",
+    "errors": "DispatcherError BadTask BadArgument UnknownTask NotDelivered ServiceDisconnected TaskTimeout "
+              "Retry Reject NotSupported ProcessDied",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 

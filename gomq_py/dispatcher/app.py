@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from datetime import datetime, timezone
+from functools import partial, update_wrapper
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.url import DEFAULT_URL
@@ -29,19 +30,18 @@ from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 class AppTask:
     """A decorated function: a call runs it here; ``delay`` and ``send`` have a worker run it."""
 
-    def __init__(self, app, function, name, queue, priority, unique, config_options):
+    def __init__(self, app, function, name, queue, priority, unique, run_in, **options):
+        """``options``: of its TaskConfig."""
         self.app = app
         self.function = function
         self.name = name
         self.queue = queue
-        self.signature = Signature(name, function, 1 if config_options.get("task_uuid_as_first_arg") else 0)
+        self.signature = Signature(name, function, int(options["task_uuid_as_first_arg"]))
         self._priority = priority
         self._unique = unique
-        self._options = config_options
-        self.__doc__ = function.__doc__
-        self.__name__ = function.__name__
-        self.__module__ = function.__module__
-        self.__wrapped__ = function
+        self._run_in = run_in
+        self._options = options
+        update_wrapper(self, function, ("__module__", "__name__", "__doc__"), ())
 
     def __call__(self, *args, **kwargs):
         return self.function(*args, **kwargs)
@@ -78,26 +78,20 @@ class AppTask:
         if unique is None and self._unique:
             unique = f"{self.name}:{[each.value for each in arguments]!r}"
         return Task(
-            self.name,
-            arguments,
-            routing_key=self.queue,
-            headers=headers or {},
-            delay_s=delay_s,
-            unique=unique or "",
-            priority=self._priority if priority is None else priority,
+            self.name, arguments, routing_key=self.queue, headers=headers or {}, delay_s=delay_s,
+            unique=unique or "", priority=self._priority if priority is None else priority,
         )
 
     def call(self, *values):
-        """Called by a worker."""
         return self.signature.call(self.function, values)
 
     def config(self, run_in=None):
         """Its TaskConfig; ``run_in``: the default for functions that do not say where they run."""
-        kind = self._options.get("run_in") or (
+        kind = self._run_in or (
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
         )
-        options = {name: value for name, value in self._options.items() if name != "run_in"}
-        return TaskConfig(self.call, run_in=kind, dead_letter=True, check=self.signature.check, **options)
+        return TaskConfig(
+            self.call, run_in=kind, dead_letter=True, check=self.signature.check, **self._options)
 
 
 class Dispatcher:
@@ -111,16 +105,8 @@ class Dispatcher:
     """
 
     def __init__(
-        self,
-        url=DEFAULT_URL,
-        *,
-        queue="tasks",
-        concurrency=DEFAULT_LIMIT,
-        prefetch=0,
-        delivery_limit=20,
-        priorities=0,
-        unique_s=None,
-        **server_options,
+        self, url=DEFAULT_URL, *, queue="tasks", concurrency=DEFAULT_LIMIT, prefetch=0, delivery_limit=20,
+        priorities=0, unique_s=None, **server_options,
     ):
         if not 0 <= priorities <= 255:
             raise ValueError(f"a queue has up to 255 priorities, not {priorities}")
@@ -137,18 +123,8 @@ class Dispatcher:
         self._processes = {os.getpid(): _Process()}
 
     def task(
-        self,
-        function=None,
-        *,
-        name=None,
-        queue=None,
-        timeout_s=0.0,
-        retries=0,
-        backoff=None,
-        run_in=None,
-        priority=None,
-        unique=False,
-        with_uuid=False,
+        self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
+        priority=None, unique=False, with_uuid=False,
     ):
         """Decorator: make a task of a function. ``name``: by default the function's.
 
@@ -157,18 +133,9 @@ class Dispatcher:
         is the task's uuid.
         """
         if function is None:
-            return lambda decorated: self.task(
-                decorated,
-                name=name,
-                queue=queue,
-                timeout_s=timeout_s,
-                retries=retries,
-                backoff=backoff,
-                run_in=run_in,
-                priority=priority,
-                unique=unique,
-                with_uuid=with_uuid,
-            )
+            return partial(
+                self.task, name=name, queue=queue, timeout_s=timeout_s, retries=retries, backoff=backoff,
+                run_in=run_in, priority=priority, unique=unique, with_uuid=with_uuid)
         name = name or function.__name__
         if not isinstance(name, str):
             raise ValueError(f"a task's name is a text, not {name!r}")
@@ -178,16 +145,11 @@ class Dispatcher:
             raise ValueError(f"task {name!r} is unique: Dispatcher(unique_s=...) says for how long")
         if isinstance(backoff, (int, float)):
             backoff = Backoff(backoff, max(backoff, 3600.0))
-        options = {
-            "timeout_s": timeout_s,
-            "retries": retries,
-            "backoff": backoff,
-            "run_in": run_in,
-            "task_uuid_as_first_arg": with_uuid,
-        }
         if priority is not None and priority not in range(256):
             raise ValueError(f"task {name!r}: a priority is from 0 to 255, not {priority!r}")
-        task = AppTask(self, function, name, queue or self.queue, priority, unique, options)
+        task = AppTask(
+            self, function, name, queue or self.queue, priority, unique, run_in, timeout_s=timeout_s,
+            retries=retries, backoff=backoff, task_uuid_as_first_arg=with_uuid)
         config = task.config()
         config.check_limits(name)
         check_kind(name, function, config.run_in)
@@ -237,11 +199,7 @@ class Dispatcher:
         server, made = self.server, []
         for queue in queues or self.queues:
             config = WorkerConfig(
-                queue,
-                f"{name}.{queue}",
-                [queue],
-                concurrency or self.concurrency,
-                self.prefetch,
+                queue, f"{name}.{queue}", [queue], concurrency or self.concurrency, self.prefetch,
                 arguments=self.arguments(queue, server.delays),
             )
             worker = server.new_worker(
@@ -289,8 +247,6 @@ class _Process:
     """An app's state in one process. A forked process has neither the thread of its parent's connection nor
     the thread that may have held its lock.
     """
-
-    __slots__ = ("server", "lock")
 
     def __init__(self):
         self.server = None

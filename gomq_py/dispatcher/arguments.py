@@ -94,14 +94,8 @@ def _writable(text):
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _bool(type_name, value):
-    if not isinstance(value, bool):
-        raise BadArgument(f"{shown(value)} is not a {type_name}")
-    return value
-
-
-def _string(type_name, value):
-    if not isinstance(value, str):
+def _plain(type_name, value):
+    if not isinstance(value, bool if type_name == "bool" else str):
         raise BadArgument(f"{shown(value)} is not a {type_name}")
     return value
 
@@ -132,16 +126,12 @@ def _float(type_name, value):
     return number
 
 
-def _any(_, value):
-    return value
-
-
 _CHECKS = {
-    "bool": _bool,
-    "string": _string,
+    "bool": _plain,
+    "string": _plain,
     **dict.fromkeys(INTEGERS, _integer),
     "float32": _float,
     "float64": _float,
-    "json": _any,
+    "json": lambda _, value: value,
 }
 TYPES = tuple(_CHECKS)

@@ -45,7 +45,7 @@ def run(arguments=None):
     except Exception as error:
         if not isinstance(error, (ImportError, AttributeError, TypeError, ValueError)):
             traceback.print_exc()  # shows the faulty line of the app's module
-        print(f"gomq-py-worker: {options.app}: {name_of(error)}: {text_of(error)}", file=sys.stderr)
+        _say(f"{options.app}: {name_of(error)}: {text_of(error)}")
         return 2
     if options.url:
         app.url = options.url
@@ -86,10 +86,7 @@ class _Run:
         signal.signal(signal.SIGINT, (lambda *_: None) if parent else self._told)
         options = self._options
         if options.health_file and not Path(options.health_file).absolute().parent.is_dir():
-            print(
-                f"gomq-py-worker: there is no folder for the health file {options.health_file}",
-                file=sys.stderr,
-            )
+            _say(f"there is no folder for the health file {options.health_file}")
             return 2
         queues = options.queues.split(",") if options.queues else None
         try:
@@ -99,7 +96,7 @@ class _Run:
             kind = "greenlets" if options.greenlets else options.run_in
             self._workers = self._app.workers(queues, options.concurrency, kind, options.name)
         except (ClientError, OSError, DispatcherError, ValueError) as error:
-            print(f"gomq-py-worker: {error}", file=sys.stderr)
+            _say(error)
             return _CONNECTION_BROKEN
         if options.prometheus_port is not None:
             from gomq_py.dispatcher.metrics import serve
@@ -107,7 +104,7 @@ class _Run:
             try:
                 serve(options.prometheus_port, options.prometheus_bind, server, self._workers)
             except (OSError, OverflowError) as error:
-                print(f"gomq-py-worker: metrics at port {options.prometheus_port}: {error}", file=sys.stderr)
+                _say(f"metrics at port {options.prometheus_port}: {error}")
                 server.abort()  # unfinished tasks return to their queues
                 return 2
         names = ", ".join(each.config.queue for each in self._workers)
@@ -185,24 +182,21 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file. With a full disk the file grows old, which a probe sees; tasks go on."""
+        """Write the health file atomically; without a connection remove it, so that a probe may check that it
+        exists. With a full disk it grows old, which a probe sees, and tasks go on.
+        """
+        path = Path(self._options.health_file)
         try:
-            _write_health(self._options.health_file, state)
+            if not state["connected"]:
+                path.unlink(missing_ok=True)
+                return
+            written = Path(f"{path}.new")
+            written.write_text(json.dumps({**state, "time": time.time()}), encoding="utf-8")
+            written.replace(path)
         except OSError as error:
             if self._health_error != str(error):
                 _LOG.warning("the health file cannot be written: %s", error)
             self._health_error = str(error)
-
-
-def _write_health(path, state):
-    """Write the file atomically, or remove it without a connection, so that a probe may check that it exists.
-    """
-    if not state["connected"]:
-        Path(path).unlink(missing_ok=True)
-        return
-    written = Path(f"{path}.new")
-    written.write_text(json.dumps({**state, "time": time.time()}), encoding="utf-8")
-    written.replace(path)
 
 
 def _reload_for_ever(arguments):
@@ -228,7 +222,7 @@ def _reload_for_ever(arguments):
         code = child.wait()
         if stop.is_set():
             return code
-        print("gomq-py-worker: a file has changed, starting again", file=sys.stderr)
+        _say("a file has changed, starting again")
 
 
 def _sources():
@@ -250,45 +244,29 @@ def _parser():
     parser = argparse.ArgumentParser(
         "gomq-py-worker", description="Runs the tasks of an app: docs/dispatcher.md."
     )
-    parser.add_argument(
-        "app", metavar="MODULE[:APP]", help="where the Dispatcher is; APP is 'app' by default"
-    )
-    parser.add_argument("--url", help="of the broker, instead of the app's own")
-    parser.add_argument("--queues", help="separated by commas; by default all of the app")
-    parser.add_argument(
-        "--concurrency", type=_count, help="tasks at once from each queue, instead of the app's own"
-    )
-    parser.add_argument(
-        "--run-in",
-        choices=[each for each in KINDS if each != "asyncio"],
-        help="for functions that do not say",
-    )
-    parser.add_argument(
-        "--greenlets", action="store_true", help="patch the standard library, and run functions in greenlets"
-    )
-    parser.add_argument(
-        "--name", default="worker", help="of the workers, before the queue's name; the consumer tag"
-    )
-    parser.add_argument(
-        "--reload", action="store_true", help="start again when a module below this folder changes"
-    )
-    parser.add_argument(
-        "--stop-timeout",
-        type=float,
-        metavar="S",
-        help="how long to wait for tasks that run when told to stop",
-    )
-    parser.add_argument(
-        "--health-file", metavar="PATH", help="is there, and written every second, while connected"
-    )
-    parser.add_argument("--prometheus-port", type=int, metavar="PORT", help="metrics over HTTP")
-    parser.add_argument("--prometheus-bind", default="127.0.0.1", metavar="ADDRESS")
-    parser.add_argument(
-        "--status", action=argparse.BooleanOptionalAction, help="the status line; by default on a terminal"
-    )
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    parser.add_argument("--version", action="version", version=f"gomq-py-worker {__version__}")
+    add = parser.add_argument
+    add("app", metavar="MODULE[:APP]", help="where the Dispatcher is; APP is 'app' by default")
+    add("--url", help="of the broker, instead of the app's own")
+    add("--queues", help="separated by commas; by default all of the app")
+    add("--concurrency", type=_count, help="tasks at once from each queue, instead of the app's own")
+    add("--run-in", choices=[each for each in KINDS if each != "asyncio"],
+        help="for functions that do not say")
+    add("--greenlets", action="store_true", help="patch the standard library, and run functions in greenlets")
+    add("--name", default="worker", help="of the workers, before the queue's name; the consumer tag")
+    add("--reload", action="store_true", help="start again when a module below this folder changes")
+    add("--stop-timeout", type=float, metavar="S",
+        help="how long to wait for tasks that run when told to stop")
+    add("--health-file", metavar="PATH", help="is there, and written every second, while connected")
+    add("--prometheus-port", type=int, metavar="PORT", help="metrics over HTTP")
+    add("--prometheus-bind", default="127.0.0.1", metavar="ADDRESS")
+    add("--status", action=argparse.BooleanOptionalAction, help="the status line; by default on a terminal")
+    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    add("--version", action="version", version=f"gomq-py-worker {__version__}")
     return parser
+
+
+def _say(text):
+    print(f"gomq-py-worker: {text}", file=sys.stderr)
 
 
 def _count(text):

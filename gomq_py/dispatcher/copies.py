@@ -17,20 +17,11 @@ _ANOTHER_TRY_S = 1.0
 _DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 # Headers of one trip of a message, which a copy must not inherit.
 _OF_THE_WAY = {
-    wire.DUE_HEADER,
-    "x-delay",
-    "x-death",
-    "x-first-death-exchange",
-    "x-first-death-queue",
-    "x-first-death-reason",
-    "x-last-death-exchange",
-    "x-last-death-queue",
-    "x-last-death-reason",
-    "x-delivery-count",
-    "x-deduplication-header",
+    wire.DUE_HEADER, "x-delay", "x-death", "x-first-death-exchange", "x-first-death-queue",
+    "x-first-death-reason", "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason",
+    "x-delivery-count", "x-deduplication-header",
     # Other recipients have the message: a copy returns to this queue alone.
-    "CC",
-    "BCC",
+    "CC", "BCC",
 }
 
 
@@ -49,7 +40,6 @@ class Copies:
 
     @property
     def count(self):
-        """Copies in flight."""
         return len(self._futures)
 
     def cancel(self):
@@ -58,7 +48,6 @@ class Copies:
             future.cancel()
 
     def forget(self):
-        """Drop all: there will be no connection."""
         self._futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):

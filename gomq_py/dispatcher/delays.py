@@ -86,21 +86,15 @@ class QueueDelays:
         """
         self._there.clear()
         if unique_s is not None:
-            raise NotSupported(
-                "unique tasks need a broker with deduplication, which gomq-py has and this broker has not"
-            )
+            raise _not_unique()
 
     def place(self, delay_s, unique=""):
-        """(exchange, headers) of the next wait."""
         if unique:
-            raise NotSupported(
-                "unique tasks need a broker with deduplication, which gomq-py has and this broker has not"
-            )
+            raise _not_unique()
         due_ms = round((self._clock() + delay_s) * 1000)
         return f"{self._exchange}.delay.{self._longest(delay_s)}", {DUE_HEADER: due_ms}
 
     def prepare(self, channel, delay_s):
-        """Declare the queue that ``place`` names."""
         wait_ms = self._longest(delay_s)
         if wait_ms in self._there:
             return
@@ -116,6 +110,11 @@ class QueueDelays:
     def _longest(delay_s):
         steps = max(1, int(delay_s * 1000) // STEP_MS)
         return STEP_MS * 2 ** min(steps.bit_length() - 1, STEPS - 1)
+
+
+def _not_unique():
+    return NotSupported(
+        "unique tasks need a broker with deduplication, which gomq-py has and this broker has not")
 
 
 def _short(unique):

@@ -35,12 +35,10 @@ class Greenlets:
         self._ready.wait()
 
     def begin(self, invocation):
-        """Run it as soon as there is room."""
         self._waiting.append(invocation)
         self._watcher.send()
 
     def take_back(self):
-        """The invocations that have not begun."""
         waiting = []
         while self._waiting:
             try:

@@ -12,7 +12,6 @@ class _Collector:
         self._workers = workers
 
     def collect(self):
-        """Called by Prometheus."""
         connected = GaugeMetricFamily("gomq_worker_connected", "1 while there is a connection to the broker")
         connected.add_metric([], int(self._server.is_connected))
         yield connected

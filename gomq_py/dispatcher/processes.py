@@ -31,15 +31,13 @@ class Child:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             )
         self._pipe = multiprocessing.connection.Connection(ours.detach())
         self._pipe.send(sys.path)
 
     @property
     def has_ended(self):
-        """Whether it was killed or died."""
         return self._process.poll() is not None
 
     def run(self, function, values):
@@ -56,7 +54,6 @@ class Child:
             raise error
 
     def kill(self):
-        """Kill the process."""
         self._process.kill()
 
     def close(self):

@@ -27,19 +27,38 @@ _LOG = logging.getLogger("gomq_py.dispatcher")
 PROCESS_AGAIN_S = 1.0
 
 
+class Hooks:
+    """Lists of functions, to append to, that are called for every task. Their errors are logged; an error
+    before a task fails the task.
+    """
+
+    def __init__(self, logger):
+        self.before_task: list = []
+        self.after_task: list = []
+        self.failed_task: list = []
+        self._log = logger
+
+    def before(self, context):
+        """Call the hooks before a task, where it is going to run."""
+        for hook in self.before_task:
+            hook(context)
+
+    def ended(self, context, error):
+        """Call the hooks after a task returned, or failed with an error."""
+        hooks, arguments = (self.after_task, (context,)) if error is None else (
+            self.failed_task, (context, error))
+        for hook in hooks:
+            try:
+                hook(*arguments)
+            except BaseException:  # SystemExit too: the task must still be settled
+                self._log.exception("a hook of task %r failed", context.name)
+
+
 class Invocation:
     """One run of one task. ``values``: arguments of the function."""
 
     __slots__ = (
-        "config",
-        "context",
-        "values",
-        "delivery",
-        "began",
-        "_unclaimed",
-        "_finish",
-        "_process",
-        "hooks",
+        "config", "context", "values", "delivery", "began", "_unclaimed", "_finish", "_process", "hooks",
         "holder",
     )
 
@@ -232,12 +251,10 @@ class EventLoop:
         self._thread.start()
 
     def begin(self, invocation):
-        """Run it as soon as there is room."""
         self._waiting.append(invocation)
         self._loop.call_soon_threadsafe(self._fill)
 
     def take_back(self):
-        """The invocations that have not begun."""
         waiting = []
         while self._waiting:
             try:

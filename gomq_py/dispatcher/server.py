@@ -8,6 +8,7 @@ All workers share the connection, each with a channel and a name of its own. Any
 greenlets may publish at once.
 """
 
+import contextlib
 import logging
 import sys
 import threading
@@ -23,12 +24,7 @@ from gomq_py.client.publisher import Publisher
 from gomq_py.client.url import DEFAULT_URL
 from gomq_py.dispatcher.delays import delays_of
 from gomq_py.dispatcher.errors import (
-    LONGEST_DELAY_S,
-    BadTask,
-    DispatcherError,
-    NotDelivered,
-    NotSupported,
-    ServiceDisconnected,
+    LONGEST_DELAY_S, BadTask, DispatcherError, NotDelivered, NotSupported, ServiceDisconnected,
     checked_delay_s,
 )
 from gomq_py.dispatcher.worker import Worker
@@ -114,16 +110,9 @@ class Server:
             self.config.reconnection_retries,
         )
         self.link = self._publisher.link = Link(
-            self.config.url,
-            on_up=self._up,
-            on_down=self._down,
-            on_end=self._end,
-            on_channel_closed=self._channel_closed,
-            backoff=backoff,
-            final=(NotSupported,),
-            logger=self.logger,
-            tls_context=self.config.tls_context,
-            heartbeat_s=self.config.heartbeat_s,
+            self.config.url, on_up=self._up, on_down=self._down, on_end=self._end,
+            on_channel_closed=self._channel_closed, backoff=backoff, final=(NotSupported,),
+            logger=self.logger, tls_context=self.config.tls_context, heartbeat_s=self.config.heartbeat_s,
             name=self.config.name or "dispatcher",
         )
         self.link.start()
@@ -136,7 +125,6 @@ class Server:
 
     @property
     def is_connected(self):
-        """Whether there is a connection now."""
         return self.link.is_up
 
     def publish(self, task, timeout_s=None):
@@ -148,12 +136,16 @@ class Server:
         if self.link.is_own_thread():
             raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
         timeout_s = self.config.publish_timeout_s if timeout_s is None else timeout_s
-        placed, in_greenlet = self._placed(task), _is_in_greenlet()
+        placed, greenlets = self._placed(task), _greenlets()
         if task.delay_s > 0:
             future = self._send(placed, task)
         else:
-            future = self._publish(placed, task, serve_s=0.0 if in_greenlet else timeout_s)
-        (_wait_in_greenlet if in_greenlet else _wait)(future, timeout_s)
+            future = self._publish(placed, task, serve_s=0.0 if greenlets else timeout_s)
+        if greenlets is not None:
+            greenlets.wait_for(future, timeout_s)
+        else:
+            with contextlib.suppress(FutureTimeout):
+                future.exception(timeout_s)
         if future.cancel():
             raise ServiceDisconnected(
                 "Service is disconnected, or does not answer: "
@@ -196,7 +188,6 @@ class Server:
 
     @property
     def workers(self):
-        """All workers."""
         return list(self._workers.values())
 
     def close(self, timeout_s=None):
@@ -225,7 +216,6 @@ class Server:
     # Called by workers, in the link's thread.
 
     def declare_queues(self, channel):
-        """Declare the queues of the configuration."""
         for each in self.config.init_queues:
             channel.queue_declare(each.name, durable=True, arguments=each.arguments)
             for key in each.binding_keys:
@@ -243,7 +233,6 @@ class Server:
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def forget(self, worker):
-        """Remove a closed worker."""
         self._workers.pop(worker.name, None)
 
     # The rest is private.
@@ -367,25 +356,13 @@ class Server:
                 raise DispatcherError(f"worker {worker.name!r}: {error}") from None
 
 
-def _is_in_greenlet():
+def _greenlets():
+    """The module that waits in greenlets, if this is one; else None."""
     if "gevent" not in sys.modules:
-        return False
-    from gomq_py.dispatcher.greenlets import is_in_greenlet
+        return None
+    from gomq_py.dispatcher import greenlets
 
-    return is_in_greenlet()
-
-
-def _wait_in_greenlet(future, timeout_s):
-    from gomq_py.dispatcher.greenlets import wait_for
-
-    wait_for(future, timeout_s)
-
-
-def _wait(future, timeout_s):
-    try:
-        future.exception(timeout_s)
-    except FutureTimeout:
-        pass  # the caller checks whether it is done
+    return greenlets if greenlets.is_in_greenlet() else None
 
 
 def _fail(answer, task, why):

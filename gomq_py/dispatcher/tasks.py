@@ -11,8 +11,8 @@ import contextvars
 import inspect
 import json
 import math
-import os
 import types
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +78,7 @@ class Task:
                 args.append({"type": argument.type, "value": convert(argument.type, argument.value)})
             except BadArgument as error:
                 raise BadArgument(f"task {brief(self.name)!r}: argument {number}: {error}") from None
-        self.uuid = self.uuid or _new_uuid()
+        self.uuid = self.uuid or str(uuid.uuid4())
         try:
             return _encode({"uuid": self.uuid, "name": self.name, "args": args}).encode()
         except (TypeError, ValueError, RecursionError) as error:
@@ -86,12 +86,8 @@ class Task:
 
     def _check_kinds(self):
         for what, value, kind in (
-            ("name", self.name, str),
-            ("uuid", self.uuid, str),
-            ("routing_key", self.routing_key, str),
-            ("unique", self.unique, str),
-            ("headers", self.headers, dict),
-            ("args", self.args, (list, tuple)),
+            ("name", self.name, str), ("uuid", self.uuid, str), ("routing_key", self.routing_key, str),
+            ("unique", self.unique, str), ("headers", self.headers, dict), ("args", self.args, (list, tuple)),
         ):
             if not isinstance(value, kind):
                 raise BadTask(
@@ -107,11 +103,8 @@ class Task:
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
     def properties(self, more_headers=None):
-        """The properties of its message."""
         return Properties(
-            content_type=CONTENT_TYPE,
-            delivery_mode=PERSISTENT,
-            priority=self.priority,
+            content_type=CONTENT_TYPE, delivery_mode=PERSISTENT, priority=self.priority,
             headers={**self.headers, **(more_headers or {})},
         )
 
@@ -135,16 +128,15 @@ def decode(body):
         raise BadTask(f"the message is no JSON: {error}") from None
     if not isinstance(task, dict):
         raise BadTask(f"the message holds {shown(task)}: a task is a JSON object")
-    uuid, name, args = task.get("uuid", ""), task.get("name"), task.get("args")
+    identifier, name, args = task.get("uuid", ""), task.get("name"), task.get("args")
     if not isinstance(name, str) or not name:
         raise BadTask(f"the task has no name: {shown(task)}")
     args = [] if args is None else args  # Go writes null for no arguments
-    uuid = "" if uuid is None else uuid
+    identifier = "" if identifier is None else identifier
     if not isinstance(args, list) or not all(isinstance(each, dict) for each in args):
         raise BadTask(f"task {shown(name)}: args is {shown(args)}, and not a list of types and values")
     return Received(
-        uuid if isinstance(uuid, str) else shown(uuid),
-        name,
+        identifier if isinstance(identifier, str) else shown(identifier), name,
         [(each.get("type"), each.get("value")) for each in args],
     )
 
@@ -230,12 +222,3 @@ def current_task():
 def set_current(context):
     """Set current_task(), for runners."""
     _current.set(context)
-
-
-def _new_uuid():
-    """A random UUID (version 4), in a third of uuid.uuid4's time."""
-    octets = bytearray(os.urandom(16))
-    octets[6] = octets[6] & 0x0F | 0x40
-    octets[8] = octets[8] & 0x3F | 0x80
-    text = octets.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -25,16 +25,9 @@ from gomq_py.dispatcher.arguments import convert, name_of, on_one_line, shown, t
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
-    LONGEST_DELAY_S,
-    BadArgument,
-    BadTask,
-    Reject,
-    Retry,
-    TaskTimeout,
-    UnknownTask,
+    LONGEST_DELAY_S, BadArgument, BadTask, Reject, Retry, TaskTimeout, UnknownTask,
 )
-from gomq_py.dispatcher.hooks import Hooks
-from gomq_py.dispatcher.runners import KINDS, Invocation, make_runner
+from gomq_py.dispatcher.runners import KINDS, Hooks, Invocation, make_runner
 from gomq_py.dispatcher.signatures import check_of
 from gomq_py.errors import Malformed
 
@@ -144,11 +137,9 @@ class Worker:
         channel.qos(self.config.prefetch or self.config.limit)
         channel.cancel_listener = lambda tag: self._post(self._cancelled, channel)
         self._channel = channel
-        if self._consuming:
-            self._consume()
+        self._consume()
 
     def declare(self, channel):
-        """Declare its queues and their bindings."""
         config, exchange = self.config, self._server.config.exchange
         channel.queue_declare(config.queue, durable=True, arguments=config.arguments)
         for key in (*config.binding_keys, RETURN_KEY + config.queue):
@@ -205,19 +196,18 @@ class Worker:
 
     def _start(self):
         self._consuming = True
-        if self._channel is not None:
-            self._consume()
+        self._consume()
 
     def _consume(self):
-        channel = self._channel
-        channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
+        """Consume if started and connected."""
+        if self._consuming and self._channel is not None:
+            self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
         """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
         if channel is self._channel and self._consuming:
             self._log.warning(
-                "the broker cancelled worker %r: declares queue %r and consumes again",
-                self.name,
+                "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
                 self.config.queue,
             )
             channel.close()
@@ -259,46 +249,33 @@ class Worker:
         try:
             headers = delivery.properties.headers or {}
             task = wire.decode(bytes(delivery.body))
+            config, early_s = self.tasks.get(task.name), left_s(headers)
+            values = self._values(task, config) if config is not None and early_s <= 0 else ()
         except (BadTask, Malformed) as error:
             self._give_up(delivery, error)
             return
-        config = self.tasks.get(task.name)
         if config is None:
             self._put_off_unknown(delivery, task)
-        elif (early_s := left_s(headers)) > 0:
+        elif early_s > 0:
             self._put_off(delivery, min(early_s, LONGEST_DELAY_S), {})
         else:
-            try:
-                values = self._values(task, config)
-            except BadArgument as error:
-                self._give_up(delivery, error)
-                return
             context = wire.TaskContext(
-                task.uuid,
-                task.name,
-                values,
-                headers,
-                wire.counted(headers, wire.ATTEMPT_HEADER, 1),
-                self.config.queue,
-                self.name,
-                delivery.redelivered,
+                task.uuid, task.name, values, headers, wire.counted(headers, wire.ATTEMPT_HEADER, 1),
+                self.config.queue, self.name, delivery.redelivered,
             )
             self._begin(config, context, delivery)
 
     def _values(self, task, config):
-        values = []
-        for number, (type_name, value) in enumerate(task.args, start=1):
-            try:
+        values, where = [], ""
+        try:
+            for number, (type_name, value) in enumerate(task.args, start=1):
+                where = f"argument {number}: "
                 values.append(convert(type_name, value))
-            except BadArgument as error:
-                raise BadArgument(
-                    f"task {shown(task.name)} of worker {self.name!r}: argument {number}: {error}"
-                ) from None
-        if config.check is not None:
-            try:
+            where = ""
+            if config.check is not None:
                 config.check(values, [each[0] for each in task.args])
-            except BadArgument as error:
-                raise BadArgument(f"task {shown(task.name)} of worker {self.name!r}: {error}") from None
+        except BadArgument as error:
+            raise BadArgument(f"task {shown(task.name)} of worker {self.name!r}: {where}{error}") from None
         return values
 
     def _begin(self, config, context, delivery):
@@ -360,14 +337,8 @@ class Worker:
         quiet = isinstance(error, (Retry, Reject, TaskTimeout))
         exc_info, trace = (None, "") if quiet else trace_of(error)
         self._log.error(
-            "task %r (%s) of worker %r failed: %s: %s%s",
-            context.name,
-            on_one_line(context.uuid),
-            self.name,
-            name_of(error),
-            text_of(error),
-            trace,
-            exc_info=exc_info,
+            "task %r (%s) of worker %r failed: %s: %s%s", context.name, on_one_line(context.uuid), self.name,
+            name_of(error), text_of(error), trace, exc_info=exc_info,
         )
 
     def _watch(self, when):
@@ -381,17 +352,13 @@ class Worker:
             return  # an earlier check has planned the next
         self._watch_at = None
         now = time.monotonic()
-        following = []
         for invocation in list(self._running):
-            if not invocation.config.timeout_s:
-                continue
-            due = self._due(invocation)
-            if due <= now:
-                self._time_out(invocation)
-            else:
-                following.append(due)
-        if following:
-            self._watch(min(following))
+            if invocation.config.timeout_s:
+                due = self._due(invocation)
+                if due <= now:
+                    self._time_out(invocation)
+                else:
+                    self._watch(due)
 
     @staticmethod
     def _due(invocation):
@@ -404,8 +371,7 @@ class Worker:
         context = invocation.context
         error = TaskTimeout(
             f"task {context.name!r} ({on_one_line(context.uuid)}) of worker {self.name!r} took over "
-            f"{invocation.config.timeout_s:g} s"
-        )
+            f"{invocation.config.timeout_s:g} s")
         self._settle(invocation, error)
         self._runners[invocation.config.run_in].abandon(invocation)
         self.hooks.ended(context, error)
@@ -444,8 +410,7 @@ class Worker:
         """Publish a copy that returns to this queue in ``wait_s``."""
         key = RETURN_KEY + self.config.queue
         self._copies.replace(
-            delivery,
-            headers,
+            delivery, headers,
             lambda properties: self._server.send_later(key, delivery.body, properties, wait_s),
             lambda error: self._give_up(delivery, error),
         )

@@ -4,16 +4,15 @@ import errno
 import json
 import os
 import signal
-import struct
 import sys
 
 from gomq_py import __version__
 from gomq_py.client.errors import ClientError
-from gomq_py.client.url import DEFAULT_URL
-from gomq_py.perf import churn, counts, messages, mqtt_options, report
+from gomq_py.perf import churn, counts
 from gomq_py.perf.mqtt_throughput import MQTTThroughput
 from gomq_py.perf.options import (
-    add_common, add_load, add_writing, amount, at_least_one, check_load, count, groups, prefetch, real, table,
+    add_amqp_throughput, add_churn, add_connection_count, add_mqtt_throughput, add_queue_count, check_amqp,
+    check_mqtt,
 )
 from gomq_py.perf.throughput import Throughput
 
@@ -35,126 +34,28 @@ def parser():
     top.add_argument("-v", "--version", action="version", version=__version__)
     protocols = top.add_subparsers(dest="protocol", required=True)
     scenarios = protocols.add_parser("amqp", help="AMQP 0-9-1").add_subparsers(dest="scenario", required=True)
-    _throughput(
+    add_amqp_throughput(
         scenarios.add_parser("throughput", help="publish and consume as fast as possible, or at a rate")
     )
-    _queue_count(scenarios.add_parser("queue-count", help="declare many queues"))
-    _connection_count(scenarios.add_parser("connection-count", help="open many connections and hold them"))
+    add_queue_count(scenarios.add_parser("queue-count", help="declare many queues"))
+    add_connection_count(scenarios.add_parser("connection-count", help="open many connections and hold them"))
     for name, scenario in churn.SCENARIOS.items():
-        _churn(scenarios.add_parser(name, help=scenario.__doc__.rstrip(".").lower() + ", again and again"))
+        add_churn(scenarios.add_parser(name, help=f"{scenario.help}, again and again"))
     scenarios = protocols.add_parser("mqtt", help="MQTT 3.1, 3.1.1 and 5").add_subparsers(
         dest="scenario", required=True)
-    mqtt_options.throughput(
+    add_mqtt_throughput(
         scenarios.add_parser("throughput", help="publish and subscribe as fast as possible, or at a rate"))
     return top
-
-
-def _throughput(options):
-    add_common(options, DEFAULT_URL)
-    add_load(options, "queue")
-    add = options.add_argument
-    add(
-        "-a", "--ack", type=amount, default=0, metavar="N",
-        help="acknowledge every N messages; 0: consume without acks (%(default)s)",
-    )
-    add(
-        "-c", "--confirm", type=count, default=0, metavar="N",
-        help="publisher confirms, at most N outstanding (off)",
-    )
-    add(
-        "-t", "--transaction", dest="publish_transaction", type=amount, default=0, metavar="N",
-        help="commit every N publishes (off)",
-    )
-    add(
-        "-T", "--transaction-ack", dest="ack_transaction", type=amount, default=0, metavar="N",
-        help="commit every N acks (off)",
-    )
-    add("-u", "--queue", default="perf-test", help="queue name (%(default)s)")
-    add("-k", "--routing-key", help="routing key (the queue's name)")
-    add("-e", "--exchange", default="", help="exchange to publish to (the default exchange)")
-    add("-p", "--persistent", action="store_true", help="persistent messages")
-    add("-P", "--prefetch", type=prefetch, default=0, help="prefetch count (unlimited)")
-    add("-g", "--poll", action="store_true", help="consume with basic.get")
-    add("--queue-args", type=table, default={}, metavar="JSON", help="arguments of the queue")
-    add("--consumer-args", type=table, default={}, metavar="JSON", help="arguments of the consumers")
-    more = options.add_argument_group("beyond lavinmqperf")
-    add = more.add_argument
-    add("--exchange-type", help="declare the exchange with that type")
-    add("--exchange-args", type=table, default={}, metavar="JSON", help="arguments of that exchange")
-    add("--key-count", type=count, default=1, metavar="N", help="different routing keys (%(default)s)")
-    add(
-        "--binding-count", type=count, default=1, metavar="N",
-        help="topic bindings of each queue, which match all keys together (%(default)s)",
-    )
-    add("--header-count", type=count, default=0, metavar="N", help="entries of a headers table (none)")
-    add(
-        "--header-every", type=at_least_one, default=1, metavar="N",
-        help="only every N-th message has that table (each has)",
-    )
-    add("--mandatory", action="store_true", help="mandatory messages")
-    _add_declaring(add)
-    add_writing(add)
-
-
-def _add_declaring(add):
-    """Options for declarations, added by the ``add_argument`` of a group."""
-    add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
-    add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
-    add(
-        "--purge", action="store_true",
-        help="empty the queues first; without it messages of earlier runs are consumed, too",
-    )
-    add(
-        "--predeclared", action="store_true",
-        help="declare, bind and empty nothing; use the queues and exchanges there are",
-    )
-
-
-def _queue_count(options):
-    add_common(options, DEFAULT_URL)
-    add = options.add_argument
-    add("-q", "--queues", dest="count", type=count, default=100, help="how many (%(default)s)")
-    add("-u", "--queue", default="perf-queue", help="beginning of their names (%(default)s)")
-    add("-D", "--transient", dest="durable", action="store_false", help="queues that are not durable")
-    add("-n", "--no-wait", action="store_true", help="declare without waiting for each answer")
-    add("--arguments", type=table, default={}, metavar="JSON", help="arguments of the queues")
-    add("--delete", action="store_true", help="delete them at the end")
-
-
-def _connection_count(options):
-    add_common(options, DEFAULT_URL)
-    add = options.add_argument
-    add("-x", "--connections", dest="count", type=count, default=100, help="how many (%(default)s)")
-    add("-c", "--channels", type=count, default=1, help="channels of each connection (%(default)s)")
-    add("-C", "--consumers", type=count, default=0, help="consumers of each channel (%(default)s)")
-    add("-u", "--queue", default="perf-test", help="queue of the consumers (%(default)s)")
-    add("-l", "--localhost", action="store_true", help="connect to random addresses in 127.0.0.0/16")
-    add(
-        "-k", "--keepalive", metavar="IDLE:INTERVAL:COUNT",
-        help="TCP keepalive of the connections, seconds and probes",
-    )
-    add(
-        "-z", "--time", dest="seconds", type=real, default=0, metavar="SECONDS",
-        help="hold them that long (until interrupted)",
-    )
-
-
-def _churn(options):
-    add_common(options, DEFAULT_URL)
-    add = options.add_argument
-    add(
-        "-z", "--time", dest="seconds", type=real, default=0, metavar="SECONDS",
-        help="for that long (until interrupted)",
-    )
-    add("-D", "--transient", dest="durable", action="store_false", help="with a queue that is not durable")
-    add("-q", "--quiet", action="store_true", help="print the summary only")
 
 
 def main(arguments=None):
     """Entry point: exit code 0, 1 when the run failed or found a fault, 2 for bad options, 130 after Ctrl-C.
     """
     top = parser()
-    options = top.parse_args(_with_protocol(sys.argv[1:] if arguments is None else arguments))
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS):  # without the protocol, as in lavinmqperf
+        arguments.insert(0, "amqp")
+    options = top.parse_args(arguments)
     try:
         return _RUN.get(options.scenario, run_churn)(options)
     except KeyboardInterrupt:
@@ -172,13 +73,6 @@ def main(arguments=None):
         return 1
     except ValueError as error:
         top.error(str(error))
-
-
-def _with_protocol(arguments):
-    """The arguments with the protocol, which may be left out as in lavinmqperf."""
-    return (
-        ["amqp", *arguments] if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS) else list(arguments)
-    )
 
 
 def run_counts(options):
@@ -205,12 +99,9 @@ def _print_figures(options, figures):
 
 def run_throughput(options):
     """Run and print; returns the exit code. Raises ValueError for options that do not go together."""
-    kind, checked = (MQTTThroughput, mqtt_options.checked) if options.protocol == "mqtt" else (
-        Throughput, _checked)
-    scenario = kind(
-        checked(options),
-        report.progress if not options.quiet and not options.json else lambda published, consumed: None,
-    )
+    kind, check = (MQTTThroughput, check_mqtt) if options.protocol == "mqtt" else (Throughput, check_amqp)
+    quiet = options.quiet or options.json
+    scenario = kind(check(options), (lambda published, consumed: None) if quiet else _progress)
 
     def interrupted(*_):
         for number in before:
@@ -224,37 +115,73 @@ def run_throughput(options):
         for number, handler in before.items():
             signal.signal(number, handler)
     if options.json:
-        print(json.dumps(report.as_json(result)))
+        print(json.dumps(_as_json(result)))
     else:
-        print("\n".join(report.summary(result)))
+        print("\n".join(_summary(result)))
     return 1 if result.faults else 0
 
 
-def _checked(options):
-    """Check options that depend on each other. Raises ValueError."""
-    check_load(options)
-    if options.confirm and options.publish_transaction:
-        raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
-    if options.ack_transaction and not options.ack:
-        raise ValueError("--transaction-ack needs --ack")
-    if options.prefetch and options.ack > options.prefetch:
-        raise ValueError("--ack every N with a smaller --prefetch would wait for ever")
-    if options.key_count > 1 and not options.exchange:
-        raise ValueError(
-            "--key-count needs an --exchange of --exchange-type topic; the default exchange would route none "
-            "of the keys"
+def _progress(published_per_s, consumed_per_s):
+    """Print the line of each second."""
+    print(
+        f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True
+    )
+
+
+def _summary(result):
+    """Text for the end of a run."""
+    lines = [
+        "", "Summary:",
+        f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",
+        f"Consumed:  {result.consumed:,} messages, {result.consume_rate:,.0f} msgs/s",
+    ]
+    for name in ("confirmed", "refused", "returned", "redelivered", "lost", "doubled"):
+        if count := getattr(result, name):
+            lines.append(f"{name.capitalize()}: {count:,}")
+    for latency, noun in ((result.latency, "messages"), (result.confirm_latency, "confirms")):
+        if latency and latency["count"]:
+            values = ", ".join(
+                f"{name} {latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max")
+            )
+            lines.append(f"Latency of {latency['count']:,} {noun} in ms: {values}")
+    if result.broker_cpu_us is not None:
+        lines.append(f"Broker: {result.broker_cpu_us:.3f} us of CPU time per message")
+    if result.broker_memory is not None:
+        lines.append(
+            f"Broker: {result.broker_memory['rss'] / 1e6:.1f} MB resident, "
+            f"{result.broker_memory['anonymous'] / 1e6:.1f} MB of it anonymous"
         )
-    _check_properties(options)
-    options.queues = groups(options, "queue", options.queue)
-    return options
+    if result.generator_cpu_us is not None:
+        lines.append(f"Generator: {result.generator_cpu_us:.3f} us of CPU time per message")
+    return lines + [f"FAULT: {fault}" for fault in result.faults]
 
 
-def _check_properties(options):
-    """Raises ValueError for invalid message properties, before every worker would fail by itself."""
-    try:
-        messages.properties(options)
-    except (TypeError, ValueError, AttributeError, struct.error) as error:
-        raise ValueError(f"--properties: {error}") from None
+def _as_json(result):
+    """JSON with lavinmqperf's keys and ours."""
+    figures = {
+        "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
+        "avg_consume_rate": round(result.consume_rate),
+        "published": result.published, "consumed": result.consumed, "confirmed": result.confirmed,
+        "refused": result.refused,
+        "returned": result.returned, "redelivered": result.redelivered, "faults": result.faults,
+        "broker_cpu_us_per_message": result.broker_cpu_us, "broker_memory": result.broker_memory,
+        "generator_cpu_us_per_message": result.generator_cpu_us,
+        "delivered_share_while_publishing": result.delivered_share,
+    }
+    if result.lost is not None:
+        figures.update(lost=result.lost, doubled=result.doubled)
+    if result.latency is not None:
+        count = result.latency["count"]
+        figures.update(latency_count=count, latency_sample_size=count)
+        figures.update(
+            {f"latency_{name}_ms": value for name, value in result.latency.items() if name != "count"}
+        )
+    if result.confirm_latency is not None:
+        figures.update({
+            f"confirm_latency_{name}_ms": value
+            for name, value in result.confirm_latency.items() if name != "count"
+        })
+    return figures
 
 
 _RUN = {"throughput": run_throughput, "queue-count": run_counts, "connection-count": run_counts}

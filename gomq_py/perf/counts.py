@@ -1,10 +1,12 @@
 """``queue-count`` and ``connection-count``: make many of one thing, hold them, and report the speed and the
 broker's memory for each.
 """
+import math
 import random
 import socket
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from urllib.parse import urlsplit, urlunsplit
 
 from gomq_py.amqp.wire.methods import QueueDeclare
 from gomq_py.client.connection import Connection
@@ -85,12 +87,10 @@ def _measured(options, noun):
 
 
 def _hold(seconds):
-    ends = time.monotonic() + seconds if seconds else None
-    try:
-        while ends is None or time.monotonic() < ends:
+    ends = time.monotonic() + (seconds or math.inf)
+    with suppress(KeyboardInterrupt):
+        while time.monotonic() < ends:
             time.sleep(0.1)
-    except KeyboardInterrupt:
-        pass
 
 
 def _address(options, number):
@@ -100,12 +100,11 @@ def _address(options, number):
     if not options.localhost:
         return options.uri
     chance = random.Random(number)
-    scheme, _, rest = options.uri.partition("://")
-    login, at, address = rest.rpartition("@")
-    host, slash, path = address.partition("/")
-    _, colon, port = host.partition(":")
+    parts = urlsplit(options.uri)
+    login, at, address = parts.netloc.rpartition("@")
+    _, colon, port = address.partition(":")
     local = f"127.0.{chance.randint(0, 255)}.{chance.randint(1, 254)}"
-    return f"{scheme}://{login}{at}{local}{colon}{port}{slash}{path}"
+    return urlunsplit(parts._replace(netloc=f"{login}{at}{local}{colon}{port}"))
 
 
 def _keep_alive(sock, text):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from gomq_py.client.errors import ClientError
 from gomq_py.perf import process, shared, worker
-from gomq_py.perf.latency import summarize
 from gomq_py.perf.shared import SharedRegion
+from gomq_py.perf.walk import summarize
 
 # Base time, and time per connection: thousands log in one after the other.
 _READY_TIMEOUT_S, _READY_EACH_S = 60, 0.02
@@ -96,6 +96,8 @@ class Load:
 
     # Implemented by a protocol.
 
+    consumer_kind: type  # of ConsumerRole
+
     def prepare(self):
         """Make what the load needs, before the workers are forked."""
         raise NotImplementedError
@@ -105,10 +107,6 @@ class Load:
 
     def publisher(self, group, index, quota):
         """A PublisherRole, made in its worker; ``index`` counts the publishers."""
-        raise NotImplementedError
-
-    def consumer(self, group, index, quota):
-        """A ConsumerRole, made in its worker; ``index`` counts the consumers."""
         raise NotImplementedError
 
     def expected(self):
@@ -138,21 +136,26 @@ class Load:
             self._workers.append(child)
             self._pipes.append(receiver)
 
-    def _maker(self, kind, share):
+    def _maker(self, kind, connections):
         """A function that a worker calls to connect its share of the publishers or consumers."""
         options, region = self.options, self.region
 
         def make_roles(roles):
-            for group, index in share:
+            for group, index in connections:
                 if kind == "publishers":
-                    quota = _share_of(options.publish_count, index, len(self.publishers))
+                    # fair shares: the first ones get one more
+                    share, more = divmod(options.publish_count, len(self.publishers))
+                    quota = share + (index < more)
                     if options.publish_count and not quota:
                         region.counters(index)[shared.READY] = region.counters(index)[shared.DONE] = 1
                         continue
                     roles.append(self.publisher(group, index, quota))
                 else:
                     quota = options.consume_count if len(self.consumers) == 1 else 0
-                    roles.append(self.consumer(group, index, quota))
+                    slot = self.consumers[index]
+                    roles.append(self.consumer_kind(
+                        options, region.counters(slot), index, group, quota, region.check(slot),
+                        region.latencies(slot)))
 
         return make_roles
 
@@ -277,11 +280,6 @@ class Load:
         result.broker_memory = self._look_at_memory()
         self.judge(result)
         return result
-
-
-def _share_of(total, index, count):
-    """A fair share of a total: the first ones get one more."""
-    return total // count + (index < total % count)
 
 
 def _rate(count, duration_ns):

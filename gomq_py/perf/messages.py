@@ -93,7 +93,10 @@ def make_amqp_batch(options, channel, queue):
         frames = channel.publish_frames(
             options.exchange, key, body, next(in_turn), mandatory=options.mandatory
         )
-        return frames, _body_at(frames, len(body), channel.connection.frame_max)
+        size, frame_max = len(body), channel.connection.frame_max
+        room = frame_max - 8 if frame_max else size
+        frame_count = -(-size // room) if size else 0
+        return frames, len(frames) - size - 8 * frame_count + 7
 
     return make_batch(options, routing_keys(options, queue), encode)
 
@@ -116,10 +119,3 @@ def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_bef
         messages.append(encode(keys[len(messages) % len(keys)], body))
         octet_count += len(messages[len(messages) - 1][0])
     return PublishBatch(messages, stamps.timestamp_at, stamps.sequence_at, identifier_before)
-
-
-def _body_at(frames, size, frame_max):
-    """Offset of the body in the frames of a publish."""
-    room = frame_max - 8 if frame_max else size
-    frame_count = -(-size // room) if size else 0
-    return len(frames) - size - 8 * frame_count + 7

@@ -11,7 +11,6 @@ from gomq_py.mqtt.wire.packets import (
 from gomq_py.mqtt.wire.properties import encode_values
 from gomq_py.mqtt.wire.reason_codes import UNSPECIFIED_ERROR, name_of
 from gomq_py.perf import messages, shared
-from gomq_py.perf.latency import LatencyHistogram
 from gomq_py.perf.mqtt_walk import ArrivalCheck, MQTTWalk, PacketWindow
 from gomq_py.perf.role import ConsumerRole, PublisherRole, Role
 
@@ -102,11 +101,9 @@ class MQTTPublisher(_MQTT, PublisherRole):
             confirm, index / publishers)
         self.attach(MQTTWalk(
             options.version, _PUBLISHER_READ_OCTETS, _PUBLISHER_PACKET_OCTETS, window=window))
-        self._answers = memoryview(self.walk.answers)
         counters[shared.READY] = 1
 
     def read(self, now_ns, limit_octets=_PUBLISHER_READ_OCTETS):
-        """Read as any role, into a smaller buffer."""
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
@@ -119,19 +116,15 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return allowed
 
     def stamp(self, first, last):
-        """Write packet identifiers, too."""
         super().stamp(first, last)
         if self.confirm:
             self.batch.identify(first, last, self.published % STRING_MAX + 1)
 
     def answer(self):
         """Send PUBREL for each PUBREC."""
-        if self.walk.answered:
-            self.send(bytes(self._answers[:self.walk.answered]))
-            self.walk.answered = 0
+        self.send_answers()
 
     def acknowledged(self, packet):
-        """Count a refusal, or a message without subscribers."""
         refused = packet.reason_code >= UNSPECIFIED_ERROR
         if refused or not isinstance(packet, PubrecPacket):
             self.window.settle_packet(packet.packet_identifier, refused)
@@ -148,16 +141,9 @@ class MQTTConsumer(_MQTT, ConsumerRole):
             more["properties"] = {**(more.get("properties") or {}), "receive_maximum": options.prefetch}
         connection = connect(options, consumer_name(options, index), **more)
         super().__init__(options, counters, connection, quota)
-        stamps = messages.Stamps(options.verify, options.measure_latency)
-        arrivals = None
-        if options.verify:
-            following, counts, sums = check
-            arrivals = ArrivalCheck(following, counts, sums, messages.expected_content(options), stamps.end)
         self.attach(MQTTWalk(
-            options.version, packet_octets=options.size[1] + _HEAD_OCTETS, check=arrivals,
-            latencies=LatencyHistogram(latencies) if options.measure_latency else None,
-            sequence_at=stamps.sequence_at, timestamp_at=stamps.timestamp_at,
-        ))
+            options.version, packet_octets=options.size[1] + _HEAD_OCTETS,
+            **self.checks(ArrivalCheck, check, latencies)))
         # Not through the client: messages that follow the answer in the same read must be counted.
         subscribe = SubscribePacket(
             packet_identifier=1,
@@ -166,7 +152,6 @@ class MQTTConsumer(_MQTT, ConsumerRole):
         self.write()
 
     def finish(self):
-        """Send the remaining acknowledgements."""
         self.answer()
 
     def _count(self, now_ns):

@@ -9,6 +9,8 @@ from gomq_py.perf.mqtt_roles import MQTTConsumer, MQTTPublisher, connect, consum
 class MQTTThroughput(Load):
     """One run over the topics of ``options``."""
 
+    consumer_kind = MQTTConsumer
+
     def __init__(self, options, progress):
         super().__init__(options, options.topics, progress)
         # The publishers and consumers of one topic follow each other.
@@ -20,36 +22,26 @@ class MQTTThroughput(Load):
 
     def prepare(self):
         """Remove sessions of an earlier run, whose messages would be counted."""
-        self._forget_sessions()
+        self.clean_up()
         if not self.options.persistent:
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
 
     def clean_up(self):
-        """Remove the sessions of this run."""
-        self._forget_sessions()
-
-    def _forget_sessions(self):
         for index in range(len(self.consumers)) if self.options.persistent else ():
             connect(self.options, consumer_name(self.options, index)).close()
 
     def publisher(self, group, index, quota):
-        """A publisher to a topic."""
         return MQTTPublisher(
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
-    def consumer(self, group, index, quota):
-        """A subscriber to a topic."""
-        slot = self.consumers[index]
-        region = self.region
-        return MQTTConsumer(
-            self.options, region.counters(slot), index, group, quota, region.check(slot),
-            region.latencies(slot))
-
     def expected(self):
         """Messages published and not refused, times the consumers of each."""
-        return sum(
-            self._copies(consumers) * sum(self._taken_on(publisher) for publisher in publishers)
-            for publishers, consumers in self._of_topic)
+        total = 0
+        for publishers, consumers in self._of_topic:
+            copies = min(1, len(consumers)) if self.options.share else len(consumers)
+            for counters in map(self.region.counters, publishers):
+                total += copies * (counters[shared.PUBLISHED] - counters[shared.REFUSED])
+        return total
 
     def judge(self, result):
         """Count lost and doubled messages; both are faults if the QoS excludes them, and with --verify so are
@@ -72,11 +64,3 @@ class MQTTThroughput(Load):
         ):
             if count:
                 result.faults.append(f"{count} {text}")
-
-    def _copies(self, consumers):
-        """Consumers of a topic that get each message."""
-        return min(1, len(consumers)) if self.options.share else len(consumers)
-
-    def _taken_on(self, publisher):
-        counters = self.region.counters(publisher)
-        return counters[shared.PUBLISHED] - counters[shared.REFUSED]

@@ -1,8 +1,7 @@
 cimport cython
 from gomq_py cimport octets
 from gomq_py.mqtt.wire cimport frames
-from gomq_py.perf.latency cimport LatencyHistogram
-from gomq_py.perf.walk cimport ConfirmWindow, SequenceCheck
+from gomq_py.perf.walk cimport ConfirmWindow, SequenceCheck, Walk
 from libc.stdint cimport uint64_t
 
 cdef unsigned int PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP
@@ -21,25 +20,15 @@ cdef class ArrivalCheck(SequenceCheck):
         skipped=uint64_t)
     cpdef note(self, uint64_t sequence)
 
-cdef class MQTTWalk:
-    cdef public bytearray buffer
-    cdef public Py_ssize_t kept
-    cdef readonly uint64_t delivered, body_octets, redelivered
-    cdef public list others
-    cdef public bytearray answers
-    cdef public Py_ssize_t answered
+cdef class MQTTWalk(Walk):
     cdef frames.PacketWalk packets
     cdef int version
     cdef PacketWindow window
-    cdef readonly ArrivalCheck check
-    cdef LatencyHistogram latencies
-    cdef Py_ssize_t sequence_at, timestamp_at
-    cdef uint64_t now_ns
     @cython.locals(
         packets=frames.PacketWalk, p="const unsigned char*", kind=cython.uint, at=cython.Py_ssize_t,
         before=uint64_t)
     cpdef Py_ssize_t walk(self, Py_ssize_t end, uint64_t now_ns) except -1
-    @cython.locals(at=cython.Py_ssize_t, size=cython.Py_ssize_t, stamped_ns=uint64_t)
+    @cython.locals(at=cython.Py_ssize_t, size=cython.Py_ssize_t)
     cdef int take_message(self, const unsigned char* p) except -1
     @cython.locals(p="unsigned char*")
     cdef int answer(self, unsigned int kind) except -1

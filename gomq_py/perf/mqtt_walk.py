@@ -10,7 +10,7 @@ from gomq_py.mqtt.wire import frames
 from gomq_py.mqtt.wire.constants import (
     DEFAULT_LIMITS, IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SERVER,
 )
-from gomq_py.perf.walk import ConfirmWindow, SequenceCheck
+from gomq_py.perf.walk import ConfirmWindow, SequenceCheck, Walk
 
 NUMBER_MASK = (1 << 48) - 1
 _SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messages
@@ -48,7 +48,6 @@ class ArrivalCheck(SequenceCheck):
         self.doubled = 0
 
     def note(self, sequence):
-        """Check the number of one body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -74,35 +73,21 @@ class ArrivalCheck(SequenceCheck):
         self.sums[publisher] += number
 
 
-class MQTTWalk:
+class MQTTWalk(Walk):
     """The receiving half of one connection. A packet larger than ``packet_octets`` ends it."""
 
-    __slots__ = (
-        "buffer", "kept", "delivered", "body_octets", "redelivered", "others", "answers", "answered",
-        "packets", "version", "window", "check", "latencies", "sequence_at", "timestamp_at", "now_ns",
-    )
+    __slots__ = ("packets", "version", "window")
 
     def __init__(
             self, version, read_octets=131072, packet_octets=65536, window=None, check=None, latencies=None,
             sequence_at=-1, timestamp_at=-1):
-        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 bytes in bodies.
-        """
-        self.buffer = bytearray(packet_octets + read_octets)
-        self.kept = 0
-        self.delivered = self.body_octets = self.redelivered = 0
-        self.others = []
+        size = packet_octets + read_octets
         # Each answer has four bytes, and no answered packet is shorter.
-        self.answers = bytearray(len(self.buffer) + 8)
-        self.answered = 0
+        Walk.__init__(self, size, size + 8, check, latencies, sequence_at, timestamp_at)
         self.version = version
         self.packets = frames.PacketWalk(
             version, SERVER, DEFAULT_LIMITS._replace(packet_octets=packet_octets))
         self.window = window if window is not None else PacketWindow(1)
-        self.check = check
-        self.latencies = latencies
-        self.sequence_at = sequence_at if check is not None else -1
-        self.timestamp_at = timestamp_at if latencies is not None else -1
-        self.now_ns = 0
 
     def walk(self, end, now_ns):
         """Parse the whole packets in the first ``end`` bytes and keep the rest at the front; returns the
@@ -141,22 +126,12 @@ class MQTTWalk:
         self.body_octets += size
         if self.packets.dup:
             self.redelivered += 1
-        if self.sequence_at >= 0:
-            if size >= self.sequence_at + 8:
-                self.check.note(octets.le64(p, at + self.sequence_at))
-            else:
-                self.check.corrupt += 1
-            self.check.compare(p, at, size, 0)
-        if self.timestamp_at >= 0 and size >= self.timestamp_at + 8:
-            stamped_ns = octets.le64(p, at + self.timestamp_at)
-            if stamped_ns <= self.now_ns:
-                self.latencies.add(self.now_ns - stamped_ns)
+        self.take_content(p, at, size, 0)
         if self.packets.qos:
             self.answer(PUBACK if self.packets.qos == 1 else PUBREC)
         return 0
 
     def answer(self, kind):
-        """Append the answer to the last packet."""
         if self.answered + 5 > len(self.answers):
             raise IndexError("answers that nobody has taken")
         p = octets.pointer(self.answers)

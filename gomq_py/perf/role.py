@@ -12,6 +12,7 @@ from select import POLLIN, POLLOUT
 from gomq_py.client.errors import ClientError
 from gomq_py.perf import messages, shared
 from gomq_py.perf.batch import END_OF_RECORD
+from gomq_py.perf.walk import LatencyHistogram
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _WRITES_IN_A_ROW = 4  # then other connections of the worker
@@ -42,7 +43,7 @@ class Role:
     def attach(self, walk):
         """Take over the socket; input that the client has read ahead goes through the walk first."""
         self.walk = walk
-        self._room = memoryview(walk.buffer)
+        self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
         self._room[:len(ahead)] = ahead
         walk.walk(len(ahead), time.monotonic_ns())
@@ -69,8 +70,12 @@ class Role:
         return True
 
     def send(self, octets):
-        """Make octets pending."""
         self._pending.append(memoryview(octets))
+
+    def send_answers(self):
+        if self.walk.answered:
+            self.send(bytes(self._answers[:self.walk.answered]))
+            self.walk.answered = 0
 
     def write(self):
         """Write what is pending; True when all is written."""
@@ -134,13 +139,11 @@ class PublisherRole(Role):
         self._flags = 0 if options.mergeable else END_OF_RECORD
 
     def interest(self):
-        """Events to wait for on the socket."""
         if self._pending or (not self.options.rate and self.allowed() > 0):
             return POLLIN | POLLOUT
         return POLLIN
 
     def start(self, now_ns):
-        """Begin the run."""
         rate = self.options.rate
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
@@ -257,10 +260,16 @@ class ConsumerRole(Role):
         super().__init__(options, counters, connection, quota)
         self._held = False  # held back by the rate
 
-    def attach(self, walk):
-        """Take over the socket; ``answer`` takes the walk's answers."""
-        super().attach(walk)
-        self._answers = memoryview(walk.answers)
+    def checks(self, kind, region, latencies):
+        """Arguments for a walk that checks and times bodies. ``kind``: of its check, in ``region``."""
+        options = self.options
+        stamps = messages.Stamps(options.verify, options.measure_latency)
+        content = messages.expected_content(options)
+        return {
+            "check": kind(*region, content, stamps.end) if options.verify else None,
+            "latencies": LatencyHistogram(latencies) if options.measure_latency else None,
+            "sequence_at": stamps.sequence_at, "timestamp_at": stamps.timestamp_at,
+        }
 
     def interest(self):
         """Events to wait for on the socket: nothing is read while acks are stuck."""
@@ -278,11 +287,7 @@ class ConsumerRole(Role):
         self._count(now_ns)
 
     def answer(self):
-        """Queue and write the answers of the walk."""
-        walk = self.walk
-        if walk.answered:
-            self.send(bytes(self._answers[:walk.answered]))
-            walk.answered = 0
+        self.send_answers()
         self.write()
 
     def _may_read(self, now_ns):

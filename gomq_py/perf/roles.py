@@ -9,9 +9,8 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
 from gomq_py.perf import messages, shared
-from gomq_py.perf.latency import LatencyHistogram
 from gomq_py.perf.role import ConsumerRole, PublisherRole
-from gomq_py.perf.walk import ConfirmWindow, FrameWalk, SequenceCheck
+from gomq_py.perf.walk import ConfirmWindow, FrameWalk, LatencyHistogram, SequenceCheck
 
 _COMMIT = method_frame(1, TxCommit())
 
@@ -97,22 +96,12 @@ class Consumer(ConsumerRole):
         connection, channel = _connect(options, f"perf consumer {index}")
         super().__init__(options, counters, connection, quota)
         self._uncommitted = 0
-        stamps = messages.Stamps(options.verify, options.measure_latency)
         if options.prefetch:
             channel.qos(options.prefetch)
         if options.ack_transaction:
             channel.tx_select()
-        sequence_check = None
-        if options.verify:
-            following, counts, sums = check
-            sequence_check = SequenceCheck(
-                following, counts, sums, messages.expected_content(options), stamps.end)
         self.attach(FrameWalk(
-            connection.frame_max, ack_every=options.ack,
-            check=sequence_check,
-            latencies=LatencyHistogram(latencies) if options.measure_latency else None,
-            sequence_at=stamps.sequence_at, timestamp_at=stamps.timestamp_at,
-        ))
+            connection.frame_max, ack_every=options.ack, **self.checks(SequenceCheck, check, latencies)))
         self._get = memoryview(method_frame(1, BasicGet(queue=queue, no_ack=not options.ack)))
         self._gets_answered = 0
         if options.poll:
@@ -127,7 +116,6 @@ class Consumer(ConsumerRole):
             self.write()
 
     def start(self, now_ns):
-        """Begin the run."""
         super().start(now_ns)
         if self.options.poll:
             self.send(self._get)
@@ -144,9 +132,7 @@ class Consumer(ConsumerRole):
         self.counters[shared.EMPTY_GETS] = walk.empty_gets
         if self.options.ack_transaction and walk.answered:
             self._uncommitted += walk.answered // 21 * self.options.ack
-        if walk.answered:
-            self.send(bytes(self._answers[:walk.answered]))
-            walk.answered = 0
+        self.send_answers()
         if self.options.ack_transaction and self._uncommitted >= self.options.ack_transaction:
             self._uncommitted = 0
             self.send(_COMMIT)

@@ -6,7 +6,7 @@ are forked.
 """
 import mmap
 
-from gomq_py.perf.latency import BUCKETS
+from gomq_py.perf.walk import BUCKETS
 
 # Flags, written by the parent.
 STARTED, STOP_PUBLISHING, STOP = 0, 1, 2
@@ -36,11 +36,9 @@ class SharedRegion:
         self._words = memoryview(self._memory).cast("Q")
 
     def flag(self, index):
-        """Whether a flag is set."""
         return self._words[index] != 0
 
     def set_flag(self, index):
-        """Set a flag."""
         self._words[index] = 1
 
     def counters(self, connection):

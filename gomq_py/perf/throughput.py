@@ -11,11 +11,12 @@ from gomq_py.perf.roles import Consumer, Publisher
 class Throughput(Load):
     """One run over the queues of ``options``."""
 
+    consumer_kind = Consumer
+
     def __init__(self, options, progress):
         super().__init__(options, options.queues, progress)
 
     def prepare(self):
-        """Declare and bind the queues."""
         options = self.options
         if options.predeclared:
             return
@@ -49,18 +50,9 @@ class Throughput(Load):
                 channel.close()
 
     def publisher(self, group, index, quota):
-        """A publisher to a queue."""
         region = self.region
         return Publisher(
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
-
-    def consumer(self, group, index, quota):
-        """A consumer of a queue."""
-        slot = self.consumers[index]
-        region = self.region
-        return Consumer(
-            self.options, region.counters(slot), index, group, quota, region.check(slot),
-            region.latencies(slot))
 
     def expected(self):
         """Messages published and neither returned nor refused."""
@@ -68,7 +60,6 @@ class Throughput(Load):
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 
     def judge(self, result):
-        """Check order, completeness and bodies, with --verify."""
         if self.options.verify:
             result.faults += self._faults(result)
 

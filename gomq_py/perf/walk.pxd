@@ -1,11 +1,15 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.perf.latency cimport LatencyHistogram
 from libc.stdint cimport uint64_t
 
 cdef bytes ACK_FRAME
 cdef uint64_t NUMBER_MASK
 cdef unsigned int DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK
+
+cdef class LatencyHistogram:
+    cdef uint64_t[::1] buckets
+    @cython.locals(shift=uint64_t)
+    cpdef add(self, uint64_t value)
 
 cdef class ConfirmWindow:
     cdef readonly uint64_t confirmed, refused, low
@@ -31,19 +35,27 @@ cdef class SequenceCheck:
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size, Py_ssize_t offset
     ) except -1
 
-cdef class FrameWalk:
+cdef class Walk:
     cdef public bytearray buffer
     cdef public Py_ssize_t kept
-    cdef readonly uint64_t delivered, body_octets, redelivered, returned, empty_gets, last_tag, acked_tag
+    cdef readonly uint64_t delivered, body_octets, redelivered
     cdef public list others
     cdef public bytearray answers
     cdef public Py_ssize_t answered
-    cdef public uint64_t ack_every
-    cdef ConfirmWindow window
     cdef readonly SequenceCheck check
     cdef LatencyHistogram latencies
     cdef Py_ssize_t sequence_at, timestamp_at
-    cdef uint64_t missing, offset, now_ns
+    cdef uint64_t now_ns
+    @cython.locals(stamped_ns=uint64_t)
+    cdef int take_content(
+        self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size, Py_ssize_t offset
+    ) except -1
+
+cdef class FrameWalk(Walk):
+    cdef readonly uint64_t returned, empty_gets, last_tag, acked_tag
+    cdef public uint64_t ack_every
+    cdef ConfirmWindow window
+    cdef uint64_t missing, offset
     cdef bint returning
     @cython.locals(
         p="const unsigned char*", at=cython.Py_ssize_t, size=cython.Py_ssize_t, frame_end=cython.Py_ssize_t,
@@ -52,7 +64,6 @@ cdef class FrameWalk:
     cpdef Py_ssize_t walk(self, Py_ssize_t end, uint64_t now_ns) except -1
     @cython.locals(method=cython.uint, tag_at=cython.Py_ssize_t)
     cdef int take_method(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1
-    @cython.locals(stamped_ns=uint64_t)
     cdef int take_body(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1
     cdef int complete(self) except -1
     @cython.locals(p="unsigned char*")

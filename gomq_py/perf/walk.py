@@ -4,6 +4,8 @@ deliveries, and counts confirms.
 The worker reads from its socket into ``buffer`` behind the ``kept`` bytes of an incomplete frame and calls
 ``walk``. Acks are written into ``answers``, methods outside of the load (close, cancel, ...) are put into
 ``others``. Trusts nothing: sizes are checked before use.
+
+Also what the walk over MQTT (mqtt_walk) shares: windows, checks and latencies.
 """
 from array import array
 
@@ -15,6 +17,32 @@ NUMBER_MASK = (1 << 48) - 1
 # channel 1, delivery tag at 11, multiple at 19
 ACK_FRAME = b"\x01\x00\x01\x00\x00\x00\x0d\x00\x3c\x00\x50" + bytes(9) + b"\xce"
 assert len(ACK_FRAME) == 21
+SUB_BUCKETS = 64
+BUCKETS = 40 * SUB_BUCKETS  # up to 2^45 ns, which is ten hours
+REGION_OCTETS = 8 * BUCKETS
+
+
+class LatencyHistogram:
+    """Counts of values in nanoseconds, with 64 buckets per power of two: an error of at most 1.6 % at any
+    count, and cheap enough to add every message.
+
+    ``region``: a writable memoryview of BUCKETS u64, which a worker process writes and its parent reads.
+    """
+
+    __slots__ = ("buckets",)
+
+    def __init__(self, region):
+        self.buckets = region
+
+    def add(self, value):
+        """Count one value. Buckets are 1 ns wide below 64, and above 1/64 of their power of two."""
+        shift = 0
+        while value >= 128:
+            value >>= 1
+            shift += 1
+        if shift > 38:
+            shift = 38
+        self.buckets[shift * 64 + value] += 1
 
 
 class ConfirmWindow:
@@ -113,39 +141,65 @@ class SequenceCheck:
         return 0
 
 
-class FrameWalk:
+class Walk:
+    """Common to both protocols: the buffers of a connection's receiving half, and checks and times of bodies.
+
+    ``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 bytes in each body.
+    """
+
+    __slots__ = (
+        "buffer", "kept", "delivered", "body_octets", "redelivered", "others", "answers", "answered", "check",
+        "latencies", "sequence_at", "timestamp_at", "now_ns",
+    )
+
+    def __init__(self, buffer_octets, answers_octets, check, latencies, sequence_at, timestamp_at):
+        self.buffer = bytearray(buffer_octets)
+        self.kept = 0
+        self.delivered = self.body_octets = self.redelivered = 0
+        self.others = []
+        self.answers = bytearray(answers_octets)
+        self.answered = 0
+        self.check = check
+        self.latencies = latencies
+        self.sequence_at = sequence_at if check is not None else -1
+        self.timestamp_at = timestamp_at if latencies is not None else -1
+        self.now_ns = 0
+
+    def take_content(self, p, at, size, offset):
+        """Check and time a part of a body, ``size`` bytes from ``offset`` on; the stamps lie in the first."""
+        if self.sequence_at >= 0:
+            if not offset and size >= self.sequence_at + 8:
+                self.check.note(octets.le64(p, at + self.sequence_at))
+            elif not offset:
+                self.check.corrupt += 1
+            self.check.compare(p, at, size, offset)
+        if self.timestamp_at >= 0 and not offset and size >= self.timestamp_at + 8:
+            stamped_ns = octets.le64(p, at + self.timestamp_at)
+            if stamped_ns <= self.now_ns:
+                self.latencies.add(self.now_ns - stamped_ns)
+        return 0
+
+
+class FrameWalk(Walk):
     """The receiving half of one connection with one channel, number 1."""
 
     __slots__ = (
-        "buffer", "kept", "delivered", "body_octets", "redelivered", "returned", "empty_gets", "last_tag",
-        "acked_tag", "others", "answers", "answered", "ack_every", "window", "check", "latencies",
-        "sequence_at", "timestamp_at", "missing", "offset", "now_ns", "returning",
+        "returned", "empty_gets", "last_tag", "acked_tag", "ack_every", "window", "missing", "offset",
+        "returning",
     )
 
     def __init__(
         self, frame_max, read_octets=131072, ack_every=0, window=None, check=None, latencies=None,
         sequence_at=-1, timestamp_at=-1,
     ):
-        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 bytes in each
-        body.
-        """
-        self.buffer = bytearray(frame_max + 8 + read_octets)
-        self.kept = 0
-        self.delivered = self.body_octets = self.redelivered = self.returned = self.empty_gets = 0
-        self.last_tag = self.acked_tag = 0
-        self.others = []
+        size = frame_max + 8 + read_octets
         # A delivery has at least 46 bytes and its ack 21.
-        self.answers = bytearray(len(self.buffer) // 46 * 21 + 42)
-        self.answered = 0
+        Walk.__init__(self, size, size // 46 * 21 + 42, check, latencies, sequence_at, timestamp_at)
+        self.returned = self.empty_gets = self.last_tag = self.acked_tag = 0
         self.ack_every = ack_every
         self.window = window if window is not None else ConfirmWindow(1)
-        self.check = check
-        self.latencies = latencies
-        self.sequence_at = sequence_at if check is not None else -1
-        self.timestamp_at = timestamp_at if latencies is not None else -1
         # bytes of the current body that are missing, and that were received
         self.missing = self.offset = 0
-        self.now_ns = 0
         self.returning = False
 
     def walk(self, end, now_ns):
@@ -186,7 +240,6 @@ class FrameWalk:
         return self.delivered - before
 
     def take_method(self, p, at, size):
-        """Handle a method frame's payload."""
         method = octets.be32(p, at) if size >= 4 else 0
         if method == DELIVER and size > 5 and size >= 14 + p[at + 4]:
             tag_at = at + 5 + p[at + 4]
@@ -209,20 +262,10 @@ class FrameWalk:
         return 0
 
     def take_body(self, p, at, size):
-        """Handle a body frame's payload; number and timestamp lie in the first of a message."""
         if size > self.missing:
             raise FrameError("a body is longer than its header says")
         if not self.returning:
-            if self.sequence_at >= 0:
-                if not self.offset and size >= self.sequence_at + 8:
-                    self.check.note(octets.le64(p, at + self.sequence_at))
-                elif not self.offset:
-                    self.check.corrupt += 1
-                self.check.compare(p, at, size, self.offset)
-            if self.timestamp_at >= 0 and not self.offset and size >= self.timestamp_at + 8:
-                stamped_ns = octets.le64(p, at + self.timestamp_at)
-                if stamped_ns <= self.now_ns:
-                    self.latencies.add(self.now_ns - stamped_ns)
+            self.take_content(p, at, size, self.offset)
         self.body_octets += size
         self.offset += size
         self.missing -= size
@@ -257,3 +300,37 @@ class FrameWalk:
         """Append an ack of everything delivered and not acked yet."""
         if self.ack_every and self.last_tag > self.acked_tag:
             self.answer(True)
+
+
+def lower_bound(index):
+    """The smallest value, in nanoseconds, that falls into a bucket."""
+    if index < 2 * SUB_BUCKETS:
+        return index
+    shift = index // SUB_BUCKETS - 1
+    return (index - shift * SUB_BUCKETS) << shift
+
+
+def summarize(regions):
+    """Summary over some regions: {"count", "min", "median", "p75", "p95", "p99", "max"} in milliseconds, or
+    only a count of 0.
+    """
+    totals = [sum(counts) for counts in zip(*regions)]
+    count = sum(totals)
+    summary = {"count": count}
+    if not count:
+        return summary
+    occupied = [index for index, number in enumerate(totals) if number]
+    summary["min"] = lower_bound(min(occupied)) / 1e6
+    for name, share in (("median", 0.5), ("p75", 0.75), ("p95", 0.95), ("p99", 0.99)):
+        summary[name] = _quantile(totals, occupied, share * count) / 1e6
+    summary["max"] = lower_bound(max(occupied)) / 1e6
+    return summary
+
+
+def _quantile(totals, occupied, rank):
+    seen = 0
+    for index in occupied:
+        seen += totals[index]
+        if seen >= rank:
+            break
+    return lower_bound(index)

@@ -90,7 +90,6 @@ class Loop:
             role.finish()
 
     def close(self):
-        """Close the poll object."""
         self._poll.close()
 
     def _turn(self, timeout_ms):

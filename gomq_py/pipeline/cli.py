@@ -2,6 +2,7 @@
 
 A failed job prints one line on standard error and sets the exit code.
 """
+import contextlib
 import functools
 import json
 import os
@@ -34,6 +35,16 @@ def _an_address(context, parameter, given):
     return given
 
 
+def _pairs(context, parameter, given):
+    pairs = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign or not name:
+            raise click.UsageError(f"{one!r} is not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
 _STREAMS = click.option("--streams", help="Names of streams, separated by commas.")
 _PATTERN = click.option("--pattern", help="A regular expression: streams whose whole name matches.")
 _DATA_DIR = click.option(
@@ -50,7 +61,8 @@ _READING = (
     _PATTERN,
     _DATA_DIR,
     click.option(
-        "--option", "extra", multiple=True, metavar="NAME=VALUE", help="Any other option of the source."
+        "--option", "extra", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+        help="Any other option of the source.",
     ),
 )
 _NAMES = {
@@ -63,7 +75,9 @@ _SPARK = (
         "--memory", default="1g", show_default=True,
         help="Memory of the driver, which in local mode is all of it.",
     ),
-    click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Any setting of Spark."),
+    click.option(
+        "--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any setting of Spark."
+    ),
 )
 _COUNTING = (
     click.option("--prometheus", type=click.Path(dir_okay=False), callback=_in_a_folder, metavar="FILE",
@@ -87,30 +101,24 @@ def _with(*options):
     return decorate
 
 
-def _pairs(given):
-    pairs = {}
-    for one in given:
-        name, sign, value = one.partition("=")
-        if not sign or not name:
-            raise click.UsageError(f"{one!r} is not NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
 def reading_options(given):
     """Remove the source's options from a command's parameters and return them."""
     options = {name: value for key, name in _NAMES.items() if (value := given.pop(key, None)) is not None}
     if "dataDir" in options:
         options["transport"] = "files"
-    return {**options, **_pairs(given.pop("extra"))}
+    return {**options, **given.pop("extra")}
 
 
+@contextlib.contextmanager
 def _session(command, given):
+    """The Spark session of a command, ended with the block."""
     from gomq_py.pipeline.session import make_session  # here: --help does not load Spark
-    return make_session(
-        f"gomq-py-pipeline {command}", given.pop("master"), given.pop("memory"),
-        _pairs(given.pop("conf")).items(),
-    )
+    spark = make_session(
+        f"gomq-py-pipeline {command}", given["master"], given["memory"], given["conf"].items())
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _fails_in_a_line(command):
@@ -158,11 +166,10 @@ def doctor(folder, **given):
 @_fails_in_a_line
 def bronze(out, **given):
     """Streams to Parquet, by date and stream; each offset once."""
-    from gomq_py.pipeline.jobs import bronze as job
     reading = reading_options(given)
-    _run(
-        _session("bronze", given), lambda spark: job.writers(spark, reading, out, given["checkpoint"]), given
-    )
+    with _session("bronze", given) as spark:
+        from gomq_py.pipeline.jobs import bronze as job
+        _run(lambda: job.writers(spark, reading, out, given["checkpoint"]), given)
 
 
 @pipeline.command()
@@ -172,12 +179,9 @@ def bronze(out, **given):
 @_fails_in_a_line
 def compact(source, out, **given):
     """Write a second table with fewer files; the first is left alone."""
-    from gomq_py.pipeline.jobs import bronze as job
-    spark = _session("compact", given)
-    try:
+    with _session("compact", given) as spark:
+        from gomq_py.pipeline.jobs import bronze as job
         click.echo(f"{job.compact(spark, source, out)} rows in {out}")
-    finally:
-        spark.stop()
 
 
 @pipeline.command()
@@ -189,11 +193,9 @@ def telemetry(schema, out, **given):
     """Payloads of devices to typed readings and windows; what cannot be decoded goes to a quarantine."""
     from gomq_py.pipeline.readings import read_schema
     reading, checked = reading_options(given), read_schema(schema)
-
-    def make(spark):
+    with _session("telemetry", given) as spark:
         from gomq_py.pipeline.jobs import telemetry as job
-        return job.writers(spark, reading, checked, out, given["checkpoint"])
-    _run(_session("telemetry", given), make, given)
+        _run(lambda: job.writers(spark, reading, checked, out, given["checkpoint"]), given)
 
 
 @pipeline.command()
@@ -203,11 +205,9 @@ def telemetry(schema, out, **given):
 def metrics(out, **given):
     """How many messages and octets came, by stream, exchange and minute."""
     reading = reading_options(given)
-
-    def make(spark):
+    with _session("metrics", given) as spark:
         from gomq_py.pipeline.jobs import metrics as job
-        return job.writers(spark, reading, out, given["checkpoint"])
-    _run(_session("metrics", given), make, given)
+        _run(lambda: job.writers(spark, reading, out, given["checkpoint"]), given)
 
 
 @pipeline.command()
@@ -225,8 +225,7 @@ def queues(out, every, **given):
     from gomq_py.pipeline.running import repeat, seconds_of
     pause_s = None if every is None else seconds_of(every)
     reading = reading_options(given)
-    spark = _session("queues", given)
-    try:
+    with _session("queues", given) as spark:
         from gomq_py.pipeline.jobs import queues as job
 
         def take():
@@ -234,8 +233,6 @@ def queues(out, every, **given):
             job.append(spark, rows, out)
             click.echo(json.dumps({"job": "queues", "rows": len(rows)}))
         repeat(take, pause_s)
-    finally:
-        spark.stop()
 
 
 @pipeline.command("run")
@@ -247,14 +244,10 @@ def queues(out, every, **given):
 def run_file(file, **given):
     """Run the jobs of a pipeline file in one session."""
     from gomq_py.pipeline.plan import read_plan
-    from gomq_py.pipeline.session import make_session
     plan = read_plan(file)
-    spark = make_session("gomq-py-pipeline run", plan.master, plan.memory, plan.conf.items())
-
-    def make(spark):
+    with _session("run", {"master": plan.master, "memory": plan.memory, "conf": plan.conf}) as spark:
         from gomq_py.pipeline.jobs import all_writers
-        return all_writers(spark, plan.jobs)
-    _run(spark, make, given)
+        _run(lambda: all_writers(spark, plan.jobs), given)
 
 
 @pipeline.command("dead-letters")
@@ -266,8 +259,7 @@ def run_file(file, **given):
 def dead_letters(table, out, samples, **given):
     """Why messages died: by queue, reason and hour, with samples."""
     reading = reading_options(given)
-    spark = _session("dead-letters", given)
-    try:
+    with _session("dead-letters", given) as spark:
         from gomq_py.pipeline.jobs import dead_letters as job
         messages = job.rows(spark, reading, table)
         summary = job.summary(messages)
@@ -277,8 +269,6 @@ def dead_letters(table, out, samples, **given):
             click.echo(json.dumps({"sample": row.asDict()}, default=str))
         if out:
             summary.write.mode("overwrite").parquet(out)
-    finally:
-        spark.stop()
 
 
 @pipeline.command()
@@ -306,25 +296,19 @@ def replay(table, where, rate, keep_deaths, dry_run, **given):
     if not dry_run:
         Options(writing)  # checks them before Spark is started
     reading = {} if table else reading_options(given)
-    spark = _session("replay", given)
-    try:
+    with _session("replay", given) as spark:
         from gomq_py.pipeline.jobs import dead_letters, replay as job
         chosen = job.chosen(dead_letters.rows(spark, reading, table), where, keep_deaths)
         for row in job.counts(chosen).collect():
             click.echo(json.dumps({**row.asDict(), "dry_run": dry_run}))
         if not dry_run:
             job.publish(chosen, writing, rate)
-    finally:
-        spark.stop()
 
 
-def _run(spark, make_writers, given):
-    """Run the queries of ``make_writers(spark)``, then end the session."""
+def _run(make_writers, given):
+    """Run the queries of ``make_writers()``."""
     from gomq_py.pipeline.running import Reporter, run
     if given["once"] and given["every"]:
         raise click.UsageError("--once and --every exclude each other")
-    try:
-        reporter = Reporter(prometheus=given["prometheus"], address=given["prometheus_address"])
-        run(make_writers(spark), given["every"], reporter)
-    finally:
-        spark.stop()
+    reporter = Reporter(prometheus=given["prometheus"], address=given["prometheus_address"])
+    run(make_writers(), given["every"], reporter)

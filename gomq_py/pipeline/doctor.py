@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gomq_py import build_info
 from gomq_py.pipeline.java import NoJava, find_java
 from gomq_py.spark.errors import GomqError
-from gomq_py.spark.options import Options, credentials
+from gomq_py.spark.options import Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.transports import make_transport
 
@@ -71,7 +71,7 @@ def _codec():
 def _broker(reading):
     try:
         options = Options(reading)
-        transport = make_transport(options, credentials(options))
+        transport = make_transport(options)
         try:
             shapes = Planner(options, transport).shapes()
         finally:

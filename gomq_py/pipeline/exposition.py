@@ -65,7 +65,6 @@ class Endpoint:
         return self._server.server_address[1]
 
     def close(self):
-        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

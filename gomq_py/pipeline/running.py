@@ -42,7 +42,6 @@ class Reporter:
         self.endpoint = None if address is None else exposition.Endpoint(address)
 
     def look(self, name, query):
-        """Report the progress of a query."""
         progress = query.lastProgress
         if (
             progress is None
@@ -77,7 +76,6 @@ class Reporter:
         self._out.flush()
 
     def end(self):
-        """End the report."""
         if self._is_terminal:
             self._out.write("\n")
         for name in sorted(self.rows):

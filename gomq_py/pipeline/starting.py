@@ -7,7 +7,7 @@ then be later, and messages in between would never be read.
 import json
 import os
 
-from gomq_py.spark.options import LATEST, Options, credentials
+from gomq_py.spark.options import LATEST, Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.transports import make_transport
 
@@ -20,7 +20,7 @@ def fixed_start(given, checkpoint):
     kept = _read(path)
     if kept is None:
         options = Options(given)
-        transport = make_transport(options, credentials(options))
+        transport = make_transport(options)
         planner = Planner(options, transport)
         try:
             kept = {name: one.next for name, one in planner.starts(planner.shapes(), LATEST).items()}

@@ -46,7 +46,6 @@ class AmqpTransport:
         return {**self.__dict__, "_connection": None}
 
     def close(self):
-        """Close the connection."""
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
@@ -236,7 +235,6 @@ class Consumer:
         return self._take()
 
     def _take(self):
-        """Take the deliveries that have arrived."""
         found = []
         deliveries = self._channel.deliveries
         while deliveries:

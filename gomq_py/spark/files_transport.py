@@ -11,8 +11,7 @@ import re
 import socket
 
 from gomq_py.spark.errors import GomqError, NoStream
-from gomq_py.spark.http_transport import SegmentGone, copied
-from gomq_py.spark.transport import Segment, Shape
+from gomq_py.spark.transport import Segment, SegmentGone, SegmentTransport, Shape
 from gomq_py.storage.format import columns, head
 
 _NAME = re.compile(r"msgs\.(\d{10})")
@@ -21,7 +20,7 @@ _HOLDER = re.compile(r"PID (\d+) @ (\S+)")
 _ALL = 1 << 32
 
 
-class FilesTransport:
+class FilesTransport(SegmentTransport):
     """The streams of one vhost in a data folder. Opens files only during calls."""
 
     def __init__(self, options, credentials=None):
@@ -39,7 +38,6 @@ class FilesTransport:
         )
 
     def describe(self, name):
-        """The Shape of a stream. Raises NoStream, GomqError."""
         folder = self._folder(name)
         is_live = self._is_live()
         parts, epoch = [], ""
@@ -66,18 +64,7 @@ class FilesTransport:
                 return _first_at(content, part, timestamp_ms)
         return shape.end_offset
 
-    def mark(self, name, offset):
-        """Always "": epochs identify streams."""
-        return ""
-
-    def octets(self, name, epoch, number, at, count):
-        """Chunks of ``count`` bytes of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
-        yield from copied(self.octets_into, name, epoch, number, at, count)
-
     def octets_into(self, room, name, epoch, number, at, count):
-        """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
-        yields the count of each read. Raises SegmentGone, NoStream.
-        """
         try:
             with open(os.path.join(self._folder(name), f"msgs.{number:010}"), "rb") as file:
                 found = head.decode(file.read(head.HEAD_BYTES), head.MSGS_MAGIC)

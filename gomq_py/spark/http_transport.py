@@ -13,22 +13,17 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.options import CREDENTIALS_ADVICE
-from gomq_py.spark.transport import Segment, Shape
+from gomq_py.spark.transport import Segment, SegmentGone, SegmentTransport, Shape
 
 # Pause between two attempts; the broker may be starting.
 PAUSE_S = 0.2
-COPIED_BYTES = 65536
 # Reasons of a 401 that mean a failed login; missing permissions are answered by 401, too.
 LOGIN_REFUSALS = ("Login failed", "User can only log in via localhost", "Unauthorized", "UNAUTHORIZED")
 LONGEST_REASON = 300
 QUEUES_AT_ONCE = 500
 
 
-class SegmentGone(Exception):
-    """The broker no longer has this segment, or has another stream of this name."""
-
-
-class HttpTransport:
+class HttpTransport(SegmentTransport):
     """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
     connection.
     """
@@ -46,7 +41,6 @@ class HttpTransport:
         return {**self.__dict__, "_connection": None}
 
     def close(self):
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -107,18 +101,7 @@ class HttpTransport:
             yield from given["items"]
             page, pages = page + 1, given["page_count"]
 
-    def mark(self, name, offset):
-        """Always "": epochs identify streams."""
-        return ""
-
-    def octets(self, name, epoch, number, at, count):
-        """Chunks of ``count`` bytes of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
-        yield from copied(self.octets_into, name, epoch, number, at, count)
-
     def octets_into(self, room, name, epoch, number, at, count):
-        """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
-        yields the count of each read. Raises SegmentGone, Refused, Unreachable.
-        """
         deadline = time.monotonic() + self._retry_s
         end = at + count
         while at < end:
@@ -236,13 +219,6 @@ class HttpTransport:
                 f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): "
                 f"{failure}. Is the broker running, and its management API there (option url)?")
         time.sleep(PAUSE_S)
-
-
-def copied(octets_into, *arguments):
-    """The bytes of a method such as ``octets_into``, as separate chunks."""
-    piece = bytearray(COPIED_BYTES)
-    for came in octets_into(lambda: memoryview(piece), *arguments):
-        yield bytes(memoryview(piece)[:came])
 
 
 def _part(text):

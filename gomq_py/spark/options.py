@@ -9,6 +9,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 from gomq_py.spark.errors import OptionError
@@ -38,20 +39,12 @@ def _flag(name, value):
     return value.lower() == "true"
 
 
-def _count(name, value):
+def _count(name, value, most=None):
     count = _whole(value)
-    if not count:
-        raise OptionError(f"option {name} is a whole number from 1 on, not {_shown(value)}")
+    if not count or most is not None and count > most:
+        bounds = "from 1 on" if most is None else f"from 1 to {most}"
+        raise OptionError(f"option {name} is a whole number {bounds}, not {_shown(value)}")
     return count
-
-
-def _count_to(most):
-    def read(name, value):
-        count = _whole(value)
-        if not count or count > most:
-            raise OptionError(f"option {name} is a whole number from 1 to {most}, not {_shown(value)}")
-        return count
-    return read
 
 
 def _whole(text):
@@ -75,22 +68,16 @@ def _pushed(name, value):
     return TIMES if value.lower() == TIMES else value.lower() == "true"
 
 
-def _octets(name, value):
+def _octets(name, value, most=None):
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
     if not found or found[2] not in _BYTES or not _whole(found[1]):
         raise OptionError(
             f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {_shown(value)}"
         )
-    return int(found[1]) * _BYTES[found[2]]
-
-
-def _octets_to(most):
-    def read(name, value):
-        octets = _octets(name, value)
-        if octets > most:
-            raise OptionError(f"option {name} is at most {most} octets, not {_shown(value)}")
-        return octets
-    return read
+    octets = int(found[1]) * _BYTES[found[2]]
+    if most is not None and octets > most:
+        raise OptionError(f"option {name} is at most {most} octets, not {_shown(value)}")
+    return octets
 
 
 def _milliseconds(name, value):
@@ -209,12 +196,12 @@ TABLE = {
     "endingTimestamp": (_milliseconds, None, READER),
     "maxOffsetsPerTrigger": (_count, None, READER),
     "maxBytesPerTrigger": (_octets, None, READER),
-    "minPartitions": (_count_to(MOST_PARTITIONS), 1, READER),
+    "minPartitions": (partial(_count, most=MOST_PARTITIONS), 1, READER),
     "partitionBytes": (_octets, 64 << 20, READER),
     "failOnDataLoss": (_flag, True, READER),
     "includeHeaders": (_flag, False, READER),
-    "batchRows": (_count_to(1_000_000), 20000, READER),
-    "batchBytes": (_octets_to(1 << 30), 4 << 20, READER),  # positions in it are 32 bits
+    "batchRows": (partial(_count, most=1_000_000), 20000, READER),
+    "batchBytes": (partial(_octets, most=1 << 30), 4 << 20, READER),  # positions in it are 32 bits
     "pushFilters": (_pushed, False, READER),
     "amqpUrl": (_amqp_url, None, BOTH),
     "exchange": (lambda name, value: value, None, WRITER),

@@ -179,18 +179,13 @@ def in_more(groups, sizes, least):
     single = []
     while divisible and len(divisible) + len(single) < least:
         size, index, _, group = heapq.heappop(divisible)
-        if is_divisible(group):
+        if len(group) > 1 or group[0].until - group[0].first > 1:
             for half in divided(group):
                 heapq.heappush(divisible, (size // 2, index, half[0].first, half))
         else:
             single.append((index, group[0].first, group))
     ordered = sorted([*(one[1:] for one in divisible), *single], key=lambda one: one[:2])
     return [group for _, _, group in ordered]
-
-
-def is_divisible(group):
-    """Whether two tasks can share these pieces."""
-    return len(group) > 1 or group[0].until - group[0].first > 1
 
 
 def divided(group):

@@ -103,7 +103,9 @@ class Progress:
         is_another = shape.end_is_known and begin.next > shape.end_offset
         if begin.mark and shape.first_offset < begin.next < shape.end_offset:
             is_another = self._planner.transport.mark(name, begin.next) not in ("", begin.mark)
-        return replace(shape, epoch=next_epoch(begin.epoch) if is_another else begin.epoch)
+        if is_another:
+            return replace(shape, epoch=str(int(begin.epoch) + 1 if begin.epoch.isdecimal() else 1))
+        return replace(shape, epoch=begin.epoch)
 
     def _span(self, name, shape, begin):
         """(first, until): unread offsets."""
@@ -174,8 +176,3 @@ def shares(lengths, limit):
         found[name] += more
         left -= more
     return found
-
-
-def next_epoch(epoch):
-    """The next of the epochs counted here, for transports without epochs."""
-    return str(int(epoch) + 1 if epoch.isdecimal() else 1)

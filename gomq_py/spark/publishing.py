@@ -11,6 +11,7 @@ from gomq_py.client.errors import ChannelClosed, ClientError
 from gomq_py.content.properties import Properties
 from gomq_py.spark.amqp_door import ACCESS_REFUSED, NOT_FOUND, AmqpDoor
 from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
+from gomq_py.spark.http_transport import HttpTransport
 
 PAUSE_S = 0.2
 # Columns of a sink's rows and their Spark types; other columns are ignored.
@@ -18,6 +19,8 @@ COLUMNS = {
     "body": ("binary", "string"), "exchange": ("string",), "routing_key": ("string",), "queue": ("string",),
     "offset": ("bigint", "int"), "headers": ("map<string,string>",),
 }
+# Default cache size of a target (broker.deduplication).
+DEFAULT_SIZE = 128
 # Not published again: the publisher is another user now.
 _LEFT_OUT = "user_id"
 _NAMES = frozenset(Properties.__slots__) - {_LEFT_OUT, "headers"}
@@ -52,6 +55,39 @@ def check_columns(columns, options):
             "option rowMessageIds=true")
 
 
+def check_cache(target):
+    """Check that the target of option deduplicationHeader remembers as many ids as a batch has: repeated
+    batches rely on that. Raises OptionError, GomqError.
+    """
+    options = target.options
+    header = options["deduplicationHeader"]
+    if header is None:
+        return
+    if options["maxBatchRows"] is None:
+        raise OptionError(
+            "option deduplicationHeader needs option maxBatchRows: the most rows that a batch may have, "
+            "which the target's x-cache-size has to remember"
+        )
+    kind, name = (
+        ("queues", options["queue"]) if options["queue"] is not None else ("exchanges", options["exchange"])
+    )
+    arguments = HttpTransport(options, target.credentials).arguments(kind, name)
+    if arguments.get("x-message-deduplication") is not True:
+        raise GomqError(
+            f"'{name}' does not deduplicate: declare it with x-message-deduplication=true, and x-cache-size "
+            f"of at least {options['maxBatchRows']}"
+        )
+    known = arguments.get("x-deduplication-header", "x-deduplication-header")
+    if known != header:
+        raise OptionError(f"option deduplicationHeader is {header}, and '{name}' looks at {known}")
+    size = arguments.get("x-cache-size", DEFAULT_SIZE)
+    if size < options["maxBatchRows"]:
+        raise OptionError(
+            f"'{name}' remembers {size} ids (x-cache-size) and a batch may have {options['maxBatchRows']} "
+            "rows (option maxBatchRows): a repeated batch would come twice. "
+            "Declare it with a larger cache, or make batches smaller")
+
+
 class Target(AmqpDoor):
     """The sink's exchange or queue, and the connection to it."""
 
@@ -68,7 +104,6 @@ class Target(AmqpDoor):
                 raise self.refused(error) from None
 
     def refused(self, error):
-        """The error for a closed channel."""
         where = (
             f"queue '{self.options['queue']}'" if self.options["queue"] is not None
             else f"exchange '{self.options['exchange']}'"
@@ -95,12 +130,12 @@ class Publisher:
         self._prefix = prefix
         self._connection = self._channel = None
         self.count = 0
-        self._began = 0.0
 
     def publish(self, rows):
         """Publish dicts, and return their count once all are confirmed. Raises GomqError."""
-        batch = []
-        self._began = time.monotonic()
+        batch, began = [], time.monotonic()
+        rate, most = self._options["messagesPerSecond"], self._options["confirmBatch"]
+        most = min(most, rate or most)
         try:
             for row in rows:
                 batch.append(self._message(row))
@@ -110,10 +145,11 @@ class Publisher:
                         "a batch has more rows than option maxBatchRows says: "
                         f"{self._options['maxBatchRows']}"
                     )
-                if len(batch) >= self._batch_rows():
+                if len(batch) >= most:
                     self._send(batch)
                     batch = []
-                    self._pace()
+                    if rate is not None:
+                        time.sleep(max(0.0, began + self.count / rate - time.monotonic()))
             if batch:
                 self._send(batch)
             if self._connection is not None:
@@ -123,16 +159,6 @@ class Publisher:
                 self._connection.abort()
             raise
         return self.count
-
-    def _batch_rows(self):
-        rate = self._options["messagesPerSecond"]
-        return min(self._options["confirmBatch"], rate or self._options["confirmBatch"])
-
-    def _pace(self):
-        """Wait if ``messagesPerSecond`` is exceeded."""
-        rate = self._options["messagesPerSecond"]
-        if rate is not None:
-            time.sleep(max(0.0, self._began + self.count / rate - time.monotonic()))
 
     def _send(self, batch):
         """Publish and wait for all confirms, retrying for ``retrySeconds``."""

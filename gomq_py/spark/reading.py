@@ -9,8 +9,8 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from gomq_py.spark.errors import DataLoss
-from gomq_py.spark.http_transport import SegmentGone
 from gomq_py.spark.rows import Rows
+from gomq_py.spark.transport import SegmentGone
 from gomq_py.storage.format import columns, head
 
 LOG = logging.getLogger("gomq_py.spark")
@@ -43,7 +43,10 @@ class PieceReader:
             source, seed = self._open(piece)
             yield from self._walk(piece, source, seed, until)
             if block.next_ordinal == until:
-                _remember(piece, Place(piece.until, source.position, seed))
+                _PLACES[piece.epoch, piece.number] = Place(piece.until, source.position, seed)
+                _PLACES.move_to_end((piece.epoch, piece.number))
+                if len(_PLACES) > _MOST_PLACES:
+                    _PLACES.popitem(last=False)
         except SegmentGone as error:
             self._lose(
                 piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it"
@@ -175,13 +178,6 @@ _PLACES: OrderedDict = OrderedDict()
 _MOST_PLACES = 1024
 
 
-def _remember(piece, place):
-    _PLACES[piece.epoch, piece.number] = place
-    _PLACES.move_to_end((piece.epoch, piece.number))
-    if len(_PLACES) > _MOST_PLACES:
-        _PLACES.popitem(last=False)
-
-
 class Source:
     """The bytes of a piece, a window at a time: ``buffer`` up to ``end`` holds those from ``position`` of the
     file on.
@@ -195,7 +191,6 @@ class Source:
             self._room, piece.stream, piece.epoch, piece.number, start, piece.end - start)
 
     def close(self):
-        """Stop reading."""
         self._counts.close()
 
     def drop(self, count):
@@ -220,5 +215,4 @@ class Source:
         return self.end > before
 
     def _room(self):
-        """The free part of the buffer."""
         return memoryview(self.buffer)[self.end:]

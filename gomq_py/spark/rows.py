@@ -19,22 +19,19 @@ PROPERTIES = (
     ("message_id", 8), ("timestamp", columns.TIMESTAMP_PROPERTY), ("type", 10),
     ("user_id", 11), ("app_id", 12), ("cluster_id", 13),
 )
-_OCTETS = {columns.DELIVERY_MODE_PROPERTY, columns.PRIORITY_PROPERTY}
 _TIME = pa.timestamp("us", "UTC")
 _HEADERS_FLAG = 0x8000 >> columns.HEADERS_PROPERTY
 # Largest Unix seconds that fit into 64-bit microseconds; a publisher may have sent any number.
 LARGEST_SECONDS = (1 << 63) // 1000000 - 1
 
 
-def _property_type(place):
-    return pa.int32() if place in _OCTETS else _TIME if place == columns.TIMESTAMP_PROPERTY else pa.string()
-
-
-def _property_words(place):
-    return "int" if place in _OCTETS else "timestamp" if place == columns.TIMESTAMP_PROPERTY else "string"
-
-
-PROPERTIES_TYPE = pa.struct([(name, _property_type(place)) for name, place in PROPERTIES])
+# Types of properties that are no text: for Arrow, in Spark's DDL.
+_KINDS = {
+    columns.DELIVERY_MODE_PROPERTY: (pa.int32(), "int"), columns.PRIORITY_PROPERTY: (pa.int32(), "int"),
+    columns.TIMESTAMP_PROPERTY: (_TIME, "timestamp"),
+}
+_TEXT = (pa.string(), "string")
+PROPERTIES_TYPE = pa.struct([(name, _KINDS.get(place, _TEXT)[0]) for name, place in PROPERTIES])
 HEADERS_TYPE = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
     ("vhost", pa.string()), ("queue", pa.string()), ("offset", pa.int64()), ("timestamp", _TIME),
@@ -45,7 +42,7 @@ DDL = {
     "vhost": "string", "queue": "string", "offset": "bigint", "timestamp": "timestamp", "exchange": "string",
     "routing_key": "string",
     "properties": (
-        "struct<" + ",".join(f"{name}:{_property_words(place)}" for name, place in PROPERTIES) + ">"
+        "struct<" + ",".join(f"{name}:{_KINDS.get(place, _TEXT)[1]}" for name, place in PROPERTIES) + ">"
     ),
     "headers": "map<string,string>", "body": "binary",
 }
@@ -152,10 +149,10 @@ def _properties(block, buffer, stream):
     children = []
     for _, place in PROPERTIES:
         if not block.property_flags & (0x8000 >> place):
-            children.append(pa.nulls(block.count, _property_type(place)))
+            children.append(pa.nulls(block.count, _KINDS.get(place, _TEXT)[0]))
             continue
         present, ends, content = block.gather_property(place, buffer)
-        if place in _OCTETS or place == columns.TIMESTAMP_PROPERTY:
+        if place in _KINDS:
             children.append(_numbers(block.count, present, ends, content, place))
         else:
             children.append(_texts(block.count, ends, content, present))
@@ -167,7 +164,7 @@ def _numbers(count, present, ends, content, place):
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)]
     )
-    if place in _OCTETS:
+    if place != columns.TIMESTAMP_PROPERTY:
         return pa.array([None if one is None else one[0] for one in octets.to_pylist()], pa.int32())
     seconds = [None if one is None else int.from_bytes(one) for one in octets.to_pylist()]
     return pa.array(

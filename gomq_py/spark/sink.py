@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from gomq_py.spark.deduplication import check_cache
 from gomq_py.spark.options import credentials
-from gomq_py.spark.publishing import Publisher, Target, check_columns
+from gomq_py.spark.publishing import Publisher, Target, check_cache, check_columns
 
 LOG = logging.getLogger("gomq_py.spark")
 
@@ -44,7 +43,7 @@ class _Writer:
             else f"{context.getLocalProperty('spark.app.id') or ''}/{context.stageId()}"
         )
         publisher = Publisher(self._target, f"{run}/{context.partitionId()}")
-        return Published(publisher.publish(row for one in iterator for row in _rows(one)))
+        return Published(publisher.publish(row for one in iterator for row in one.to_pylist()))
 
     def _log(self, messages, batch):
         LOG.info(
@@ -71,14 +70,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """``df.writeStream.format("gomq")``."""
 
     def commit(self, messages, batchId):
-        """As BatchWriter's."""
         self._log(messages, batchId)
 
     def abort(self, messages, batchId):
         """As BatchWriter's; Spark repeats the batch."""
         LOG.warning("batch %s was not published as a whole and will be repeated", batchId)
-
-
-def _rows(batch):
-    """A RecordBatch's rows as dicts; headers, a map, as pairs."""
-    return batch.to_pylist()

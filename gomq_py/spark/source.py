@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from gomq_py.spark import rows, sink
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode, encode
-from gomq_py.spark.options import EARLIEST, LATEST, TIMES, Options, credentials
+from gomq_py.spark.options import EARLIEST, LATEST, TIMES, Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.progress import Progress
 from gomq_py.spark.pruning import Bounds
@@ -35,7 +35,6 @@ class GomqDataSource(DataSource):
 
     @classmethod
     def name(cls):
-        """The format's name."""
         return "gomq"
 
     def schema(self):
@@ -45,28 +44,21 @@ class GomqDataSource(DataSource):
         return rows.ddl(self._options["includeHeaders"])
 
     def reader(self, schema):
-        """A reader of the present messages."""
         self._refuse("maxOffsetsPerTrigger", "maxBytesPerTrigger", why="is for streaming: use readStream")
         kind = FilteringReader if self._options["pushFilters"] else BatchReader
         return kind(self._options, _columns(schema))
 
     def streamReader(self, schema):
-        """A reader for streaming queries."""
         self._refuse("endingOffsets", "endingTimestamp", "pushFilters", why="is for batch queries: use read")
         return StreamReader(self._options, _columns(schema))
 
     def writer(self, schema, overwrite):
-        """A writer of one batch."""
-        self._refuse_overwrite(overwrite)
+        if overwrite:
+            raise OptionError("what is in a queue cannot be overwritten: write with mode('append')")
         return sink.BatchWriter(self._options, schema)
 
     def streamWriter(self, schema, overwrite):
-        """A writer of successive batches."""
         return sink.StreamWriter(self._options, schema)
-
-    def _refuse_overwrite(self, overwrite):
-        if overwrite:
-            raise OptionError("what is in a queue cannot be overwritten: write with mode('append')")
 
     def _refuse(self, *names, why):
         for name in names:
@@ -87,7 +79,7 @@ class _Reader:
     def __init__(self, options, names):
         self._options = options
         self._names = names
-        self._transport = make_transport(options, credentials(options))
+        self._transport = make_transport(options)
         self._planner = Planner(options, self._transport)
 
     def read(self, partition):
@@ -108,7 +100,6 @@ class BatchReader(_Reader, DataSourceReader):
     """Reads from the options' start to their end, both as of the start of the query."""
 
     def partitions(self):
-        """One per task."""
         shapes = self._planner.shapes()
         starts, ends = self._planner.starts(shapes, EARLIEST), self._planner.ends(shapes)
         return self._parts([
@@ -178,7 +169,6 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Nothing to do: the checkpoint records what was read."""
 
     def stop(self):
-        """Close the connection."""
         self._transport.close()
 
 

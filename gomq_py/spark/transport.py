@@ -1,10 +1,13 @@
-"""Descriptions of streams and segments. Plain data; made by http_transport, files_transport and
-amqp_transport.
-"""
+"""What the transports share: descriptions of streams and segments, and reading segments' bytes."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
 HEAD_BYTES = 128
+COPIED_BYTES = 65536
+
+
+class SegmentGone(Exception):
+    """The broker no longer has this segment, or has another stream of this name."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,23 @@ class Shape:
             for part in self.segments
             if part.first_offset < until and part.next_offset > first and part.first_offset < self.end_offset
         ]
+
+
+class SegmentTransport:
+    """A transport that reads segments: over HTTP, or from files."""
+
+    def octets_into(self, room, name, epoch, number, at, count):
+        """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
+        yields the count of each read. Raises SegmentGone, NoStream, Refused, Unreachable.
+        """
+        raise NotImplementedError
+
+    def octets(self, name, epoch, number, at, count):
+        """The same as chunks of bytes."""
+        piece = memoryview(bytearray(COPIED_BYTES))
+        for came in self.octets_into(lambda: piece, name, epoch, number, at, count):
+            yield bytes(piece[:came])
+
+    def mark(self, name, offset):
+        """Always "": epochs identify streams."""
+        return ""

@@ -2,14 +2,15 @@
 from gomq_py.spark.amqp_transport import AmqpTransport
 from gomq_py.spark.files_transport import FilesTransport
 from gomq_py.spark.http_transport import HttpTransport
+from gomq_py.spark.options import credentials
 
 AMQP = "amqp"
 KINDS = {"http": HttpTransport, "files": FilesTransport, AMQP: AmqpTransport}
 
 
-def make_transport(options, credentials):
-    """The transport that option ``transport`` names."""
-    return KINDS[options["transport"]](options, credentials)
+def make_transport(options):
+    """The transport that option ``transport`` names, with the options' login. Raises OptionError."""
+    return KINDS[options["transport"]](options, credentials(options))
 
 
 def make_reader(options, transport, names):

@@ -90,7 +90,6 @@ class ChildBroker:
         self._end()
 
     def restart(self):
-        """Stop and start on the same data and ports."""
         self.stop()
         return self.start()
 
@@ -113,7 +112,6 @@ class ChildBroker:
 
     @property
     def is_running(self):
-        """Whether the child lives."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -178,7 +176,6 @@ class ChildBroker:
         self._ask("trip_alarm", reason)
 
     def calm(self):
-        """Reset all switches."""
         self._ask("calm")
 
     def _reserve_ports(self):

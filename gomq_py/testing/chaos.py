@@ -95,7 +95,6 @@ class Chaos:
             self._alarms.set(ALARM_SOURCE, reason.removeprefix(LOW_ON))
 
     def calm(self):
-        """Reset all switches."""
         self.refuse_logins(False)
         self.delay_confirms(0)
         self.nack_confirms(0)

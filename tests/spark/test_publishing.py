@@ -5,10 +5,9 @@ import threading
 
 import pytest
 
-from gomq_py.spark.deduplication import check_cache
 from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
 from gomq_py.spark.options import Credentials, Options
-from gomq_py.spark.publishing import Publisher, Target, check_columns
+from gomq_py.spark.publishing import check_cache, Publisher, Target, check_columns
 from tests.spark.sessions import PATIENT
 
 

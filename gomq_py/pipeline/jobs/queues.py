@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import functions as f
 
-from gomq_py.spark.options import Options, credentials
+from gomq_py.spark.options import Options
 from gomq_py.spark.transports import make_transport
 
 COLUMNS = (
@@ -19,7 +19,7 @@ COLUMNS = (
 def sample(reading):
     """One row per queue of the vhost, now. ``reading``: options of the source. Raises GomqError."""
     options = Options({"subscribePattern": ".*", **reading})
-    transport = make_transport(options, credentials(options))
+    transport = make_transport(options)
     at = datetime.now(UTC)
     try:
         return [(at, *_figures(queue)) for queue in transport.queues()]

@@ -13,8 +13,7 @@ import pytest
 
 from gomq_py.dispatcher import runners
 from gomq_py.dispatcher.errors import Retry
-from gomq_py.dispatcher.hooks import Hooks
-from gomq_py.dispatcher.runners import Invocation, make_runner
+from gomq_py.dispatcher.runners import Hooks, Invocation, make_runner
 from tests.support import task_functions
 from tests.support.command import ROOT
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
@@ -234,8 +233,7 @@ def test_a_process_that_a_task_forks_answers_for_nothing():
 FORKING = """
 import os, sys
 from types import SimpleNamespace
-from gomq_py.dispatcher.hooks import Hooks
-from gomq_py.dispatcher.runners import Invocation, make_runner
+from gomq_py.dispatcher.runners import Hooks, Invocation, make_runner
 import threading
 
 told, codes, over = [], [], threading.Event()

@@ -25,7 +25,7 @@ class Door:
 @pytest.fixture
 def door(monkeypatch):
     door = Door()
-    monkeypatch.setattr(starting, "make_transport", lambda options, credentials: door)
+    monkeypatch.setattr(starting, "make_transport", lambda options: door)
     return door
 
 
