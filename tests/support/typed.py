@@ -67,7 +67,7 @@ ENTERED_BY = {
     "gomq_py.mqtt.server.publication": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.storage.stores.browser": "tests/unit/broker/transfer/test_moves.py",
     "gomq_py.storage.flush.batch": "tests/unit/storage/flush/test_group_commit.py",
-    "gomq_py.storage.segments.segment": "tests/unit/storage/stores/test_segment_log.py",
+    "gomq_py.storage.segments.recovered": "tests/unit/storage/stores/test_recovery.py",
     "gomq_py.storage.stores.stream_cursor": "tests/unit/storage/stores/test_stream_store.py",
 }
 
