@@ -381,15 +381,12 @@ class Files:
 
         return Change(source, lambda: self._rename(source, target), told, needed)
 
-    def unlink(self, path, aside=None):
-        """Unlink a file. Raises FileNotFoundError.
-
-        ``aside`` as in File.close: frees its room in the background. Blocks.
-        """
-        self.unlinking(path, aside).make()
+    def unlink(self, path):
+        """Unlink a file. Raises FileNotFoundError. Blocks."""
+        self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """``unlink`` as a Change."""
+        """``unlink`` as a Change; ``aside`` as in File.close frees the file's room in the background."""
         path = os.fspath(path)
 
         def told(kept):

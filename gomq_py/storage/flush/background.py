@@ -1,8 +1,8 @@
 """Background: work on files that may take long and that no flush waits for.
 
-A worker does its work in order, one piece at a time, each in a thread. After pieces that were done together
-others are, too, as far as nobody hears of them, such as closing descriptors. ``storage.flush.group_commit``
-has three workers. The greenlet of a worker runs only while there is work.
+A worker does its work in order, one piece at a time, each in a thread. Pieces without a callback, such as
+closing descriptors, may be done together. ``storage.flush.group_commit`` has three workers. The greenlet of a
+worker runs only while there is work.
 """
 import logging
 from collections import deque
@@ -25,9 +25,9 @@ class Failures(list):
 class Background:
     """The three workers of a GroupCommit, each with a greenlet and a thread of its own.
 
-    ``short`` is for pieces that are soon over, ``long`` for those that may take long together, so that no
-    short one waits for them, ``for_readers`` for those that consumers wait for. ``threads_of()`` returns the
-    pool of threads.
+    ``short`` takes pieces that end soon, ``long`` pieces that may take long together, so that no short one
+    waits for them, ``for_readers`` pieces that consumers wait for. ``threads_of()`` returns the pool of
+    threads.
     """
 
     def __init__(self, threads_of):
@@ -40,8 +40,8 @@ class Background:
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
-        """Return when each worker has been done with all of its work once. May switch."""
-        for worker in reversed(self._workers):  # files that the others let go of are closed by the first one
+        """Return when each worker has been without work once. May switch."""
+        for worker in reversed(self._workers):  # the first one closes files that the others let go of
             worker.join()
 
     def kill(self):
@@ -57,11 +57,11 @@ class BackgroundWorker:
         self._name = name
         self._threads_of = threads_of
         self._work = deque()  # (function, arguments, done or None)
-        # the same and how many pieces it is, which comes before that, in turns: who waits without end may not
-        # keep the rest from being done
+        # the same and its count of pieces: has its turn before _work, alternately, so that endless urgent
+        # work does not keep the rest from being done
         self._first = deque()
         self._was_first = False
-        self._pieces = 1  # of the work whose turn is next
+        self._pieces = 1  # of _work that may be done in its next turn
         self._greenlet = None
         self._taken = None  # (function, arguments, done or None) that waits for a thread
         self._under_way = None  # (the work in a thread, its done or None)
@@ -79,8 +79,8 @@ class BackgroundWorker:
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
         ``done(result, error)``, if given, is called in the hub after it, and must neither switch nor raise.
-        ``first``: before other work, because somebody waits for it; as a number: it is so many pieces, and as
-        many of the others have their turn after it.
+        ``first``: before other work, because somebody waits for it. As a number it counts the pieces of this
+        work, and as many pieces of other work have their turn after it.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -112,7 +112,7 @@ class BackgroundWorker:
 
     def _next(self):
         taken, self._taken = self._taken, None
-        if taken is not None:  # of a greenlet that was ended
+        if taken is not None:  # left by a greenlet that was ended
             return taken
         self._was_first = bool(self._first) and not (self._was_first and self._work)
         if self._was_first:
@@ -125,7 +125,7 @@ class BackgroundWorker:
         return taken
 
     def _next_unheard(self, count):
-        """So many of the next pieces, as far as nobody hears of them."""
+        """Up to ``count`` of the next pieces, before one with a callback."""
         while count > 0 and self._work and self._work[0][2] is None:
             yield self._work.popleft()
             count -= 1
@@ -152,13 +152,13 @@ class BackgroundWorker:
             self._begin()
 
     def _run(self):
-        if self._under_way is not None:  # of a greenlet that was ended
+        if self._under_way is not None:  # left by a greenlet that was ended
             self._finish()
         while self:
             self._taken = function, arguments, done = self._next()
             try:
                 work = begin(function, *arguments, pool=self._threads_of())
-            except Exception as error:  # no thread to be had
+            except Exception as error:  # the system gives no thread
                 self._taken = None
                 self._tell(done, None, error)
             else:
@@ -174,11 +174,11 @@ class BackgroundWorker:
         try:
             result, error = work.get(), None
         except BaseException as failure:
-            if not work.ready():  # it is this greenlet that is to end
+            if not work.ready():  # this greenlet itself is being ended
                 raise
             result, error = None, failure
         self._under_way = None
-        if not self._killed:  # or it ended in the very moment of the crash: nobody hears of it
+        if not self._killed:  # after a crash nobody hears of the end
             self._tell(done, result, error)
 
     @staticmethod

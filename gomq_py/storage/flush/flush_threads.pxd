@@ -1,5 +1,5 @@
-# Compiled twin of flush_threads.py: the threads, and what they share with the hub. Nothing here needs the
-# interpreter's lock, and a thread of these never takes it.
+# The threads of flush_threads.py, and what they share with the hub. Nothing here needs the interpreter's
+# lock, and no flush thread takes it.
 from libc.errno cimport EINTR, ENOMEM, errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
@@ -136,7 +136,7 @@ cdef inline int flush(int descriptor, char *address, size_t length) noexcept nog
 
 
 cdef inline int next_wanted(Threads *threads) noexcept nogil:
-    """The place of a flush that nobody has begun; -1: there is none. With the mutex held."""
+    """The place of a flush that no thread has begun; -1 without one. With the mutex held."""
     cdef int place
     for place in range(PLACES):
         if threads.flushes[place].state == WANTED:
@@ -182,7 +182,7 @@ cdef inline void *work(void *argument) noexcept nogil:
 
 
 cdef inline int begin_thread(Threads *threads) noexcept nogil:
-    """0, or the number of the error. With the mutex held, or before anybody else knows of it."""
+    """Returns 0, or the number of the error. With the mutex held, or before other threads know it."""
     cdef pthread_t thread
     cdef pthread_attr_t attributes
     cdef sigset_t every, before
@@ -202,7 +202,7 @@ cdef inline int begin_thread(Threads *threads) noexcept nogil:
 
 
 cdef inline Threads *begin(int most) noexcept nogil:
-    """What ``most`` threads share, of which one has begun; NULL with errno."""
+    """Begin the first of ``most`` threads. Returns what the threads share; NULL with errno."""
     cdef Threads *threads = <Threads *> calloc(1, sizeof(Threads))
     cdef int number
     if threads == NULL:
@@ -222,7 +222,7 @@ cdef inline Threads *begin(int most) noexcept nogil:
 
 
 cdef inline int ask(Threads *threads, int descriptor, char *address, size_t length) noexcept nogil:
-    """The place of the flush, or the negative number of an error."""
+    """Ask for a flush. Returns its place, or the negative number of an error."""
     cdef Worker *woken = NULL
     cdef int place = 0
     pthread_mutex_lock(&threads.mutex)
@@ -237,7 +237,7 @@ cdef inline int ask(Threads *threads, int descriptor, char *address, size_t leng
             threads.rest_count -= 1
             woken = threads.resting[threads.rest_count]
         elif threads.running < threads.most:
-            begin_thread(threads)  # or the others will do it
+            begin_thread(threads)  # if it cannot begin, the others do the flush
     pthread_mutex_unlock(&threads.mutex)
     if place == PLACES:
         return -ENOMEM
@@ -247,7 +247,7 @@ cdef inline int ask(Threads *threads, int descriptor, char *address, size_t leng
 
 
 cdef inline int take(Threads *threads, int place) noexcept nogil:
-    """The number of the error of a flush that is done, whose place is free from here on; -1: not done."""
+    """The number of the error of a flush that is done, and free its place; -1 if it is not done."""
     cdef int number = -1
     pthread_mutex_lock(&threads.mutex)
     if threads.flushes[place].state == DONE:
@@ -258,15 +258,15 @@ cdef inline int take(Threads *threads, int place) noexcept nogil:
 
 
 cdef inline void hear(Threads *threads) noexcept nogil:
-    """What was said until now is heard: the descriptor is not ready any more."""
+    """Make the descriptor unready until the next flush ends."""
     cdef uint64_t count
     read(threads.done, &count, sizeof(count))
 
 
 cdef inline void end(Threads *threads) noexcept nogil:
-    """The threads end after the flushes that run, and take with them what they share. Does not wait.
+    """End the threads after the flushes that run; the last one frees what they share. Does not wait.
 
-    What they have not begun they leave: nobody keeps its file open for them any more.
+    Flushes that no thread has begun are dropped: their files are no longer kept open.
     """
     cdef int place, running
     pthread_mutex_lock(&threads.mutex)
@@ -284,12 +284,12 @@ cdef inline void end(Threads *threads) noexcept nogil:
 
 
 cdef inline int last_error() noexcept nogil:
-    """What ``begin`` has met."""
+    """The error of ``begin``."""
     return errno
 
 
 cdef inline int done_descriptor(Threads *threads) noexcept nogil:
-    """What is ready when a flush has ended."""
+    """The descriptor that is ready when a flush has ended."""
     return threads.done
 
 
@@ -307,7 +307,7 @@ cdef inline int begin_alarm() noexcept nogil:
 
 
 cdef inline void still_alarm(int descriptor) noexcept nogil:
-    """Not ready, and not going to be."""
+    """Make the descriptor unready, and turn the alarm off."""
     cdef itimerspec never
     never.it_interval.tv_sec = never.it_value.tv_sec = 0
     never.it_interval.tv_nsec = never.it_value.tv_nsec = 0
@@ -315,7 +315,8 @@ cdef inline void still_alarm(int descriptor) noexcept nogil:
 
 
 cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
-    """Have it ready once, after so long: more than 0, less than 1. False: the system cannot."""
+    """Make the descriptor ready once, after ``seconds``: more than 0, less than 1. False: the system cannot.
+    """
     cdef itimerspec when
     cdef long nanoseconds = <long> (seconds * 1e9)
     if nanoseconds < 1:
@@ -328,7 +329,7 @@ cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
 
 
 cdef inline void hear_alarm(int descriptor) noexcept nogil:
-    """It is not ready any more."""
+    """Make the descriptor unready."""
     cdef uint64_t count
     read(descriptor, &count, sizeof(count))
 

@@ -1,7 +1,7 @@
 """Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
 
-Below group_commit, which says when, above flush_threads. Whoever calls ``flush`` waits as for a socket; the
-loop goes on. Interpreted there is none (``IS_NATIVE``), and flushes run in a pool of Python's threads.
+Below flushing, above flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the loop goes
+on. Interpreted there is no Flusher (``IS_NATIVE``), and a pool of Python's threads flushes.
 """
 import contextlib
 import errno
@@ -21,10 +21,10 @@ IS_NATIVE = flush_threads.is_native()
 
 
 class Flusher:
-    """At most ``most`` flushes at one time; more wait for these. One per GroupCommit, whose hub it is of.
+    """Runs at most ``most`` flushes at one time; further ones wait. One per GroupCommit, in the same hub.
 
-    The first thread begins at once, others when they are needed; they stay until ``close``. Raises OSError
-    where there is no thread or descriptor to be had.
+    The first thread begins at once, others when they are needed; all stay until ``close``. Raises OSError
+    without a thread or a descriptor.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class Flusher:
         self.most = most
         self._waiting = {}  # place -> [Waiter or None, file, its mapping]
         self._alarm = -1
-        self._pausing = None  # the Waiter of who pauses
+        self._pausing = None  # the Waiter of the greenlet that pauses
         self._pid = os.getpid()
         self._begin()
 
@@ -67,8 +67,8 @@ class Flusher:
             raise OSError(number, os.strerror(number))
 
     def pause(self, seconds):
-        """Return after so long, less than a second, or at ``end_pause``. Timers of the loop are late by up to
-        a millisecond, and this is not. For one greenlet at a time. Switches.
+        """Return after ``seconds``, less than one, or at ``end_pause``. Timers of the loop are late by up to
+        a millisecond; this pause is not. For one greenlet at a time. Switches.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()
@@ -87,7 +87,7 @@ class Flusher:
                 self._pausing = None
 
     def end_pause(self):
-        """Who pauses goes on when the loop has had its turn; nobody may."""
+        """End the pause, if there is one, after this turn of the loop."""
         waiter = self._pausing
         if waiter is not None:
             self._pausing = None
@@ -96,15 +96,15 @@ class Flusher:
             gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def close(self):
-        """No flush is asked for any more. Those that run go on; nobody hears of their end. Does not wait."""
+        """End the threads, without waiting: flushes that run go on, and nobody hears of their end."""
         if self._threads:
             threads = self._threads
             self._threads = flush_threads.none()
             watcher, self._watcher = self._watcher, None
             _forget(watcher)
             self._waiting = {}
-            # The threads are the process's that began them: a forked child has none, and may find the mutex
-            # taken by one of its parent's.
+            # The threads belong to the process that began them: a forked child has none, and may find the
+            # mutex taken by a thread of its parent.
             if os.getpid() == self._pid:
                 flush_threads.end(threads)
         if self._alarm >= 0:
@@ -127,7 +127,7 @@ class Flusher:
             waiter.switch(None)
 
     def _ask(self, file):
-        """The place of a flush of the file. Raises OSError."""
+        """Ask for a flush of the file; returns its place. Raises OSError."""
         if not self._threads:
             raise OSError(errno.ECANCELED, "flushes have ended")
         if file.fd >= 0:

@@ -1,14 +1,20 @@
-"""Flushing: runs the flushes of one batch, and changes of names, each where it has to wait.
+"""Flushing: when the next flush begins, and how the flushes of one batch and changes of names run.
 
-Below group_commit, which says what and when; above flusher and files. Threads that need no interpreter flush
-stores' files (``storage.flush.flusher``), for greenlets that wait here. Logs and folders, interpreted all
-files, and changes of names have a pool of threads of their own: the hub's serves name resolution and hashing,
-which must not wait for a disk. Says what failed, and never what that means.
+Below group_commit, which says what is flushed, and whose greenlet a Wakeup wakes; above flusher and files.
+Threads that need no interpreter flush the files of stores (``storage.flush.flusher``), for greenlets that
+wait here. Logs, folders and changes of names, and interpreted all files, have a pool of Python's threads: the
+hub's pool serves name resolution and hashing, which must not wait for a disk. Says what failed, and never
+what that means.
+
+CommitDelay holds flushes up. A flush costs the processor some 150 us and waits for the disk, so on a fast
+disk 10 000 confirmed messages a second would be thousands of flushes a second. Flushes that overlap, or
+answer several asks, therefore begin apart. A client that waits for one confirm before the next publish never
+overlaps with a flush of its own, and is not held up.
 
 SyncWatch logs that a flush hangs, while it hangs and when it has ended. A thread of the operating system
-looks, because a disk that hangs may hold the hub's thread too, and only while something is being flushed. The
-hub writes the lines, because the log's locks may be gevent's, for which no thread may wait; the thread writes
-them where the hub stands still.
+looks, because a disk that hangs may hold the hub's thread, too; it looks only while something is being
+flushed. The hub writes the lines, because the log's locks may be gevent's, for which no thread may wait; the
+thread writes them if the hub stands still.
 """
 import errno
 import logging
@@ -33,9 +39,9 @@ _this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Flushes that run longer than ``after_s`` seconds are logged; 0: none are.
+    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none.
 
-    Made in the hub. ``begin`` and ``end`` are called by whoever flushes, in any thread.
+    Made in the hub. ``begin`` and ``end`` are called around each flush, in its thread.
     """
 
     def __init__(self, after_s):
@@ -51,7 +57,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """A flush of the file or folder begins now. Returns what ``end`` is to be given."""
+        """A flush of the file or folder begins now. Returns the argument of ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -61,7 +67,7 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """It has ended, one way or the other."""
+        """The flush has ended, or failed."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
@@ -72,7 +78,7 @@ class SyncWatch:
         return [path for path, _, _ in list(self._running.values())]
 
     def stop(self):
-        """Nothing is logged any more, and the thread ends by itself."""
+        """Log nothing more; the thread ends by itself."""
         self._after_s, self._stopping = 0, True
         self._wake()
 
@@ -86,7 +92,7 @@ class SyncWatch:
                 try:
                     _start_thread(self._watch, (self._after_s / 4,))
                 except RuntimeError:
-                    return  # no thread to be had: no flush fails for that, and the next one asks again
+                    return  # without a thread no flush fails, and the next one asks again
                 self._is_started = True
 
     def _watch(self, interval_s):
@@ -145,19 +151,18 @@ class SyncWatch:
             return None
 
 
-# How far the beginnings of two flushes lie apart, at least, where somebody asked for the second one while
-# the first was running, or where the first one answered so many.
+# The least time between the beginnings of two flushes, if the second was asked for while the first ran, or if
+# the first answered so many asks.
 GATHER_S = 0.0005
 GATHER_FROM = 3
-# Where asks come steadily, a flush begins with the first one after that, if it comes within so long: the loop
-# is awake for it. A timer that wakes the loop costs the processor some 20 us.
+# If asks come steadily, a flush that is due waits this much longer for the next ask, which begins it: the
+# loop is awake for the ask, and a timer that wakes the loop costs the processor some 20 us.
 GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next. Until it ``has_begun`` it covers whatever is marked, so that who waits for
-    it may be told of that with the same callback, and says so (``join``); ``joined`` counts how often
-    somebody did.
+    """The flush that begins next. Until it ``has_begun`` it covers all marks, so a callback that waits for it
+    may answer for later marks, too: each of these calls ``join``, and ``joined`` counts them.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -168,23 +173,25 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Somebody who waits for it already has marked more."""
+        """A callback that waits already answers for one more mark."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
 
 
 class CommitDelay:
-    """``next_flush``: the flush that begins next. ``asked()`` is called whenever somebody asks for it."""
+    """Says when the next flush may begin. ``next_flush``: that flush; ``asked()`` is called with each ask for
+    it.
+    """
 
     __slots__ = ("next_flush", "_may_begin_s", "_due_s", "_is_steady", "_pausing")
 
     def __init__(self):
         self.next_flush = NextFlush(self)
-        self._may_begin_s = 0.0  # the next flush, by time.monotonic(); 0: whenever it likes
-        # when a flush was due, until somebody has asked after that; 0: somebody has, or none was held up
+        self._may_begin_s = 0.0  # when the next flush may begin, by time.monotonic(); 0: at any time
+        # when the flush that was held up last was due; 0: an ask has come since, or none was held up
         self._due_s = 0.0
-        self._is_steady = False  # somebody asked soon after the last flush that was held up was due
+        self._is_steady = False  # that ask came within GRACE_S
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
@@ -193,13 +200,13 @@ class CommitDelay:
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """A flush that began then, by time.monotonic(), is over. ``overlaps``: somebody asked for the next
-        one meanwhile; ``answered``: how many asks it answers.
+        """A flush that began at ``began_s``, by time.monotonic(), is over. ``overlaps``: the next one was
+        asked for meanwhile; ``answered``: count of asks that it answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Return when the next flush may begin. ``flusher``: what pauses; None: nothing does. May switch."""
+        """Return when the next flush may begin, after a pause of ``flusher``; None: at once. May switch."""
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
         if left > 0:
@@ -214,9 +221,7 @@ class CommitDelay:
                 self._pausing = None
 
     def asked(self):
-        """Somebody asks for the flush that begins next: one that is due begins, when the loop has had its
-        turn.
-        """
+        """Somebody asks for the next flush, which begins after this turn of the loop if it is due."""
         if self._due_s:
             late = time.monotonic() - self._due_s
             if late >= 0:
@@ -227,10 +232,10 @@ class CommitDelay:
 
 
 class Wakeup:
-    """For one greenlet, which waits, and anybody in its hub, who rings.
+    """Wakes one greenlet, at a time or when anybody in its hub rings.
 
-    ``is_rung`` stays until ``clear``. ``rings_at_s``: the time, by time.monotonic, for which the timer is
-    set; 0: for none. ``waiter`` is there only while somebody waits.
+    ``is_rung`` stays until ``clear``. ``rings_at_s``: the time, by time.monotonic(), for which the timer is
+    set; 0: none. ``waiter`` exists only while the greenlet waits.
     """
 
     __slots__ = ("is_rung", "rings_at_s", "waiter", "timer")
@@ -241,22 +246,22 @@ class Wakeup:
         self.waiter = self.timer = None
 
     def set(self):
-        """Ring. Whoever waits goes on in one of the next turns of the loop."""
+        """Ring. The greenlet goes on in one of the next turns of the loop."""
         if not self.is_rung:
             self.is_rung = True
             waiter = self.waiter
             if waiter is not None:
-                # A waiter of its own for each wait: a ring that comes when that is over, or the greenlet was
-                # killed meanwhile, wakes nobody, and not what the greenlet waits for then.
+                # Each wait has a waiter of its own: a ring that comes after the wait, or after the greenlet
+                # was killed, ends nothing else that the greenlet waits for.
                 self.waiter = None
                 gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def clear(self):
-        """What was rung until now is heard."""
+        """Forget the ring."""
         self.is_rung = False
 
     def wait(self, until_s):
-        """Return when it was rung, or at ``until_s``, or somewhat earlier. May switch."""
+        """Return after a ring, or at ``until_s``, or somewhat earlier. May switch."""
         if self.is_rung:
             return
         if not 0.0 < self.rings_at_s <= until_s:
@@ -272,7 +277,7 @@ class Wakeup:
                 self.waiter = None
 
     def close(self):
-        """Nobody waits any more, and the loop has no timer."""
+        """End the timer: the greenlet waits no more."""
         timer = self.timer
         self.timer = None
         self.rings_at_s = 0.0
@@ -299,11 +304,11 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 
 class Flushing:
-    """At most ``threads`` flushes at one time. ``others``: threads of the pool for work that no flush waits
-    for. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: none is.
+    """Runs at most ``threads`` flushes at one time. ``others``: further threads of the pool, for work that no
+    flush waits for. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: none is.
 
-    A job is (function of one file or path, that, its owner). ``at_work``: work in threads that the cycle
-    waits for, or did when it was cut short.
+    A job is (function, its argument: a file or a path, its owner). ``at_work``: work in threads that the
+    cycle waits for, or waited for when it was cut short.
     """
 
     __slots__ = (
@@ -322,9 +327,8 @@ class Flushing:
         self._lacks_flusher = False
 
     def threads_of(self):
-        """The pool."""
+        """The pool of threads."""
         if self.pool is None:
-            # so that no flush waits for what is done aside
             self.pool = ThreadPool(self._threads + self._others)
         return self.pool
 
@@ -342,9 +346,9 @@ class Flushing:
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
-        """Run the jobs, divided among greenlets where these wait for the disk as for a socket, and else among
-        the pool's threads. Returns (owner, error) of those that failed. ``unbegun``: a dict, which gets the
-        error of each owner for which there was no thread. May switch.
+        """Run the jobs: in greenlets that wait for the disk as for a socket if they can, else in threads of
+        the pool. Returns (owner, error) of the jobs that failed. ``unbegun``, a dict, gets the error of each
+        owner that got no thread. May switch.
         """
         in_hub = self.sync_in_hub
         here = [job for job in jobs if job[0] == in_hub]
@@ -370,12 +374,12 @@ class Flushing:
         self.at_work = []
 
     def cut_short(self):
-        """End what waits here, as a crash does; threads end by themselves."""
+        """End the greenlets that flush, as a crash does; threads end by themselves."""
         for greenlet in self.lanes_here:
             gevent.kill(greenlet)
 
     def end(self):
-        """No thread is needed any more."""
+        """End the threads."""
         if self.pool is not None:
             self.pool.kill()
             self.pool = None
@@ -388,7 +392,7 @@ class Flushing:
             try:
                 self.flusher = flusher.Flusher(self._threads)
             except OSError as error:
-                if not self._lacks_flusher:  # it is asked for with each sync, thousands of times a second
+                if not self._lacks_flusher:  # once: each sync asks, thousands of times a second
                     FLUSH_LOG.warning("%s: the pool flushes instead", error)
             self._lacks_flusher = self.flusher is None
         return self.flusher is not None and self._files.may_sync_in_hub
@@ -400,12 +404,12 @@ class Flushing:
         try:
             for lane in lanes:
                 begun.append(begin(flush_each, lane, self.watch, pool=self.threads_of()))
-        except Exception as error:  # no thread to be had
+        except Exception as error:  # the system gives no thread
             FLUSH_LOG.exception("sync failed")
             for lane in lanes[len(begun):]:
                 unbegun.update(dict.fromkeys([owner for _, _, owner in lane], error))
         failed = self._run_here(here) if here else []
-        # all of them: a log that one still writes must not be written by the next sync
+        # wait for all: the next sync must not write a log that a thread still writes
         for lane, job in zip(lanes, begun):
             try:
                 failed += job.get()
@@ -415,7 +419,7 @@ class Flushing:
         return failed
 
     def _run_here(self, jobs):
-        """Run the jobs in greenlets: the first ones in this one. Switches."""
+        """Run the jobs in greenlets, some of them in the calling one. Switches."""
         if len(jobs) == 1:
             return flush_each(jobs, self.watch)
         self.lanes_here = [
@@ -437,9 +441,8 @@ class Flushing:
 
 
 def flush_each(jobs, watch):
-    """In a pool thread, or in a greenlet where that only waits: flush one after the other.
-
-    Returns (owner, error) of those that failed.
+    """Flush one after the other, in a pool thread, or in a greenlet if that only waits. Returns (owner,
+    error) of the jobs that failed.
     """
     failed = []
     for function, target, owner in jobs:
@@ -447,7 +450,7 @@ def flush_each(jobs, watch):
         try:
             function(target)
         except FileNotFoundError:
-            # a folder that went with its queue meanwhile has no names to flush; its parent is marked
+            # a folder that was removed with its queue has no names to flush; its parent is marked
             continue
         except Exception as error:
             failed.append((owner, error))
@@ -457,9 +460,8 @@ def flush_each(jobs, watch):
 
 
 def change_each(groups, watch):
-    """In a pool thread: make each group's changes until one fails.
-
-    Returns how many were made, and the error or None, for each.
+    """Make each group's changes until one fails, in a pool thread. Returns (count of changes made, error or
+    None) of each group.
     """
     results = []
     for group in groups:

@@ -1,12 +1,12 @@
 """Group commit: one flush for everything that became dirty while the last one ran, then the confirms that
 waited for it. The only place that flushes.
 
-Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the
-disk. A sync that begins takes everything marked by then, so batches grow by themselves when the disk is slow
-and are small when it is fast. Where that would be too often, one waits for more;
-each waits for the disk in threads (both ``storage.flush.flushing``). A sync that
-failed proves nothing, not even when it is repeated: whoever it covered is fenced, and callbacks get the
-error. One per broker; idle, it holds neither a timer nor a thread's time.
+Stores and logs mark themselves. Doors call ``after_sync``, to be called back once all that is marked now is
+on the disk. A sync takes all marks when it begins, so batches grow by themselves when the disk is slow and
+are small when it is fast. Syncs that would come too often wait for more marks, and each waits for the disk in
+threads (both: ``storage.flush.flushing``). A failed sync proves nothing, not even when it is repeated: all
+stores that it covered are fenced, and callbacks get the error. One per broker; idle, it holds neither a timer
+nor a thread's time.
 """
 import errno
 import logging
@@ -64,14 +64,14 @@ class GroupCommit:
     )
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
-        # flushes that have taken what was marked; whoever notes it with a mark knows
-        # whether that mark has been taken
+        # count of flushes that have taken the marks; noted with a mark, it tells later whether a flush has
+        # taken that mark
         self.begun = 0
         self.sync_seconds = Histogram()
         self.enabled = enabled
-        # without syncing, too: nobody is called back before what is marked has been told of
+        # without syncing, too: marked files are told of before callbacks are called
         self.tells_before_it_answers = False
-        # a flush or a change of names: files may stay that an orderly end does not leave
+        # a flush or a change of names has failed: files may stay that an orderly end does not leave
         self.has_failed = False
         self._slice_clock = slice_clock
         self._greenlet = None
@@ -112,9 +112,9 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """A log was appended to, or has accepted something, which the sync writes first.
+        """A log was appended to, or has accepted bytes, which the sync writes first.
 
-        It is held until it has been flushed: until then its owner may close it, and even remove its name.
+        It is held until it has been flushed: its owner may close it before, and even remove its name.
         """
         if file not in self._next.logs:
             file.retain()
@@ -130,17 +130,16 @@ class GroupCommit:
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
         """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this
-        returns, when nothing is left to flush.
+        returns, if nothing is left to flush.
 
-        Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it
-        may take a while. ``concerns()`` is asked when files of some stores could not be flushed, which are
-        fenced by then, and says whether that is about what the caller did; it must not raise. Without it each
-        failure is, and one of a log is everybody's: in that sync, and in all later ones until another log has
-        taken its place, for a second flush would succeed without what the first one lost.
-        ``about_logs=False``, for housekeeping: what was promised has nothing to do with it, and it hears of
-        failures of stores, folders and names alone.
+        Callbacks come in the order given, and must neither switch nor raise. ``hurry=False``: the flush may
+        wait for more marks. If files of some stores could not be flushed, these stores are fenced, and
+        ``concerns()`` is asked whether that concerns the caller; it must not raise. Without it each failure
+        does. A failed log concerns all: in that sync, and in later ones until another log has taken its
+        place, because a second flush would succeed without what the first one lost. ``about_logs=False``, for
+        housekeeping that no promise depends on: only failures of stores, folders and names are heard of.
 
-        Returns the NextFlush where the callback waits for the flush that begins next, and else None.
+        Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """
         if concerns is not None:
             callback = Concerned(callback, concerns)
@@ -187,9 +186,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush what is marked, do what is to be done in the background, and end.
-
-        Whatever that adds or marks is done, too. May switch.
+        """Flush all marks, finish the work in the background, and all that these add; then end. May switch.
         """
         self._stopping = True
         self._mark_unwritten()
@@ -207,7 +204,7 @@ class GroupCommit:
     def kill(self):
         """End as a crash does: what is marked is not flushed, nobody is called back."""
         self._killed = True
-        # a cycle that is about to begin finds nobody to tell that nothing was left to flush
+        # taken, so that a cycle that is about to begin calls nobody back
         release([*self._take().logs, *self._failures.take_unwritten()])
         self.names.forget()
         if self._greenlet is not None:
@@ -224,7 +221,7 @@ class GroupCommit:
 
     @property
     def is_idle(self):
-        """Whether there is nothing to flush, and no greenlet to do it but one that rests."""
+        """Whether nothing is to be flushed: the greenlet rests, or there is none."""
         return self._greenlet is None or self._is_resting
 
     def describe(self):
@@ -285,7 +282,7 @@ class GroupCommit:
         self._greenlet = None
 
     def _has_more(self):
-        """Rest: whether somebody has marked something within REST_S. May switch."""
+        """Rest until a mark, or for REST_S. Returns whether there was a mark. May switch."""
         if self._stopping:
             return False
         self._is_resting = True
@@ -370,11 +367,11 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """A cycle has met a fault of ours, or was ended from outside: whoever waits, or asks from now on,
-        gets the error.
+        """A cycle has met a fault of ours, or was ended from outside: all callbacks, also later ones, get the
+        error.
 
-        What is marked from now on is flushed, for the next run. The files that the cycle was flushing stay
-        open: its threads may still do so.
+        Later marks are flushed, for the next run. The files of this cycle stay open, because its threads may
+        still flush them.
         """
         logger.error(
             "group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error
@@ -385,7 +382,7 @@ class GroupCommit:
         batch = self._take()
         callbacks, self._in_flight = [*self.names.give_up(), *self._in_flight, *batch.callbacks], deque()
         release([*batch.logs, *self._failures.take_unwritten()])
-        # in one piece: who asks from now on is answered at once, and not before those who asked earlier
+        # in one piece: later callbacks are called at once, and must not come before earlier ones
         for store in {**batch.stores, **batch.acks}:
             tell(store, {store: error})
         for callback in callbacks:
@@ -410,9 +407,8 @@ class GroupCommit:
         self._in_flight = deque(batch.callbacks)
         self._wake.clear()
         self._is_syncing = True
-        # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are
-        # flushed all the same. So this is the one part that is not cut into slices; it takes 2 us for each
-        # store.
+        # Before anything switches: acks that somebody waits for are flushed even if their segment goes
+        # meanwhile. So this part alone is not cut into slices; it takes 2 us for each store.
         jobs = batch.collect(self._flushing.way_of_stores(), unawaited)
         if changes:
             self.names.make(changes, batch.failures)
@@ -424,7 +420,7 @@ class GroupCommit:
         if jobs:
             self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
             if self._killed:
-                return  # the flush ended in the very moment of the crash: nobody hears of it
+                return  # killed during the flush: nobody hears of its end
         self._failures.blame(batch)
         of_logs = self._failures.error_of_logs()
         if of_logs is None and batch.failures:
@@ -452,7 +448,7 @@ class GroupCommit:
                 clock.begin()
 
     def _flush(self, batch, jobs, answered):
-        """Run the jobs, let go of their files, and say how long that took and when the next flush may begin.
+        """Run the jobs, let go of their files, and note how long that took and when the next flush may begin.
         May switch.
         """
         began = time.monotonic()
@@ -478,9 +474,8 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call back everybody who waits for this sync, and then those who ask meanwhile and have changed
-        nothing. ``of_logs``: the error of a log that promises depend on; ``other``: of anything else. May
-        switch.
+        """Call all callbacks of this sync, also those added meanwhile without a mark. ``of_logs`` and
+        ``other`` as in call_back. May switch.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):
@@ -491,6 +486,6 @@ class GroupCommit:
             call_back(callback, of_logs, other)
 
     def _asked(self):
-        """The callbacks of the sync that is running, until there are no more. A generator."""
+        """The callbacks of the running sync, until none is left. A generator."""
         while self._in_flight:
             yield self._in_flight.popleft()

@@ -710,7 +710,7 @@ def test_of_very_many_files_that_lose_their_names_the_last_give_their_room_back_
     assert mappings_below(tmp_path) == 2 == len(put_aside) and os.listdir(tmp_path) == ["d"]
     function, *arguments = put_aside.pop()
     function(*arguments)
-    files.unlink(tmp_path / "d", lambda *call: put_aside.append(call))
+    files.unlinking(tmp_path / "d", lambda *call: put_aside.append(call)).make()
     assert mappings_below(tmp_path) == 2 == len(put_aside)
     for function, *arguments in put_aside:
         function(*arguments)
@@ -721,7 +721,7 @@ def test_file_that_keeps_its_name_is_not_held(files, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_unlink", lambda path: os.rmdir(path))
 
     with pytest.raises(NotADirectoryError):
-        files.unlink(tmp_path / "a", print)
+        files.unlinking(tmp_path / "a", print).make()
 
     assert mappings_below(tmp_path) == 0 and descriptors_on(tmp_path / "a") == 0
 

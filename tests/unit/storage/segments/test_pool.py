@@ -501,8 +501,7 @@ class FullFiles(Files):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         super()._allocate(fd, start, count, path)
 
-    def unlink(self, path, aside=None):
-        assert aside is None
+    def unlink(self, path):
         super().unlink(path)
         self.full = False
 
