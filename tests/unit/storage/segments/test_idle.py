@@ -86,7 +86,7 @@ def test_store_whose_last_message_was_in_an_older_segment_rests_too(tmp_path):
     locations = []
     for number in range(100):
         bench.push(b"%d" % number + bytes(1000))
-        record.append(bench.shift()[0])
+        locations.append(bench.shift()[0])
     for location in reversed(locations):
         bench.store.delete(location)
     bench.store.flush()

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.content.gathered import Gathered
-from gomq_py.storage import locations
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
