@@ -37,8 +37,6 @@ cdef tuple find_entry(const unsigned char* p, Py_ssize_t length, bytes key)
 
 @cython.locals(p="const unsigned char*", end=cython.Py_ssize_t)
 cpdef tuple decode_table(object data, Py_ssize_t offset=*, int deeper=*)
-@cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, size=cython.Py_ssize_t)
-cpdef tuple decode_array(object data, Py_ssize_t offset=*)
 @cython.locals(p="const unsigned char*", end=cython.Py_ssize_t)
 cpdef tuple decode_value(object data, Py_ssize_t offset=*)
 @cython.locals(p="const unsigned char*", length=cython.Py_ssize_t, at=cython.Py_ssize_t,

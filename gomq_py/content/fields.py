@@ -208,18 +208,6 @@ def decode_table(data, offset=0, deeper=0):
     return read_table(p, offset), end
 
 
-def decode_array(data, offset=0):
-    """The array (u32 size first) at ``offset`` as a list, and the offset behind it. Raises Malformed."""
-    p = octets.pointer(data)
-    length = len(data)
-    if offset < 0 or length - offset < 4:
-        raise Malformed("malformed field array")
-    size = octets.be32(p, offset)
-    if size > length - offset - 4 or check_array(p, offset + 4, offset + 4 + size, 0) < 0:
-        raise Malformed("malformed field array")
-    return read_array(p, offset), offset + 4 + size
-
-
 def decode_value(data, offset=0):
     """The value (type octet first) at ``offset``, and the offset behind it. Raises Malformed."""
     p = octets.pointer(data)

@@ -36,7 +36,7 @@ FIELDS = (
     ("user_id", 0x0010, "shortstr"), ("app_id", 0x0008, "shortstr"), ("cluster_id", 0x0004, "shortstr"),
 )
 
-_SHORT, _OCTET, _LONGLONG = Struct(">H"), Struct(">B"), Struct(">Q")
+_SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
 
 def skip_shortstr(p, at, end):

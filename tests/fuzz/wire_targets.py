@@ -80,7 +80,7 @@ def run_tables(data):
     single keys are changed in place without touching the others.
     """
     with exact(data) as view:
-        for decode in (fields.decode_table, fields.decode_array, fields.decode_value):
+        for decode in (fields.decode_table, fields.decode_value):
             try:
                 value, end = decode(view)
             except Malformed:
@@ -88,9 +88,7 @@ def run_tables(data):
             assert 0 <= end <= len(data)
             with exact(data[:end]) as whole:
                 assert repr(decode(whole)) == repr((value, end))
-            encode = {fields.decode_table: fields.encode_table, fields.decode_array: fields.encode_array}.get(
-                decode, fields.encode_value
-            )
+            encode = fields.encode_table if decode is fields.decode_table else fields.encode_value
             octets = encode(value)
             assert repr(decode(octets)) == repr((value, len(octets)))
             if decode is fields.decode_table:

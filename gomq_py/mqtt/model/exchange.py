@@ -115,7 +115,7 @@ class MQTTExchange(Exchange):
 
     def share(self, topic_filter):
         """The Destination for the members of a shared subscription, or None."""
-        return self._shares.find(topic_filter)
+        return self._shares.by_filter.get(topic_filter)
 
     def presence_changed(self, session):
         """Update the shares of a session whose client has connected or disconnected."""

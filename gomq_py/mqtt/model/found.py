@@ -171,6 +171,11 @@ def held_in(stores, noted, came_ms=0):
         key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})
 
 
+def keys_in(noted):
+    """The keys of the stores in these places."""
+    return {key for key, _ in places_in(noted)}
+
+
 def those_in(noted, keys):
     """The places, of these of a message, in the stores with such keys."""
     return b"".join([

@@ -51,7 +51,6 @@ cdef class Inflight(_scheduler.TurnTaker):
     @cython.locals(kept_at=uint64_t, state=int)
     cpdef uint64_t received_before(
         self, uint64_t key, unsigned int identifier, bint is_sure, bytes places) except? 0
-    cpdef dismissed(self, uint64_t kept_at)
     @cython.locals(
         at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, destination=Destination,
         store=Store)

@@ -33,7 +33,7 @@ from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler
 from gomq_py.mqtt.model.found import (
     BEGUN, DOUBT, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE,
-    TRUST, Found, places_in,
+    TRUST, Found,
 )
 from gomq_py.mqtt.model.moving import Moving
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
@@ -143,7 +143,7 @@ class Inflight(_scheduler.TurnTaker):
 
     def begun(self, key, identifier, destinations, message, had):
         """Record a message before it is given to ``destinations`` (a tuple); ``had``: its places in other
-        destinations. Returns the location for received() or dismissed(), 0 if it cannot be kept.
+        destinations. Returns the record's location for received(), 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -184,10 +184,6 @@ class Inflight(_scheduler.TurnTaker):
             return b"", 0
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
-    def keys_in(self, places):
-        """The keys of the stores in places, as places_of() returns them."""
-        return {key for key, _ in places_in(places)}
-
     def partly(self, key, identifier, had, places):
         """Record that some destinations have the message while others wait for files. ``places``: of all that
         have it. Returns the location, 0 if it cannot be kept.
@@ -218,11 +214,6 @@ class Inflight(_scheduler.TurnTaker):
         if kept_at:
             self.last_received = kept_at
         return kept_at
-
-    def dismissed(self, kept_at):
-        """Delete the record of begun(), because not all destinations took the message."""
-        self.done(kept_at)
-        self.flush()
 
     def await_flush(self):
         """Have all records and deletions flushed before the next answer leaves."""

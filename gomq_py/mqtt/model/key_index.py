@@ -70,25 +70,21 @@ class KeyIndex:
 
     def seek(self, key):
         """(key, number) of the first key at or after this one, or None."""
-        part, at = self._find(key)
-        if part < 0:
-            part = 0
-        if part < len(self._keys) and at == len(self._keys[part]):
-            part, at = part + 1, 0
-        if part >= len(self._keys):
-            return None
-        return self._keys[part][at], self._numbers[part][at]
+        part, at = self._first_from(key)
+        return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
     def page(self, key):
         """A list of (key, number) from the first key at or after this one, in order; empty at the end."""
+        part, at = self._first_from(key)
+        return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
+
+    def _first_from(self, key):
+        """(part, position) of the first key at or after this one; behind the last part if there is none."""
         part, at = self._find(key)
-        if part < 0:
-            part = 0
+        part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
-            part, at = part + 1, 0
-        if part >= len(self._keys):
-            return []
-        return list(zip(self._keys[part][at:], self._numbers[part][at:]))
+            return part + 1, 0
+        return part, at
 
     def _find(self, key):
         """(part, position) of the key, or of its insertion; part -1: before all."""

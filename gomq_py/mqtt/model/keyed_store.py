@@ -216,7 +216,10 @@ class KeyedStore(Destination):
         except StoreError as error:
             self.fail(error)
             return
-        self._say_set_aside(store)
+        if self.set_aside:
+            LOG.error(
+                "%s: %d messages in %s are none of its own; they stay where they are", self.name,
+                self.set_aside, store.folder)
 
     def load(self, store):
         """Load the messages of a store, one before each yield. A generator. Raises StoreError."""
@@ -263,12 +266,6 @@ class KeyedStore(Destination):
             self.vhost.scheduler.touch(self)
         yield from self.when_open(store)
 
-    def _say_set_aside(self, store):
-        if self.set_aside:
-            LOG.error(
-                "%s: %d messages in %s are none of its own; they stay where they are", self.name,
-                self.set_aside, store.folder)
-
     # the scheduler's side
 
     def flush(self):
@@ -284,11 +281,8 @@ class KeyedStore(Destination):
         if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
             self._settling = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
-            self.vhost.when_safe(partial(self._settle, self._settling), self._has_failed, False)
+            self.vhost.when_safe(partial(self._settle, self._settling), lambda: self.failed, False)
         return 0
-
-    def _has_failed(self):
-        return self.failed
 
     def _settle(self, settling, error):
         """Delete outdated messages, now that their successors are safe, or try again later after an error."""

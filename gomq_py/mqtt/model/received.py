@@ -7,7 +7,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what keeps them)
-from gomq_py.mqtt.model.found import held_in, those_in
+from gomq_py.mqtt.model.found import held_in, keys_in, those_in
 from gomq_py.storage import locations
 
 # A page has 32 identifiers; COUNT_AT is the offset of their count.
@@ -133,7 +133,7 @@ class Received:
         """The destinations that lack the message, if it is_partly()."""
         if not self.is_partly(identifier):
             return destinations
-        keys = self.inflight.keys_in(self.partly[identifier])
+        keys = keys_in(self.partly[identifier])
         return [destination for destination in destinations if not destination.is_one_of(keys)]
 
     def give_up_partly(self, identifier):
@@ -144,10 +144,11 @@ class Received:
             self.inflight.flush()
 
     def _dismiss(self):
+        """Delete the record of begin(), because not all destinations took the message."""
         if self.begun_at:
-            begun_at = self.begun_at
-            self.begun_at = 0
-            self.inflight.dismissed(begun_at)
+            begun_at, self.begun_at = self.begun_at, 0
+            self.inflight.done(begun_at)
+            self.inflight.flush()
 
     def is_storing(self, identifier):
         """Whether its message waits for files."""
@@ -217,7 +218,7 @@ class Received:
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT and identifier not in self.storing:
             noted = self.inflight.noted(kept_at)[0]
-            places = those_in(noted, self.inflight.keys_in(noted) - _failed(destinations))
+            places = those_in(noted, keys_in(noted) - _failed(destinations))
         if places:
             self._keep_partly(identifier, places)
         else:

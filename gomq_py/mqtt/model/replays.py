@@ -9,6 +9,7 @@ from collections import OrderedDict
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.interests import identifier_property
+from gomq_py.mqtt.model.topic_walk import TopicWalk
 from gomq_py.mqtt.wire import crossing
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -96,7 +97,7 @@ class Replay(Job):
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
-            walk = self._walk = retained.walk(subscription.topic_filter)
+            walk = self._walk = TopicWalk(retained.index, subscription.topic_filter)
         now_ms = retained.vhost.timers.now_ms()
         while room and not walk.is_over:
             found = walk.step()

@@ -13,7 +13,6 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
-from gomq_py.mqtt.model.topic_walk import TopicWalk
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.topics import is_topic_name, swapped
 from gomq_py.observability.log import logger
@@ -127,10 +126,6 @@ class Retained(KeyedStore):
     def look(self, topic, message):
         """Fill ``message`` with the topic's retained message. False if there is none."""
         return self.get(topic, message) and not self._is_expired(message, self.vhost.timers.now_ms())
-
-    def walk(self, topic_filter):
-        """A TopicWalk over the topics that a filter matches, for ``show_current``."""
-        return TopicWalk(self.index, topic_filter)
 
     def show_current(self, location, message, now_ms):
         """Like show(); False for expired messages, too."""

@@ -249,7 +249,7 @@ class Session:
     def queue_deleted(self, queue, reason):
         """End, because its queue was deleted (a replaced queue object does not count)."""
         if self.queue is queue:
-            self._sessions.queue_deleted(self, reason)
+            self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
         """Report that messages its queue took last may be lost."""

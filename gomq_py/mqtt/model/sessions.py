@@ -140,7 +140,7 @@ class Sessions:
     def end(self, session):
         """End a session and delete all it holds. Its connection, if any, is told."""
         if session.queue is None:
-            self._ended(session, "the session has ended")
+            self.ended(session, "the session has ended")
         else:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
@@ -232,10 +232,6 @@ class Sessions:
             self._count(session)
         else:
             session.queue_added(queue)
-
-    def queue_deleted(self, session, reason):
-        """End a session whose queue was deleted."""
-        self._ended(session, reason)
 
     def queue_failed(self, session):
         """Renew the shares of a session whose queue failed, to keep later publishes apart from lost ones."""
@@ -338,7 +334,8 @@ class Sessions:
         if sink is not None:
             self.vhost.bindings.remove_to(sink)
 
-    def _ended(self, session, reason):
+    def ended(self, session, reason):
+        """Forget a session whose queue was deleted, or that has none. Its connection, if any, is told."""
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
             self._uncount(session)

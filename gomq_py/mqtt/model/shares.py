@@ -166,19 +166,19 @@ class Share(_destination.Destination):
 
 
 class Shares:
-    """The shares of one exchange, by the filters of their bindings."""
+    """The shares of one exchange: ``by_filter``, the filter of their bindings."""
 
     def __init__(self, departed):
-        self._by_filter = {}
+        self.by_filter = {}
         self._of = {}  # session: {filter: how many bindings}
         self._departed = departed
 
     def add(self, topic_filter, session, target):
         """Add a session to a share. Returns (Share, whether it is new)."""
-        share = self._by_filter.get(topic_filter)
+        share = self.by_filter.get(topic_filter)
         is_new = share is None
         if is_new:
-            share = self._by_filter[topic_filter] = Share(topic_filter, self._departed)
+            share = self.by_filter[topic_filter] = Share(topic_filter, self._departed)
         share.add(session, target)
         filters = self._of.setdefault(session, {})
         filters[topic_filter] = filters.get(topic_filter, 0) + 1
@@ -186,7 +186,7 @@ class Shares:
 
     def remove(self, topic_filter, session, target):
         """Undo one ``add``. Returns (Share, whether it is now empty)."""
-        share = self._by_filter[topic_filter]
+        share = self.by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]
         filters[topic_filter] -= 1
@@ -196,18 +196,14 @@ class Shares:
                 del self._of[session]
         if share.members:
             return share, False
-        del self._by_filter[topic_filter]
+        del self.by_filter[topic_filter]
         return share, True
-
-    def find(self, topic_filter):
-        """The share of a filter, or None."""
-        return self._by_filter.get(topic_filter)
 
     def of(self, session):
         """The shares that a session is in."""
-        return [self._by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
+        return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):
         """Replace a Share by a new one. Returns it."""
-        self._by_filter[share.name] = renewed = share.renewed()
+        self.by_filter[share.name] = renewed = share.renewed()
         return renewed

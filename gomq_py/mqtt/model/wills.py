@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.mqtt.model.expiries import Expiries
-from gomq_py.mqtt.model.found import held_in, stores_of
+from gomq_py.mqtt.model.found import held_in, keys_in, stores_of
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -279,7 +279,7 @@ class Wills:
         lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
         inflight = self.vhost.extras[EXTRA].inflight
-        had = inflight.keys_in(will.places)
+        had = keys_in(will.places)
         lacking = [each for each in destinations if not each.is_one_of(had)]
         message.at_once = True  # its record outlives a kill, and so must the message
         noted = will._replace(

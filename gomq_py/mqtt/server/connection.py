@@ -59,18 +59,15 @@ class Limits(NamedTuple):
 
 
 class Connection(ClientConnection):
-    """A client of MQTT.
-
-    From CONNACK on: ``session`` (mqtt.model), the ``caller`` of verbs with its ``access``, and what the
-    client said of itself: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``
-    its ``will``, and whether it ``is_bridge``.
-    ``is_leaving``: it said DISCONNECT, with this ``leave_code``; without one its end is abnormal.
+    """A client of MQTT. From CONNACK on it has its ``session`` (mqtt.model) and the ``caller`` of verbs; from
+    CONNECT ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
+    ``is_leaving``: DISCONNECT came, with this ``leave_code``; an end without one is abnormal.
     """
 
     __slots__ = (
         "caller", "session", "sessions", "outbound", "answers", "version", "receive_maximum",
         "maximum_packet_size", "topic_alias_maximum", "client_id", "is_bridge", "is_leaving", "leave_code",
-        "will", "_inbound", "_inbound_maximum", "_expiry_s", "_is_connected", "_until_safe",
+        "_inbound", "_inbound_maximum", "_expiry_s", "_is_connected", "_until_safe",
     )
 
     log = LOG
@@ -88,7 +85,6 @@ class Connection(ClientConnection):
         self.client_id = ""
         self.is_leaving = self.is_bridge = False
         self.leave_code = 0
-        self.will = None
         self._inbound = self._expiry_s = None
         self._inbound_maximum = 0
         self._is_connected = False
@@ -97,8 +93,8 @@ class Connection(ClientConnection):
     # its life
 
     def begin(self):
-        """Log the client in and take up its session. Returns whether it is served from here on: who waits
-        for its end says so to when_gone(). May switch.
+        """Log the client in and take up its session. Returns whether it is served from here on; when_gone()
+        then tells of its end. May switch.
         """
         login = LoginAttempt(self).run()
         if login is None or self.hub.is_closed:
@@ -109,7 +105,6 @@ class Connection(ClientConnection):
         self.receive_maximum = greeting.receive_maximum
         self.maximum_packet_size = greeting.maximum_packet_size
         self.topic_alias_maximum = greeting.topic_alias_maximum
-        self.will = greeting.will
         self.is_bridge = greeting.is_bridge
         self.open_stream()
         self.output.on_overflow = partial(self.abort, "the client does not read its answers")
@@ -132,24 +127,22 @@ class Connection(ClientConnection):
 
     @property
     def is_open(self):
-        """Whether what it asks for is done: it has not been told of its end."""
+        """Whether requests are carried out: the end has not begun."""
         return self.state == OPEN
 
     @property
     def protocol(self):
-        """What it speaks, for lists of connections."""
+        """The protocol's name in lists of connections."""
         return VERSION_NAMES[self.version]
 
     @property
     def client_properties(self):
-        """What the client says of itself, for lists of connections."""
+        """Properties of the client in lists of connections."""
         return {"client_id": self.client_id}
 
     @property
     def inbound(self):
-        """What its publishes at QoS 1 and 2 are answered by, made for the first of them: most devices have
-        none.
-        """
+        """The Inbound, made for the first publish at QoS 1 or 2: most devices have none."""
         if self._inbound is None:
             self._inbound = self.server.make_inbound(
                 self, self.durability.when_safe, self._inbound_maximum)
@@ -158,7 +151,7 @@ class Connection(ClientConnection):
         return self._inbound
 
     def publishers(self):
-        """What counts its publishes."""
+        """The objects that count its publishes."""
         return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
@@ -166,7 +159,7 @@ class Connection(ClientConnection):
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
-        """Most of the time goes into the session's end, and counts."""
+        """Leave the session: most of the time goes into that, and counts."""
         try:
             self._leave_session()
         except Exception:
@@ -184,7 +177,7 @@ class Connection(ClientConnection):
             self._gone()
 
     def _take_leave(self):
-        """Say the last word, and wait until a client that has taken it ends the socket, too. May switch."""
+        """Say the last word; the socket of a client that has taken it lingers. May switch."""
         if self.finish():
             self.hub.lingering.end(self.socket)
 
@@ -194,8 +187,8 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Take up or begin the session, and say CONNACK when that is on the disk. Returns whether the client
-        is served. May switch.
+        """Resume or begin the session, and send CONNACK once that is on disk. Returns whether the client is
+        served. May switch.
         """
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
@@ -211,7 +204,7 @@ class Connection(ClientConnection):
             self.refuse(session_code(error, self.version), error.text)
             return False
         self.session = session
-        session.may_get, session.may_get_all = self.may_get, self.may_get_all
+        session.may_get, session.may_get_all = partial(subscribe.may, self), partial(subscribe.may_all, self)
         session.interests.rights_changed()
         self.outbound = Outbound(self)
         self.outbound.start()
@@ -244,7 +237,7 @@ class Connection(ClientConnection):
         return True
 
     def _takes_connack(self, greeting):
-        """Whether the client accepts so large a packet; else it ends."""
+        """Whether the client accepts a packet as large as its CONNACK; otherwise it is closed."""
         most = self.maximum_packet_size
         if not most or fitting(greeting.connack(False), most):
             return True
@@ -252,8 +245,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """To take or end a session of another user takes the right to configure it, as anywhere, unless such
-        a session ``is_locked``. Raises ResourceLocked, NoPermission.
+        """Check that the user may take over or end the session, if it is another user's: with the right to
+        configure its queue, unless ``is_locked``. Raises ResourceLocked, NoPermission.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -264,8 +257,8 @@ class Connection(ClientConnection):
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
 
     def _wait_until_safe(self, has_will):
-        """Return when the session, and the will if it has one, is on the disk, or the connection is to end.
-        Raises the disk's error; that of a queue's files is not about them. May switch.
+        """Return when the session and the will, if any, are on disk, or when the connection ends. Raises the
+        disk's error, but not that of a queue's files. May switch.
         """
         wills = self.sessions.wills.kept
         result = self._until_safe = AsyncResult()
@@ -278,7 +271,7 @@ class Connection(ClientConnection):
             self._until_safe = None
 
     def _leave_session(self):
-        """Let go of the session: what is not kept goes, and its will. Safe to call twice."""
+        """Leave the session, which ends unless it is kept. Safe to call twice."""
         if self.session is None:
             return
         self._stop_delivering()
@@ -293,40 +286,27 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether its will is to be published, now that it ends: unless it has said DISCONNECT with the
-        reason code 0, the only one of 3.x.
+        """Whether the will is to be published at the end: unless DISCONNECT came with reason code 0, the only
+        one of 3.x.
         """
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # what happens to the session
 
     def taken_over(self):
-        """Another connection comes with the client id."""
+        """End, because another connection has the client id."""
         if self.is_leaving:
             self._leave_session()  # its DISCONNECT came first, and waits for its turn
         self._stop_delivering()
         self._tell_end("another connection has taken over its client id", reason_codes.SESSION_TAKEN_OVER)
 
     def session_ended(self, reason):
-        """Somebody deleted the session, or it expired."""
+        """End, because the session was deleted or has expired."""
         self._stop_delivering()
         self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
 
-    def may_get(self, topic_filter):
-        """Whether its user may still have what comes by a filter that it has subscribed to."""
-        return subscribe.may(self, topic_filter)
-
-    def may_get_all(self):
-        """Whether that is so for every filter, until its user's rights change."""
-        return subscribe.may_all(self)
-
-    def rights_changed(self):
-        """Its user may do other things now: deliveries ask again."""
-        if self.session is not None:
-            self.session.interests.rights_changed()
-
     def how_it_broke(self):
-        """As ever, and where its stream has failed."""
+        """As of every client, or by the fault of its stream."""
         error = self.stream.error
         if error is None:
             return super().how_it_broke()
@@ -356,7 +336,7 @@ class Connection(ClientConnection):
     # what the lane hands over
 
     def packet(self, kind, walk):
-        """A packet that the walk stands at. Returns False when it must stop. Never raises."""
+        """Handle the packet that the walk stands at. Returns False when the walk must stop. Never raises."""
         try:
             return self._packet(kind, walk) and self.has_time()
         except MQTTError as error:
@@ -375,15 +355,6 @@ class Connection(ClientConnection):
         HANDLERS[kind](self, packet)
         return self.state == OPEN and not self.stream.paused
 
-    def _pubrel(self, packet):
-        self.inbound.released(packet.packet_identifier)
-
-    def _acknowledged(self, packet):
-        self.outbound.acknowledged_with(packet.TYPE, packet.packet_identifier, packet.reason_code)
-
-    def _pingreq(self, _packet):
-        self.output.write(PINGRESP)
-
     def _disconnect(self, packet):
         expiry_s = packet.properties.get("session_expiry_interval")
         if expiry_s and not self.session.expiry_s:
@@ -401,9 +372,6 @@ class Connection(ClientConnection):
             self._leave_session()  # so that whoever comes next, with this client id too, finds it done
         self._stop()
 
-    def _auth(self, _packet):
-        raise ProtocolError("AUTH without an authentication method in CONNECT")  # [MQTT-4.12.0-7]
-
     def batch_done(self):
         """End of a read, or of as much of it as was walked."""
 
@@ -414,12 +382,12 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error):
-        """End because of an MQTTError, and say so where the version has a word for it."""
+        """End because of an MQTTError, and send the packet that reports it, if the version has one."""
         last_word = last_packet(error, self.version, connected=True) if self._is_connected else b""
         self._close(str(error), last_word)
 
     def force_close(self, reason):
-        """An operator, or the broker, ends the connection."""
+        """End, because an operator or the broker asks for it."""
         queue = None if self.session is None else self.session.queue
         if queue is not None and queue.failed:
             self._tell_end(f"its session is closed: {reason}", reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
@@ -437,7 +405,7 @@ class Connection(ClientConnection):
         self._close(why, octets)
 
     def refuse(self, code, why):
-        """The last word is a CONNACK that refuses, if the client takes it."""
+        """End with a CONNACK that refuses, if the client takes so large a packet."""
         refusal = ConnackPacket(reason_code=code).encode(self.version)
         self._close(why, fitting(refusal, self.maximum_packet_size))
 
@@ -465,7 +433,7 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Four times per keep alive: has the client sent anything?"""
+        """Called four times per keep alive: end if the client has been silent for too long."""
         if self.is_silent(SILENT_CHECKS):
             keep_alive_s = self.limits.heartbeat_s
             self.fail(KeepAliveTimeout(f"silent for 1.5 times its keep alive of {keep_alive_s} s"))
@@ -476,7 +444,7 @@ class Connection(ClientConnection):
             self.outbound.trace(self._trace if self.vhost.tracing else None)
 
     def _trace(self, message):
-        """A message goes out while the vhost is traced."""
+        """Report a message that goes out while the vhost is traced."""
         tracing.delivered(
             self.vhost, publishing.traced(self.caller), message, self.session.queue_name)
 
@@ -497,14 +465,30 @@ def _utf8(text):
 _WITHOUT_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
 
 
+def _pubrel(connection, packet):
+    connection.inbound.released(packet.packet_identifier)
+
+
+def _acknowledged(connection, packet):
+    connection.outbound.acknowledged_with(packet.TYPE, packet.packet_identifier, packet.reason_code)
+
+
+def _pingreq(connection, _packet):
+    connection.output.write(PINGRESP)
+
+
+def _auth(_connection, _packet):
+    raise ProtocolError("AUTH without an authentication method in CONNECT")  # [MQTT-4.12.0-7]
+
+
 HANDLERS = {
-    AUTH: Connection._auth,
+    AUTH: _auth,
     DISCONNECT: Connection._disconnect,
-    PINGREQ: Connection._pingreq,
-    PUBACK: Connection._acknowledged,
-    PUBCOMP: Connection._acknowledged,
-    PUBREC: Connection._acknowledged,
-    PUBREL: Connection._pubrel,
+    PINGREQ: _pingreq,
+    PUBACK: _acknowledged,
+    PUBCOMP: _acknowledged,
+    PUBREC: _acknowledged,
+    PUBREL: _pubrel,
     SUBSCRIBE: subscribe.subscribe,
     UNSUBSCRIBE: subscribe.unsubscribe,
 }

@@ -114,7 +114,8 @@ class LoginAttempt(ClientLogin):
         try:
             vhost_name, user_name = self._named(connect)
             user = self._checked(connect, user_name)
-            vhost = self._enter(user, vhost_name)
+            vhost = enter(
+                self.broker, self.clients, user, vhost_name, DOOR, self.server.settings.mqtt_max_connections)
         except LoginRefused as error:
             raise LoginEnd(str(error), _connack(connect, connack_code(error, connect.version))) from error
         except Refused as error:
@@ -122,7 +123,8 @@ class LoginAttempt(ClientLogin):
         fault = client_id_fault(connect.client_identifier, user.name, self.server.settings)
         if fault:
             raise LoginEnd(fault, _connack(connect, client_id_code(connect.version)))
-        self._check_not_stopping()
+        if self.clients.is_closing:  # since the password was checked, which may switch
+            raise LoginEnd("the broker stops")
         return Login(user, vhost, connect, bytes(self._octets), self._mechanism(connect))
 
     def _mechanism(self, connect):
@@ -188,15 +190,6 @@ class LoginAttempt(ClientLogin):
         if connect.user_name is None:
             return None
         return connect.password or b""
-
-    def _enter(self, user, vhost_name):
-        return enter(
-            self.broker, self.clients, user, vhost_name, DOOR, self.server.settings.mqtt_max_connections)
-
-    def _check_not_stopping(self):
-        """After whatever may have switched: nobody comes in once the server takes leave. Raises LoginEnd."""
-        if self.clients.is_closing:
-            raise LoginEnd("the broker stops")
 
     def _try_to_send(self, octets):
         """A last word to somebody who may be gone already, which what is unread must not reset before it is

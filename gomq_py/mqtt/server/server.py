@@ -3,15 +3,17 @@
 A listener of the node calls it; it makes one Connection per socket. State that all protocols share is the
 hub's (hub.context). Never accepts and never parses.
 """
+from functools import partial
+
 from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.session_kind import EXTRA
+from gomq_py.mqtt.server import will
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
 from gomq_py.mqtt.server.fast_lane import LaneParts
 from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.mqtt.server.login import DOOR
-from gomq_py.mqtt.server.will import WillPublisher
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -28,7 +30,6 @@ class MQTTServer:
         self.settings = settings
         self.make_inbound = Inbound
         self.gate = hub.admission.gate("mqtt_")
-        self.will_publisher = WillPublisher(self)
         self.broker_topics = BrokerTopics(self)
         self._lane_parts = {}
         for vhost in broker.vhosts.values():
@@ -48,8 +49,8 @@ class MQTTServer:
     def _rights_changed(self, user):
         """Have deliveries check rights anew; drop the wills of a deleted user."""
         for connection in self.hub.clients.of_user(user.identity):
-            if connection.door == DOOR:
-                connection.rights_changed()
+            if connection.door == DOOR and connection.session is not None:
+                connection.session.interests.rights_changed()
         if self.broker.users.get(user.name) is not user:
             for vhost in self.broker.vhosts.values():
                 vhost.extras[EXTRA].wills.user_deleted(user)
@@ -70,7 +71,7 @@ class MQTTServer:
         settings, sessions = self.settings, vhost.extras[EXTRA]
         sessions.retained.max_messages = settings.mqtt_max_retained_messages
         sessions.retained.max_octets = settings.mqtt_max_retained_octets
-        sessions.wills.start(self.will_publisher.of(vhost), settings.mqtt_will_grace * 1000)
+        sessions.wills.start(partial(will.publish, self, vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
         """Let a client in, and serve it from then on without a greenlet. Returns a function that registers a

@@ -68,50 +68,40 @@ def _kept(client_id, user, will):
         encode_values(properties, WILL), expiry_s=properties.get(_EXPIRY, -1), of_token=user.of_token)
 
 
-class WillPublisher:
-    """Publishes the wills of one broker: Wills.start gets ``of(vhost)``."""
-
-    def __init__(self, server):
-        self._server = server
-
-    def of(self, vhost):
-        """The function that publishes the wills of a vhost."""
-        return lambda will, user, begin: self.publish(vhost, will, user, begin)
-
-    def publish(self, vhost, will, user, begin):
-        """Publish a will to the destinations that ``begin(destinations, message)``, called right before,
-        returns. True if the will is done with, published or refused; False if the disk had no room or its
-        exchange does not exist now.
-        """
-        if not will.of_token:
-            now = self._server.broker.users.get(will.user)
-            user = now if user in (None, now) else None  # deleted, and another user has its name
-        if user is None:
-            why = (
-                "the will of client %r is not published: what the token of user '%s' allowed is not kept"
-                if will.of_token else
-                "the will of client %r is not published: there is no user '%s' any more")
-            LOG.warning(why, will.client_id[:256], will.user)
-            return True
-        access = self._server.access_of(user, vhost, will.client_id)
-        caller = Caller(access, vhost, None, f"will of {will.client_id[:256]!r}", 0)
-        try:
-            exchange, key = address_of(vhost.extras[EXTRA], will.topic.encode())
-        except NotFound as error:
-            self._server.strangers.warning(
-                vhost.name, "wills of vhost %r wait for their exchange: %s", vhost.name, error.text)
-            return False
-        now_ms = vhost.timers.now_ms()
-        envelope = MQTTEnvelope(
-            will.block, key, will.qos, will.retain, None if will.expiry_s < 0 else will.expiry_s)
-        try:
-            publication = publishing.prepare(
-                caller, exchange, key.decode(), lambda _tables: envelope, will.payload, now_ms)
-        except Refused as error:
-            LOG.warning("the will of client %r is not published: %s", will.client_id[:256], error.text)
-            return True
-        publication.destinations = begin(publication.destinations, publication.message)
-        publishing.store(caller, publication, now_ms)
-        vhost.totals.publishes += 1
-        return publication.taken or publication.somebody_took or not any(
-            destination.unable for destination in publication.destinations)
+def publish(server, vhost, will, user, begin):
+    """Publish a will of a vhost to the destinations that ``begin(destinations, message)``, called right
+    before, returns. True if the will is done with, published or refused; False if the disk had no room or
+    its exchange does not exist now.
+    """
+    if not will.of_token:
+        now = server.broker.users.get(will.user)
+        user = now if user in (None, now) else None  # deleted, and another user has its name
+    if user is None:
+        why = (
+            "the will of client %r is not published: what the token of user '%s' allowed is not kept"
+            if will.of_token else
+            "the will of client %r is not published: there is no user '%s' any more")
+        LOG.warning(why, will.client_id[:256], will.user)
+        return True
+    access = server.access_of(user, vhost, will.client_id)
+    caller = Caller(access, vhost, None, f"will of {will.client_id[:256]!r}", 0)
+    try:
+        exchange, key = address_of(vhost.extras[EXTRA], will.topic.encode())
+    except NotFound as error:
+        server.strangers.warning(
+            vhost.name, "wills of vhost %r wait for their exchange: %s", vhost.name, error.text)
+        return False
+    now_ms = vhost.timers.now_ms()
+    envelope = MQTTEnvelope(
+        will.block, key, will.qos, will.retain, None if will.expiry_s < 0 else will.expiry_s)
+    try:
+        publication = publishing.prepare(
+            caller, exchange, key.decode(), lambda _tables: envelope, will.payload, now_ms)
+    except Refused as error:
+        LOG.warning("the will of client %r is not published: %s", will.client_id[:256], error.text)
+        return True
+    publication.destinations = begin(publication.destinations, publication.message)
+    publishing.store(caller, publication, now_ms)
+    vhost.totals.publishes += 1
+    return publication.taken or publication.somebody_took or not any(
+        destination.unable for destination in publication.destinations)

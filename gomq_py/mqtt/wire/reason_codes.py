@@ -20,11 +20,8 @@ def _code(code, name, *packets):
 
 SUCCESS = 0x00
 GRANTED_QOS_0, GRANTED_QOS_1, GRANTED_QOS_2 = 0x00, 0x01, 0x02
-DISCONNECT_WITH_WILL_MESSAGE = 0x04
 NO_MATCHING_SUBSCRIBERS = 0x10
 NO_SUBSCRIPTION_EXISTED = 0x11
-CONTINUE_AUTHENTICATION = 0x18
-RE_AUTHENTICATE = 0x19
 UNSPECIFIED_ERROR = 0x80
 MALFORMED_PACKET = 0x81
 PROTOCOL_ERROR = 0x82
@@ -47,19 +44,10 @@ PACKET_IDENTIFIER_NOT_FOUND = 0x92
 RECEIVE_MAXIMUM_EXCEEDED = 0x93
 TOPIC_ALIAS_INVALID = 0x94
 PACKET_TOO_LARGE = 0x95
-MESSAGE_RATE_TOO_HIGH = 0x96
 QUOTA_EXCEEDED = 0x97
 ADMINISTRATIVE_ACTION = 0x98
 PAYLOAD_FORMAT_INVALID = 0x99
-RETAIN_NOT_SUPPORTED = 0x9A
-QOS_NOT_SUPPORTED = 0x9B
-USE_ANOTHER_SERVER = 0x9C
-SERVER_MOVED = 0x9D
-SHARED_SUBSCRIPTIONS_NOT_SUPPORTED = 0x9E
-CONNECTION_RATE_EXCEEDED = 0x9F
 MAXIMUM_CONNECT_TIME = 0xA0
-SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED = 0xA1
-WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED = 0xA2
 
 _EVERY_ANSWER = (CONNACK, PUBACK, PUBREC, SUBACK, UNSUBACK, DISCONNECT)
 
@@ -70,11 +58,11 @@ REASON_CODES = (
     _code(GRANTED_QOS_0, "Granted QoS 0", SUBACK),
     _code(GRANTED_QOS_1, "Granted QoS 1", SUBACK),
     _code(GRANTED_QOS_2, "Granted QoS 2", SUBACK),
-    _code(DISCONNECT_WITH_WILL_MESSAGE, "Disconnect with Will Message", DISCONNECT),
+    _code(0x04, "Disconnect with Will Message", DISCONNECT),
     _code(NO_MATCHING_SUBSCRIBERS, "No matching subscribers", PUBACK, PUBREC),
     _code(NO_SUBSCRIPTION_EXISTED, "No subscription existed", UNSUBACK),
-    _code(CONTINUE_AUTHENTICATION, "Continue authentication", AUTH),
-    _code(RE_AUTHENTICATE, "Re-authenticate", AUTH),
+    _code(0x18, "Continue authentication", AUTH),
+    _code(0x19, "Re-authenticate", AUTH),
     _code(UNSPECIFIED_ERROR, "Unspecified error", *_EVERY_ANSWER),
     _code(MALFORMED_PACKET, "Malformed Packet", CONNACK, DISCONNECT),
     _code(PROTOCOL_ERROR, "Protocol Error", CONNACK, DISCONNECT),
@@ -97,20 +85,19 @@ REASON_CODES = (
     _code(RECEIVE_MAXIMUM_EXCEEDED, "Receive Maximum exceeded", DISCONNECT),
     _code(TOPIC_ALIAS_INVALID, "Topic Alias invalid", DISCONNECT),
     _code(PACKET_TOO_LARGE, "Packet too large", CONNACK, DISCONNECT),
-    _code(MESSAGE_RATE_TOO_HIGH, "Message rate too high", DISCONNECT),
+    _code(0x96, "Message rate too high", DISCONNECT),
     _code(QUOTA_EXCEEDED, "Quota exceeded", CONNACK, PUBACK, PUBREC, SUBACK, DISCONNECT),
     _code(ADMINISTRATIVE_ACTION, "Administrative action", DISCONNECT),
     _code(PAYLOAD_FORMAT_INVALID, "Payload format invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
-    _code(RETAIN_NOT_SUPPORTED, "Retain not supported", CONNACK, DISCONNECT),
-    _code(QOS_NOT_SUPPORTED, "QoS not supported", CONNACK, DISCONNECT),
-    _code(USE_ANOTHER_SERVER, "Use another server", CONNACK, DISCONNECT),
-    _code(SERVER_MOVED, "Server moved", CONNACK, DISCONNECT),
-    _code(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "Shared Subscriptions not supported", SUBACK, DISCONNECT),
-    _code(CONNECTION_RATE_EXCEEDED, "Connection rate exceeded", CONNACK, DISCONNECT),
+    _code(0x9A, "Retain not supported", CONNACK, DISCONNECT),
+    _code(0x9B, "QoS not supported", CONNACK, DISCONNECT),
+    _code(0x9C, "Use another server", CONNACK, DISCONNECT),
+    _code(0x9D, "Server moved", CONNACK, DISCONNECT),
+    _code(0x9E, "Shared Subscriptions not supported", SUBACK, DISCONNECT),
+    _code(0x9F, "Connection rate exceeded", CONNACK, DISCONNECT),
     _code(MAXIMUM_CONNECT_TIME, "Maximum connect time", DISCONNECT),
-    _code(
-        SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "Subscription Identifiers not supported", SUBACK, DISCONNECT),
-    _code(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "Wildcard Subscriptions not supported", SUBACK, DISCONNECT),
+    _code(0xA1, "Subscription Identifiers not supported", SUBACK, DISCONNECT),
+    _code(0xA2, "Wildcard Subscriptions not supported", SUBACK, DISCONNECT),
 )
 _NAMES = {(packet, row.code): row.name for row in REASON_CODES for packet in row.packets}
 
