@@ -211,7 +211,6 @@ class Properties:
         return b"".join(parts)
 
     def as_dict(self):
-        """The properties that are present."""
         return {name: getattr(self, name) for name, _, _ in FIELDS if getattr(self, name) is not None}
 
     def __eq__(self, other):

@@ -41,7 +41,6 @@ class Expiries:
             heapq.heappush(self._heap, (due_ms, key))
 
     def forget(self, key):
-        """Remove the key's time."""
         self._times.pop(key, None)
 
     def take(self):
@@ -71,7 +70,6 @@ class Expiries:
         self._timer = timers.start_at(due_ms, self._is_due)
 
     def stop(self):
-        """Stop the timer."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.stop()

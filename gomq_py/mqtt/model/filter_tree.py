@@ -45,7 +45,6 @@ class FilterNode:
         return only if only.level == level else None
 
     def is_empty(self):
-        """Whether the node has neither children nor destinations."""
         return (
             self.levels is None and self.plus is None and self.destinations is None and self.below is None)
 
@@ -81,7 +80,6 @@ class Arrangements:
             self._counts[key] = count
 
     def is_empty(self):
-        """Whether no filter is counted."""
         return not self._counts and not self.costly_levels
 
 
@@ -176,7 +174,6 @@ class FilterTree:
                 _reach(node.destinations, targets)
 
     def is_empty(self):
-        """Whether no filter and no node is left."""
         return self.root.is_empty() and self.arrangements.is_empty()
 
 
@@ -213,7 +210,6 @@ class FilterSet:
         self.shared = {}  # filter behind a share name: [filters that are shared]
 
     def add(self, topic_filter):
-        """Add a filter, once."""
         if topic_filter in self.filters:
             return
         self.filters.add(topic_filter)
@@ -228,7 +224,6 @@ class FilterSet:
         shape.count += 1
 
     def discard(self, topic_filter):
-        """Remove a filter if it is present."""
         if topic_filter not in self.filters:
             return
         self.filters.discard(topic_filter)
@@ -246,7 +241,6 @@ class FilterSet:
             del self.shapes[key]
 
     def match(self, topic):
-        """The matching filters, as a list."""
         found = []
         levels = topic.split("/")
         # wildcards do not match a first level that begins with $

@@ -104,7 +104,6 @@ class Interests:
                 self.filters.discard(topic_filter)
 
     def forget(self):
-        """Drop all remembered results."""
         self.found = self.last = self.plain = self.allowed = self.kinds = None
         self.last_key = b""
         self.last_length = -1

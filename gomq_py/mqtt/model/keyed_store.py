@@ -68,7 +68,7 @@ class KeyedStore(Destination):
         self._segment = 0  # number of the segment written last
         self._rewriting = Rewriting(self)
         self._reopening = Reopening(self, name)
-        self.when_open = _nothing
+        self.when_open = lambda store: ()
         self._complained_ms = 0
         self._timer = None
 
@@ -83,7 +83,6 @@ class KeyedStore(Destination):
         return self._store is None and self.next_store() is not None
 
     def next_store(self):
-        """As Destination.next_store."""
         try:
             return None if self.closed or self.vhost.is_gone else self._opened()
         except (StoreError, Refused):
@@ -457,7 +456,6 @@ class Rewriting(Job):
                 self._kept.vhost.scheduler.start(self)
 
     def stop(self):
-        """Stop rewriting."""
         self._at = None
 
     def step(self):
@@ -481,8 +479,3 @@ class Rewriting(Job):
         if isinstance(error, StoreError) and not isinstance(error, StoreFull):
             self._kept.fail(error)
         return False
-
-
-def _nothing(store):
-    """No steps."""
-    return ()

@@ -57,17 +57,9 @@ def _make_queue(parts):
 
 def _vhost_made(source, vhost):
     exchange = vhost.exchange(EXCHANGE)
-    sessions = vhost.extras[EXTRA] = Sessions(vhost, exchange)
-    sessions.retained = exchange.retained = retained.Retained(vhost)
-    sessions.wills = wills.Wills(vhost)
-    sessions.make_inflight = partial(_make_inflight, vhost)
+    exchange.retained = retained.Retained(vhost)
+    sessions = vhost.extras[EXTRA] = Sessions(vhost, exchange, exchange.retained, wills.Wills(vhost))
     sessions.take_from(source)
-
-
-def _make_inflight(vhost):
-    from gomq_py.mqtt.model.inflight import Inflight  # for sessions, which most brokers do not have
-
-    return Inflight(vhost)
 
 
 def _vhost_gone(vhost):

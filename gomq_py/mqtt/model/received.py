@@ -61,7 +61,6 @@ class Received:
         self.closed = False
 
     def has(self, identifier):
-        """Whether the identifier is known."""
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
@@ -345,7 +344,6 @@ class Received:
         return octets.le64(self.at, (identifier & PAGE_MASK) * 8)
 
     def _put(self, identifier, kept_at):
-        """Make the identifier known."""
         number = identifier >> PAGE_BITS
         if number != self.number:
             page = self.pages.get(number)

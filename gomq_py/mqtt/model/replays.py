@@ -9,7 +9,7 @@ from collections import OrderedDict
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.interests import identifier_property
-from gomq_py.mqtt.model.topic_walk import TopicWalk
+from gomq_py.mqtt.model.key_index import TopicWalk
 from gomq_py.mqtt.wire import crossing
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -52,7 +52,6 @@ class Replay(Job):
             self._retained.vhost.scheduler.start(self)
 
     def end(self):
-        """Abandon the replay."""
         self._subscriptions.clear()
         self._walk = None
         if self._timer is not None:
@@ -83,12 +82,10 @@ class Replay(Job):
         return False
 
     def failed(self, error):
-        """Abandon the rest."""
         self.end()
         return False
 
     def _next(self):
-        """Go on to the next subscription."""
         self._subscriptions.popitem(last=False)
         self._walk = None
 

@@ -182,7 +182,6 @@ class Retained(KeyedStore):
             replay.end()
 
     def replayed(self, session):
-        """Forget a finished replay."""
         self.replays.pop(session, None)
         if not self.replays:
             self._moved.clear()

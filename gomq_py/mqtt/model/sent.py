@@ -226,7 +226,6 @@ class Sent:
     # deliveries
 
     def room(self):
-        """How many more may be sent now."""
         room = self.window - self.count
         if room > IDENTIFIER_MAX - self.used:
             room = IDENTIFIER_MAX - self.used

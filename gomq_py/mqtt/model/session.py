@@ -55,15 +55,13 @@ class Subscription:
         return f"<Subscription {self.topic_filter!r} {self.arguments()}>"
 
     def _values(self):
-        return self.topic_filter, *self._options()
-
-    def _options(self):
         return (
-            self.qos, self.no_local, self.retain_as_published, self.retain_handling, self.identifier)
+            self.topic_filter, self.qos, self.no_local, self.retain_as_published, self.retain_handling,
+            self.identifier)
 
     def arguments(self):
         """Arguments of its binding: options that are not default. Cached, so equal options share one dict."""
-        return _arguments(*self._options())
+        return _arguments(*self._values()[1:])
 
 
 @lru_cache(64)
@@ -136,7 +134,6 @@ class Session:
 
     @property
     def exchange(self):
-        """The exchange of its subscriptions."""
         return self._sessions.exchange
 
     @property
@@ -235,8 +232,6 @@ class Session:
         if queue is None or not self.is_durable:
             return None, 0
         inflight = self._sessions.inflight
-        if inflight is None:
-            return None, 0
         return inflight, inflight.key_of(queue)
 
     def queue_added(self, queue):
@@ -263,7 +258,6 @@ class Session:
         self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
-        """Drop a removed binding."""
         bindings = self._bindings(binding.routing_key)
         if binding in bindings:
             bindings.remove(binding)

@@ -41,8 +41,7 @@ class Connected(NamedTuple):
 class Sessions:
     """``by_client``: {client id: Session}; ``subscriptions``: count over all sessions, ``shared`` of them
     shared. ``exchange``: that of their subscriptions, which gets the publishes to the vhost's
-    ``topic_exchange`` (source). ``make_inflight()`` makes the Inflight that keeps QoS 2 identifiers; None:
-    not kept.
+    ``topic_exchange`` (source). ``retained`` and ``wills``: those of the vhost.
 
     A connection is any object with ``taken_over()`` (another connection has its client id) and
     ``session_ended(reason)`` (its session was deleted). Both end it without switching or touching the
@@ -50,25 +49,29 @@ class Sessions:
     ``wants_will``: publish its will unless a DISCONNECT forbade that.
     """
 
-    def __init__(self, vhost, exchange):
+    def __init__(self, vhost, exchange, retained, wills):
         self.vhost = vhost
         self.exchange = exchange
         self.by_client = {}
-        self.make_inflight: Any = None
         self._inflight: Any = None
         self._replacing: Any = None  # the Replacing at work after a failure of inflight's store
-        self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
-        self.wills: Any = None
+        self.retained = retained
+        self.wills = wills
         self.subscriptions = self.shared = 0
         self._arrangements = {}  # owner: the Arrangements of his sessions' filters
         self._kept_of = {}  # owner: {client ids of its durable sessions}
 
     @property
     def inflight(self):
-        """The Inflight, made for the first durable session, or None."""
-        if self._inflight is None and self.make_inflight is not None:
-            self._inflight = self.make_inflight()
+        """The Inflight, which keeps QoS 2 identifiers; made for the first durable session."""
+        if self._inflight is None:
+            self._inflight = self._make_inflight()
         return self._inflight
+
+    def _make_inflight(self):
+        from gomq_py.mqtt.model.inflight import Inflight  # for sessions, which most brokers do not have
+
+        return Inflight(self.vhost)
 
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
@@ -102,18 +105,17 @@ class Sessions:
             session = self._begin(client_id, arguments, expiry_s)
             is_recorded = is_recorded or session.is_durable
         self._set_owner(session, user, of_token)
-        if session.is_durable and self.inflight is not None:
+        if session.is_durable:
             # Open the store of retained messages first: a kill must not leave an identifier without the store
             # of its message.
-            is_recorded = self.retained is not None and self.retained.open() or is_recorded
+            is_recorded = self.retained.open() or is_recorded
             is_recorded = self.inflight.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # written by an earlier connection that ended before the flush
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
         self.exchange.presence_changed(session)
-        if self.retained is not None:
-            self.retained.session_connected(session)
+        self.retained.session_connected(session)
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
@@ -128,8 +130,7 @@ class Sessions:
         session.interests.new_connection()  # its remembered topics serve deliveries
         self.exchange.presence_changed(session)
         self._drop_sink(session)
-        if self.wills is not None:
-            self.wills.connection_ended(session.client_id, connection.wants_will)
+        self.wills.connection_ended(session.client_id, connection.wants_will)
         if expiry_s == 0 or expiry_s is None and session.expiry_s == 0 or session.queue is None:
             self.end(session)
         elif expiry_s is not None:
@@ -255,7 +256,7 @@ class Sessions:
         OutOfResources.
         """
         self.vhost.stores.replace(INFLIGHT_STORE)
-        before, self._inflight = self._inflight, self.make_inflight()
+        before, self._inflight = self._inflight, self._make_inflight()
         self._inflight.is_stuck = True
         self._inflight.open()
         if before.doubts:
@@ -340,15 +341,13 @@ class Sessions:
             del self.by_client[session.client_id]
             self._uncount(session)
         session.ended()
-        if self.retained is not None:
-            self.retained.session_ended(session)
+        self.retained.session_ended(session)
         session.queue = None
         self._drop_sink(session)
         connection, session.connection = session.connection, None
-        if self.wills is not None:
-            if connection is not None:
-                self.wills.connection_ended(session.client_id, connection.wants_will)
-            self.wills.session_ended(session.client_id)
+        if connection is not None:
+            self.wills.connection_ended(session.client_id, connection.wants_will)
+        self.wills.session_ended(session.client_id)
         if connection is not None:
             connection.session_ended(reason)
 

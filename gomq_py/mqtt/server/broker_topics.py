@@ -5,6 +5,7 @@ subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost 
 such a client no value is computed and no timer runs. Values are never retained. Counting and publishing run
 in slices. Never switches.
 """
+import math
 import time
 from collections import Counter
 
@@ -12,7 +13,6 @@ import gomq_py
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.session_kind import EXTRA, TYPE
-from gomq_py.mqtt.server.loads import Loads
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.topics import BROKER_PREFIX, split_shared
@@ -22,6 +22,8 @@ from gomq_py.storage.message import Message
 # Mosquitto's sys_interval; and the delay after a subscribe, shared by all who subscribe meanwhile.
 INTERVAL_MS, SOON_MS = 10_000, 200
 STORED, STORED_OCTETS = "store/messages/count", "store/messages/bytes"
+# Periods of loads; intervals shorter than this say little and leave the averages unchanged.
+MINUTES, SHORTEST_S = (1, 5, 15), 1
 # Topic of each counter -> topic of its load.
 _LOADS = {
     "bytes/received": "bytes/received", "bytes/sent": "bytes/sent",
@@ -194,6 +196,36 @@ class Telling(Job):
         """Give up this round; the next one follows."""
         self._topics.told()
         return False
+
+
+class Loads:
+    """Events per minute, as Mosquitto's ``$SYS/broker/load/...``: exponential moving averages over three
+    periods, from the first call on. Counters may fall slightly: a closed client's may have been added twice.
+    """
+
+    def __init__(self):
+        self._last_s = 0.0
+        self._counts = {}
+        self._averages = {}  # {(name, minutes): in a minute}
+
+    def updated(self, counts, now_s):
+        """{"name/Nmin": per minute}, for counters that are now ``counts`` (by name); {} at first. ``now_s``:
+        a clock that never goes back.
+        """
+        if not self._counts:
+            self._counts, self._last_s = counts, now_s
+        elapsed_s = now_s - self._last_s
+        if elapsed_s >= SHORTEST_S:
+            for name, count in counts.items():
+                self._update(name, max(0, count - self._counts[name]) * 60 / elapsed_s, elapsed_s)
+            self._counts, self._last_s = counts, now_s
+        return {f"{name}/{minutes}min": value for (name, minutes), value in self._averages.items()}
+
+    def _update(self, name, now, elapsed_s):
+        for minutes in MINUTES:
+            before = self._averages.get((name, minutes), now)
+            kept = math.exp(-elapsed_s / (60 * minutes))
+            self._averages[name, minutes] = now + (before - now) * kept
 
 
 def publish(vhost, topic, text):

@@ -155,7 +155,6 @@ class Connection(ClientConnection):
         return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
-        """As Outbound.unkept()."""
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
@@ -444,7 +443,6 @@ class Connection(ClientConnection):
             self.outbound.trace(self._trace if self.vhost.tracing else None)
 
     def _trace(self, message):
-        """Report a message that goes out while the vhost is traced."""
         tracing.delivered(
             self.vhost, publishing.traced(self.caller), message, self.session.queue_name)
 

@@ -65,7 +65,6 @@ class SessionConsumer(consumers.Consumer):
         self.unsafe = self.trace = self.release_timer = None
 
     def start(self):
-        """Attach to the queue."""
         self.source.add_consumer(self)
 
     def begin(self):
@@ -364,7 +363,6 @@ class Sink(destination.Destination):
         self.is_open = True
 
     def stop(self):
-        """Accept no more messages."""
         self.is_open = False
         if self.large is not None:
             self.large.forget(self)

@@ -64,7 +64,6 @@ class Greeting:
         return most_s
 
     def connack(self, session_present):
-        """Octets of the CONNACK."""
         packet = ConnackPacket(session_present=session_present, properties=self._properties)
         return packet.encode(self.version)
 

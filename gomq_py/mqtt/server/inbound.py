@@ -30,12 +30,6 @@ TOPIC_MAX = 255
 WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
-class NotKept(MQTTError):
-    """The disk refused a publish, which may be lost."""
-
-    reason_code = reason_codes.UNSPECIFIED_ERROR
-
-
 class Refusal(MQTTError):
     """A PUBLISH that is refused: answered with the reason code where MQTT has such an answer, otherwise the
     end of the connection.
@@ -44,12 +38,6 @@ class Refusal(MQTTError):
     def __init__(self, reason_code, text):
         super().__init__(text)
         self.reason_code = reason_code
-
-
-class RefusedByQueue(MQTTError):
-    """A queue refused a message, and the protocol (3.x) has no answer for that."""
-
-    reason_code = reason_codes.QUOTA_EXCEEDED
 
 
 class Inbound:
@@ -155,7 +143,7 @@ class Inbound:
         if self._is_told():
             self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
         elif not self.is_over:
-            self.connection.fail(RefusedByQueue("a queue has refused a message"))
+            self.connection.fail(Refusal(QUOTA_EXCEEDED, "a queue has refused a message"))
 
     def _is_told(self):
         """Whether the client can be told of a refusal; otherwise it sends its message again."""
@@ -209,7 +197,6 @@ class Inbound:
         hold.release()
 
     def released(self, packet_identifier):
-        """Handle PUBREL."""
         known = self.received.discard(packet_identifier)
         if self.received.inflight is not None:
             # A power cut must not restore the identifier: the client reuses it for another message. An
@@ -222,7 +209,6 @@ class Inbound:
         self.answer(PUBCOMP, packet_identifier, code)
 
     def answer(self, kind, packet_identifier, reason_code):
-        """Note an answer."""
         if kind == PUBACK:
             self.pubacks += 1
         self.answers.add(kind, packet_identifier, reason_code)
@@ -277,7 +263,7 @@ class Inbound:
                 refused.add(kind, identifier, code)
         if not is_told and not self.is_over:
             self.is_over = True
-            self.connection.fail(NotKept("the disk refused what it published"))
+            self.connection.fail(MQTTError("the disk refused what it published"))
         return refused.take()
 
 

@@ -83,7 +83,6 @@ class LargePacket:
 
     @property
     def output(self):
-        """The connection's output."""
         return self._connection.output
 
     @property

@@ -135,11 +135,13 @@ class LoginAttempt(ClientLogin):
     def _checked(self, connect, user_name):
         """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""
         protocol = VERSION_NAMES[connect.version]
+        # None: a certificate, or nothing, stands for it
+        password = None if connect.user_name is None else connect.password or b""
         # not before: an address whose clients send no CONNECT is slow
         admitted = self.connection.admitted
         admitted.end_login = partial(gevent.kill, gevent.getcurrent())
         try:
-            user = self.checked(user_name, self._password(connect), self._patience, protocol)
+            user = self.checked(user_name, password, self._patience, protocol)
         finally:
             admitted.end_login = None
         self.tell("success", user_name, protocol)
@@ -184,12 +186,6 @@ class LoginAttempt(ClientLogin):
         if self.broker.users.get(name) is None:
             raise AccessRefused(f"CONNECT without a user name, and anonymous_user '{name}' does not exist")
         return name
-
-    def _password(self, connect):
-        """Octets; None where a certificate, or nothing, stands for it."""
-        if connect.user_name is None:
-            return None
-        return connect.password or b""
 
     def _try_to_send(self, octets):
         """A last word to somebody who may be gone already, which what is unread must not reset before it is

@@ -61,7 +61,6 @@ class MQTTServer:
         return (Access if checked else AllAccess)(user, vhost.name, client_id)
 
     def lane_parts(self, version):
-        """The LaneParts of a version."""
         if version not in self._lane_parts:
             self._lane_parts[version] = LaneParts(version)
         return self._lane_parts[version]

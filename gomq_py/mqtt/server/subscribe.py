@@ -33,7 +33,6 @@ class Answers:
         self._told = ()  # (Subscription, is_new, Retained.mark()) of SUBACKs about to leave
 
     def done(self, answer, unsynced):
-        """As Promised.done."""
         if self._is_closed:
             return
         if self._promised is None:
@@ -43,7 +42,6 @@ class Answers:
             self._promised = None
 
     def close(self):
-        """As Promised.close."""
         self._is_closed = True
         if self._promised is not None:
             self._promised.close()
@@ -134,7 +132,6 @@ class _Filters(Job):
         self._hold = None
 
     def begin(self):
-        """Do the first slice."""
         if self._some():
             self._hold = self._connection.stream.hold("its filters to be done")
             self._connection.scheduler.start(self)

@@ -60,7 +60,6 @@ def _fault_of(will, payload_max):
 
 
 def _kept(client_id, user, will):
-    """The Will to keep for a CONNECT."""
     properties = dict(will.properties)
     delay_s = properties.pop(_DELAY, 0)
     return Will(

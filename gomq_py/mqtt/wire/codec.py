@@ -154,18 +154,19 @@ def last_packet(error, version, connected):
     if connected:
         if version < MQTT_5:
             return b""  # [MQTT-4.8.0-1] of 3.1.1: close
-        told = reason_codes.may_carry(DISCONNECT, error.reason_code)
-        code = error.reason_code if told else reason_codes.UNSPECIFIED_ERROR
-        return DisconnectPacket(reason_code=code).encode(MQTT_5)
+        return DisconnectPacket(reason_code=_code_in(DISCONNECT, error)).encode(MQTT_5)
     version = version or error.version
     if version >= MQTT_5:
-        told = reason_codes.may_carry(CONNACK, error.reason_code)
-        code = error.reason_code if told else reason_codes.UNSPECIFIED_ERROR
-        return fitting(ConnackPacket(reason_code=code).encode(MQTT_5), error.packet_max)
+        return fitting(ConnackPacket(reason_code=_code_in(CONNACK, error)).encode(MQTT_5), error.packet_max)
     if version == NO_VERSION and not isinstance(error, UnsupportedProtocolVersion):
         return b""
     return_code = reason_codes.connack_return_code(error.reason_code)
     return b"" if return_code is None else ConnackPacket(reason_code=return_code).encode(MQTT_3_1_1)
+
+
+def _code_in(packet, error):
+    told = reason_codes.may_carry(packet, error.reason_code)
+    return error.reason_code if told else reason_codes.UNSPECIFIED_ERROR
 
 
 def fitting(octets, packet_max):
@@ -188,7 +189,6 @@ class PacketReader:
         self.buffer = bytearray()
 
     def feed(self, octets):
-        """Append received octets."""
         self.buffer += octets
 
     def next_packet(self):

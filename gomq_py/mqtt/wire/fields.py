@@ -38,7 +38,6 @@ class Reader:
         return MalformedPacket(f"{self.packet}: {text}")
 
     def take(self, count, what):
-        """The next octets."""
         start = self.at
         if count > self.end - start:
             raise self.fault(f"{what} takes {count} octets of which {self.end - start} are there")
@@ -46,15 +45,12 @@ class Reader:
         return self.octets[start:start + count]
 
     def byte(self, what):
-        """A Byte."""
         return self.take(1, what)[0]
 
     def two_byte_integer(self, what):
-        """A Two Byte Integer."""
         return _TWO.unpack(self.take(2, what))[0]
 
     def four_byte_integer(self, what):
-        """A Four Byte Integer."""
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what):
@@ -84,7 +80,6 @@ class Reader:
         return text
 
     def binary_data(self, what):
-        """Binary Data."""
         return bytes(self.take(self.two_byte_integer(what), what))
 
     def utf8_string_pair(self, what):

@@ -86,7 +86,6 @@ class PacketWalk:
         self.first_octets = _first_octets[key]
 
     def set_limits(self, limits):
-        """Set the limits of packets from now on."""
         self.limits = limits
         self.packet_max = limits.packet_octets
         self.property_max = limits.properties

@@ -195,13 +195,10 @@ class ConnectPacket(Packet):
         version = self.version
         flags = self.clean_start << 1 | (self.user_name is not None) << 7 | (self.password is not None) << 6
         parts = [fields.utf8_string(PROTOCOL_NAMES[version]), b"", fields.two_byte_integer(self.keep_alive_s)]
-        if version >= MQTT_5:
-            parts.append(encode_properties(self.properties, CONNECT))
-        parts.append(fields.utf8_string(self.client_identifier))
+        parts += _encoded(self.properties, CONNECT, version), fields.utf8_string(self.client_identifier)
         if self.will is not None:
             flags |= 0x04 | self.will.qos << 3 | self.will.retain << 5
-            if version >= MQTT_5:
-                parts.append(encode_properties(self.will.properties, WILL))
+            parts.append(_encoded(self.will.properties, WILL, version))
             parts += fields.utf8_string(self.will.topic), fields.binary_data(self.will.payload)
         if self.user_name is not None:
             parts.append(fields.utf8_string(self.user_name))
@@ -224,6 +221,11 @@ def _properties(reader, packet, how):
     return decode_properties(reader, packet, how.sender, how.limits) if reader.version >= MQTT_5 else {}
 
 
+def _encoded(properties, packet, version):
+    """The octets of properties; empty before MQTT 5."""
+    return encode_properties(properties, packet) if version >= MQTT_5 else b""
+
+
 class ConnackPacket(Packet):
     """CONNACK. ``reason_code`` is a return code before MQTT 5."""
 
@@ -241,7 +243,7 @@ class ConnackPacket(Packet):
 
     def body(self, version):
         octets = bytes((self.session_present and version >= MQTT_3_1_1, self.reason_code))
-        return octets + encode_properties(self.properties, CONNACK) if version >= MQTT_5 else octets
+        return octets + _encoded(self.properties, CONNACK, version)
 
 
 def _reason_code(reader, packet, how):
@@ -276,16 +278,12 @@ class PublishPacket(Packet):
         self.payload = bytes(reader.take(reader.end - reader.at, "payload"))
 
     def flags(self):
-        """DUP, QoS and RETAIN."""
         return self.dup << 3 | self.qos << 1 | self.retain
 
     def body(self, version):
-        parts = [fields.utf8_string(self.topic_name)]
-        if self.qos:
-            parts.append(fields.two_byte_integer(self.packet_identifier))
-        if version >= MQTT_5:
-            parts.append(encode_properties(self.properties, PUBLISH))
-        return b"".join((*parts, self.payload))
+        identifier = fields.two_byte_integer(self.packet_identifier) if self.qos else b""
+        properties = _encoded(self.properties, PUBLISH, version)
+        return b"".join((fields.utf8_string(self.topic_name), identifier, properties, self.payload))
 
 
 class _Acknowledgement(Packet):
@@ -351,7 +349,6 @@ class Subscription(NamedTuple):
 
     @property
     def options(self):
-        """The octet of options."""
         return self.qos | self.no_local << 2 | self.retain_as_published << 3 | self.retain_handling << 4
 
 
@@ -369,9 +366,8 @@ class SubscribePacket(Packet):
             _subscription(reader, topic_filter, how.version) for topic_filter in _filters(reader, self, how))
 
     def body(self, version):
-        parts = [fields.two_byte_integer(self.packet_identifier)]
-        if version >= MQTT_5:
-            parts.append(encode_properties(self.properties, SUBSCRIBE))
+        parts = [
+            fields.two_byte_integer(self.packet_identifier), _encoded(self.properties, SUBSCRIBE, version)]
         for each in self.subscriptions:
             options = each.options if version >= MQTT_5 else each.qos
             parts += fields.utf8_string(each.topic_filter), bytes((options,))
@@ -433,9 +429,7 @@ class SubackPacket(Packet):
 
     def body(self, version):
         octets = fields.two_byte_integer(self.packet_identifier)
-        if version >= MQTT_5:
-            octets += encode_properties(self.properties, self.TYPE)
-        return octets + bytes(self.reason_codes)
+        return octets + _encoded(self.properties, self.TYPE, version) + bytes(self.reason_codes)
 
 
 class UnsubscribePacket(Packet):
@@ -451,10 +445,9 @@ class UnsubscribePacket(Packet):
         self.topic_filters = tuple(_filters(reader, self, how))
 
     def body(self, version):
-        parts = [fields.two_byte_integer(self.packet_identifier)]
-        if version >= MQTT_5:
-            parts.append(encode_properties(self.properties, UNSUBSCRIBE))
-        return b"".join((*parts, *map(fields.utf8_string, self.topic_filters)))
+        octets = fields.two_byte_integer(self.packet_identifier)
+        octets += _encoded(self.properties, UNSUBSCRIBE, version)
+        return octets + b"".join(map(fields.utf8_string, self.topic_filters))
 
 
 class UnsubackPacket(SubackPacket):

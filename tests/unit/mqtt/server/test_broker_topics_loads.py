@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from gomq_py.mqtt.server.loads import Loads
+from gomq_py.mqtt.server.broker_topics import Loads
 
 
 def test_steady_rate_is_every_average():

@@ -4,8 +4,7 @@ everything.
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gomq_py.mqtt.model.key_index import KeyIndex
-from gomq_py.mqtt.model.topic_walk import TopicWalk
+from gomq_py.mqtt.model.key_index import KeyIndex, TopicWalk
 from gomq_py.mqtt.wire.topics import matches
 from tests.unit.mqtt.model.test_filter_tree import FILTER
 
