@@ -18,6 +18,10 @@ cdef int check_table(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int 
 cdef Py_ssize_t table_end(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, int depth=*) noexcept
 @cython.locals(kind=cython.uchar)
 cdef Py_ssize_t skip_value(const unsigned char* p, Py_ssize_t at) noexcept
+@cython.locals(value=cython.Py_ssize_t)
+cdef Py_ssize_t find_key(
+    const unsigned char* p, Py_ssize_t at, Py_ssize_t end, const unsigned char* key,
+    Py_ssize_t key_length) noexcept
 @cython.locals(end=cython.Py_ssize_t, size=cython.Py_ssize_t)
 cdef dict read_table(const unsigned char* p, Py_ssize_t at)
 @cython.locals(end=cython.Py_ssize_t)

@@ -225,6 +225,18 @@ def skip_value(p, at):
     return at + 1 + width_of(kind)
 
 
+def find_key(p, at, end, key, key_length):
+    """The offset of the entry with this key (a short string) in the checked entries ``at`` to ``end`` of a
+    table; -1 if there is none.
+    """
+    while at < end:
+        value = at + 1 + p[at]
+        if value - at == key_length and octets.same(p, at, key, 0, key_length):
+            return at
+        at = skip_value(p, value)
+    return -1
+
+
 def read_table(p, at):
     """The checked table whose u32 size is at ``at``."""
     table = {}

@@ -7,6 +7,8 @@ cdef unsigned int EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
 cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, CONTINUED
 
 cdef Py_ssize_t skip_shortstr(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
+@cython.locals(flags=cython.uint)
+cdef Py_ssize_t headers_at(const unsigned char* p, Py_ssize_t at) noexcept
 
 cdef class PropertyScan:
     cdef readonly unsigned int flags

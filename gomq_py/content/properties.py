@@ -46,6 +46,17 @@ def skip_shortstr(p, at, end):
     return at + 1 + p[at]
 
 
+def headers_at(p, at):
+    """The offset of the headers in checked properties at ``at``, or the offset where they would be."""
+    flags = octets.be16(p, at)
+    at += 2
+    if flags & CONTENT_TYPE:
+        at += 1 + p[at]
+    if flags & CONTENT_ENCODING:
+        at += 1 + p[at]
+    return at
+
+
 class PropertyScan:
     """Offsets of the properties that the broker acts on; one object is filled again for every message.
 

@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.content cimport header_scan
+from gomq_py.content cimport fields
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.links.stamp cimport Stamp
 from libc.stdint cimport uint64_t

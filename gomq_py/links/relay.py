@@ -14,7 +14,7 @@ frames raise an AMQPError, after which the relay must not be used.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
-from gomq_py.content import header_scan
+from gomq_py.content import fields
 from gomq_py.content.properties import Properties, PropertyScan
 
 DELIVER, PUBLISH = 0x3C003C, 0x3C0028
@@ -459,7 +459,7 @@ class Relay:
             return -1
         end = self.scan.headers_at + self.scan.headers_length
         key = self.offset_key
-        at = header_scan.find_key(p, self.scan.headers_at + 4, end, octets.pointer(key), len(key))
+        at = fields.find_key(p, self.scan.headers_at + 4, end, octets.pointer(key), len(key))
         if at < 0:
             return -1
         at += len(key)

@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.content cimport header_scan
+from gomq_py.content cimport fields, properties
 from gomq_py.content.properties cimport PropertyScan
 
 cdef unsigned int HEADERS, USER_ID, CONTINUED

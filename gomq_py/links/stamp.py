@@ -6,7 +6,7 @@ messages that come over several brokers have the same.
 from struct import Struct
 
 from gomq_py import octets
-from gomq_py.content import header_scan
+from gomq_py.content import fields, properties
 from gomq_py.content.properties import PropertyScan
 
 # Property flags; structs of the flags field and of the headers' length.
@@ -41,7 +41,7 @@ class Stamp:
             return None
         entry = self.entry_again if redelivered else self.entry
         if self.scan.headers_at < 0:
-            at = header_scan.headers_at(p, start)
+            at = properties.headers_at(p, start)
             return b"".join((
                 HEAD.pack(self.scan.flags | HEADERS), bytes(p[start + 2:at]), LENGTH.pack(len(entry)), entry,
                 bytes(p[at:end]),
@@ -49,7 +49,7 @@ class Stamp:
         at = self.scan.headers_at
         length = self.scan.headers_length - 4
         following = at + 4 + length
-        if header_scan.find_key(p, at + 4, following, octets.pointer(self.key), len(self.key)) >= 0:
+        if fields.find_key(p, at + 4, following, octets.pointer(self.key), len(self.key)) >= 0:
             if length > KNOWN_OCTETS:
                 return None
             table = self.table_known(bytes(p[at + 4:following]), redelivered)

@@ -61,7 +61,6 @@ ENTERED_BY = {
     "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
     "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.broker.transfer.death": "tests/unit/broker/transfer/test_dead_letters.py",
-    "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",
     "gomq_py.links.confirms": "tests/unit/links/test_relay.py",
     "gomq_py.links.stamp": "tests/unit/links/test_relay.py",
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_outbound.py",

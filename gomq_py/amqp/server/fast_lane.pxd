@@ -6,7 +6,7 @@ from gomq_py.broker.routing cimport deposit
 from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.broker.routing.remembered cimport RememberedRoutes
 from gomq_py.broker.routing.route cimport Route
-from gomq_py.content cimport fields, header_scan
+from gomq_py.content cimport fields
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler

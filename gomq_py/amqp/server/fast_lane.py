@@ -17,7 +17,7 @@ from gomq_py.amqp.wire import errors
 from gomq_py.broker.exchanges import delay_scan
 from gomq_py.broker.routing import deposit
 from gomq_py.broker.routing.remembered import RememberedRoutes
-from gomq_py.content import fields, header_scan
+from gomq_py.content import fields
 from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
 
@@ -366,7 +366,7 @@ class FastLane:
         at = self.at
         end = self.scan.headers_at + self.scan.headers_length
         # The first of equal ones counts, as everywhere.
-        entry = header_scan.find_key(
+        entry = fields.find_key(
             at, self.scan.headers_at + 4, end, octets.pointer(route.watched), len(route.watched))
         if entry < 0:
             return route

@@ -3,7 +3,7 @@ from libc.stdint cimport uint64_t
 
 from gomq_py cimport octets
 from gomq_py.amqp.wire cimport delivery
-from gomq_py.content cimport fields, header_scan
+from gomq_py.content cimport fields, properties
 
 cdef unsigned int HEADERS
 cdef const unsigned char* KEY

@@ -9,7 +9,7 @@ before, gives way to it. A leaf, no I/O.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire import delivery
-from gomq_py.content import fields, header_scan
+from gomq_py.content import fields, properties
 
 HEADERS = 0x2000  # the flag of properties that have headers (content.properties)
 
@@ -34,7 +34,7 @@ def write_stream_content(
         )
     start = at
     end = properties_at + properties_length
-    headers = header_scan.headers_at(source, properties_at)
+    headers = properties.headers_at(source, properties_at)
     out[at] = 2
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 7, 0x003C0000)
@@ -48,7 +48,7 @@ def write_stream_content(
     if flags & HEADERS:
         table_end = headers + 4 + octets.be32(source, headers)
         headers += 4
-        found = header_scan.find_key(source, headers, table_end, KEY, KEY_BYTES)
+        found = fields.find_key(source, headers, table_end, KEY, KEY_BYTES)
         if found >= 0:
             octets.copy(out, at, source, headers, found - headers)
             at += found - headers

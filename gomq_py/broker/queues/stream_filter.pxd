@@ -1,7 +1,7 @@
 cimport cython
 
 from gomq_py cimport octets
-from gomq_py.content cimport header_scan
+from gomq_py.content cimport fields, properties
 from gomq_py.storage.message cimport Message
 
 cdef const unsigned char* VALUE_KEY

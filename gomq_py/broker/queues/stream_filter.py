@@ -4,7 +4,7 @@ broker.features.stream_filter defines the arguments. Never yields.
 """
 from gomq_py import octets
 from gomq_py.broker.features.stream_filter import ALL, ANY, filter_of
-from gomq_py.content import forms, header_scan
+from gomq_py.content import fields, forms, properties
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
 
@@ -48,8 +48,8 @@ class StreamFilter:
     def _matches_value(self, p, at):
         found = -1
         if octets.be16(p, at) & HEADERS:
-            table = header_scan.headers_at(p, at)
-            found = header_scan.find_key(
+            table = properties.headers_at(p, at)
+            found = fields.find_key(
                 p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES
             )
         if found < 0 or p[found + VALUE_KEY_BYTES] != 83:  # a text

@@ -8,7 +8,7 @@ from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.broker.routing.remembered cimport RememberedRoutes
 from gomq_py.broker.routing.route cimport Route
 from gomq_py.broker.transfer cimport engine as _engine
-from gomq_py.content cimport forms, header_scan
+from gomq_py.content cimport forms, properties
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message

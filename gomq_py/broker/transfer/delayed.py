@@ -15,7 +15,7 @@ from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import destination as _destination
 from gomq_py.broker.routing import remembered as _remembered  # noqa: F401  (its .pxd types the routes)
 from gomq_py.broker.transfer import engine as _engine
-from gomq_py.content import forms, header_scan
+from gomq_py.content import forms, properties
 from gomq_py.content.properties import PropertyScan
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -122,10 +122,10 @@ class DelayQueue(_destination.Destination):
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2
-            or not octets.be16(p, at) & header_scan.HEADERS
+            or not octets.be16(p, at) & properties.HEADERS
         ):
             return delay_scan.UNTOLD
-        at = header_scan.headers_at(p, at)
+        at = properties.headers_at(p, at)
         return delay_scan.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
 
     def next_store(self):

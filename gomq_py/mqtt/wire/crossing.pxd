@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.content cimport fields, forms, header_scan, properties
+from gomq_py.content cimport fields, forms, properties
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.mqtt.wire cimport topics
 from libc.stdint cimport uint64_t

@@ -28,7 +28,7 @@ write_block() writes basic properties as those of a PUBLISH: the reverse of the 
 Values that do not fit, or are no UTF-8 where text is required, are left out; earlier values have precedence.
 """
 from gomq_py import octets
-from gomq_py.content import fields, forms, header_scan, properties
+from gomq_py.content import fields, forms, properties
 from gomq_py.content.fields import RETAIN_HEADER
 from gomq_py.content.properties import PropertyScan
 from gomq_py.mqtt.wire import topics
@@ -355,15 +355,15 @@ def flags_of(p, at, length, persistent):
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
-    table = header_scan.headers_at(p, at)
+    table = properties.headers_at(p, at)
     end = table + 4 + octets.be32(p, table)
-    found = header_scan.find_key(p, table + 4, end, QOS_KEY, QOS_KEY_BYTES)
+    found = fields.find_key(p, table + 4, end, QOS_KEY, QOS_KEY_BYTES)
     if found >= 0:
         value = integer_of(p, found + QOS_KEY_BYTES)
         if value >= 0 and value <= 2:
             qos = value
     flags = qos << QOS_SHIFT
-    found = header_scan.find_key(p, table + 4, end, RETAIN_KEY, RETAIN_KEY_BYTES)
+    found = fields.find_key(p, table + 4, end, RETAIN_KEY, RETAIN_KEY_BYTES)
     if found >= 0 and p[found + RETAIN_KEY_BYTES] == BOOLEAN and p[found + RETAIN_KEY_BYTES + 1]:
         flags |= RETAIN
     return flags
@@ -389,7 +389,7 @@ def write_block(out, at, p, start, length, expiry_s):
     if scan.headers_at >= 0:
         table = scan.headers_at + 4
         table_end = scan.headers_at + scan.headers_length
-        found = header_scan.find_key(p, table, table_end, FORMAT_KEY, FORMAT_KEY_BYTES)
+        found = fields.find_key(p, table, table_end, FORMAT_KEY, FORMAT_KEY_BYTES)
         if found >= 0 and integer_of(p, found + FORMAT_KEY_BYTES) == 1:
             out[at] = PAYLOAD_FORMAT_INDICATOR
             out[at + 1] = 1
@@ -441,7 +441,7 @@ AMQP_NAMES = {
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
     """Write the property that one of our own headers stands for, if the header exists."""
-    found = header_scan.find_key(p, table, table_end, key, key_length) if table < table_end else -1
+    found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
     found += key_length
