@@ -5,7 +5,7 @@ A leaf; the compiled twin is inline in ``locations.pxd``.
 Level of priority (8 bits) << 56 | number of the segment (28 bits) << 28 | position (28 bits): octets from the
 start of the msgs file. Locations of one level grow from older to younger messages, so that they sort as their
 messages came. A location holds for one run: after a restart another message may lie there. Who keeps one on
-disk (mqtt.model.inflight) keeps beside it when its message was stored.
+disk (mqtt.model.qos2_records) keeps beside it when its message was stored.
 """
 NUMBER_BITS = 28
 POSITION_BITS = 28

@@ -7,7 +7,7 @@ import pika
 import pytest
 
 from gomq_py.ctl.offline import Definitions
-from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
+from gomq_py.mqtt.model.session_kind import QOS2_STORE
 from gomq_py.storage.disk.data_dir import queue_id
 from gomq_py.storage.message import Message
 from tests.ctl.running import Runner, commands, done, in_process
@@ -65,7 +65,7 @@ def test_lost_users_and_definitions_are_begun_anew_and_all_messages_come_back(fo
     said = done(ctl("recover_definitions", str(folder), bare=True))
     assert said.strip() == f"the definitions of {folder} begin anew with the virtual host /"
     Node(folder, Unflushed()).stop()
-    identifiers = queue_id("/", INFLIGHT_STORE)
+    identifiers = queue_id("/", QOS2_STORE)
     kept = sorted(name for name in os.listdir(folder / "set-aside") if not name.startswith(identifiers))
     for number, name in enumerate(kept):
         said = done(ctl("recover_queue", str(folder), name, f"found-{number}", bare=True))

@@ -22,7 +22,7 @@ from gomq_py.errors import Refused
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub import again
 from gomq_py.mqtt.model import wills
-from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE, PREFIX
+from gomq_py.mqtt.model.session_kind import PREFIX, QOS2_STORE
 from gomq_py.mqtt.wire.constants import MQTT_5
 from gomq_py.mqtt.wire.packets import Subscription, Will
 from gomq_py.storage.disk.data_dir import DataDirError, queue_id
@@ -57,7 +57,7 @@ SUBSCRIBER = PREFIX + "subscriber"
 # Folders of the data folder by what lies in them.
 NAMES = {
     queue_id("/", name): name for name in (
-        *QUEUES, f"amq.delayed-{DELAYED}", "mqtt.retained", "mqtt.wills", INFLIGHT_STORE,
+        *QUEUES, f"amq.delayed-{DELAYED}", "mqtt.retained", "mqtt.wills", QOS2_STORE,
         PREFIX + "publisher", SUBSCRIBER)}
 # Of the table in docs/storage-format.md: what no call of the seam touches, as how a run has ended is noted
 # without it, and nothing here is damaged.

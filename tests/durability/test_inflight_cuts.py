@@ -63,7 +63,7 @@ def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_pa
         ids.begin(number, (peer.session.queue,), message)
         publish(node, message)
         ids.add(number, (peer.session.queue,))
-        mark = ids.inflight.last_received
+        mark = ids.records.last_received
         node.broker.durability.when_safe(
             lambda error, number=number, mark=mark: answer(number, mark, error))
         for _ in range(random.randrange(4)):

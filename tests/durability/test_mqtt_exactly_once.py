@@ -14,7 +14,7 @@ import pytest
 
 from gomq_py.client.errors import Refused
 from gomq_py.hub import again as again_module
-from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
+from gomq_py.mqtt.model.session_kind import EXTRA, QOS2_STORE
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREL
 from gomq_py.mqtt.wire.packets import Subscription
 from tests.durability import flush_pool
@@ -71,11 +71,11 @@ class Receiver:
     def fail(self):
         """The disk fails the store of identifiers, and another one takes its place."""
         sessions = self.node.vhost.extras[EXTRA]
-        before = sessions.inflight
+        before = sessions.qos2_records
         if before.store is not None:
             before.store.fence(OSError(errno.EIO, "the disk failed"))
             sessions._replacing._pause_ms = 0
-            self.node.wait(lambda: sessions.inflight is not before and not sessions._replacing.running)
+            self.node.wait(lambda: sessions.qos2_records is not before and not sessions._replacing.running)
 
     def publish(self):
         for _ in range(self.random.randrange(1, 5)):
@@ -155,7 +155,7 @@ def run_over(folder, files, version):
     """
     folder.mkdir()
     door = Door(folder, files)
-    files.part = os.path.basename(door.data_dir.queue_folder("/", INFLIGHT_STORE))
+    files.part = os.path.basename(door.data_dir.queue_folder("/", QOS2_STORE))
     publisher, subscriber = Publisher(version), Subscriber(version)
     parties, lost = (subscriber, publisher), 0
     connected(subscriber, door)

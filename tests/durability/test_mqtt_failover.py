@@ -80,7 +80,7 @@ class Publisher:
             ids.begin(number, queues, message)
             publish(node, message)
             ids.add(number, queues)
-        added, mark = ids.added, ids.inflight.last_received
+        added, mark = ids.added, ids.records.last_received
         node.vhost.when_safe(lambda error: self._answered(ids, number, added, mark))
 
     def _answered(self, ids, number, added, mark):

@@ -430,13 +430,13 @@ class Site:
         identifiers = session.received_ids()
         note_received(identifiers, 1)
         make_sure(identifiers)
-        while self.mqtt.inflight.moving is None and not self.scheduler.hit:
+        while self.mqtt.qos2_records.moving is None and not self.scheduler.hit:
             for _ in range(1000):
                 identifiers.begin(2, (), Message())
                 identifiers.add(2)
                 identifiers.discard(2)
             gevent.sleep(0)
-        wait(lambda: self.mqtt.inflight.moving is None, what="the end of writing anew")
+        wait(lambda: self.mqtt.qos2_records.moving is None, what="the end of writing anew")
         assert identifiers.has(1)
         self.mqtt.end(session)
 
@@ -444,12 +444,12 @@ class Site:
         session = self.session()
         identifiers = session.received_ids()
         note_received(identifiers, 1)
-        before = self.mqtt.inflight
+        before = self.mqtt.qos2_records
         before.store.fence(OSError(errno.EIO, "the disk failed"))
         wait(
-            lambda: self.mqtt.inflight is identifiers.inflight is not before
+            lambda: self.mqtt.qos2_records is identifiers.records is not before
             and not self.mqtt._replacing.running or None, what="a new store")
-        wait(lambda: not self.mqtt.inflight.failed or None, what="a store that works")
+        wait(lambda: not self.mqtt.qos2_records.failed or None, what="a store that works")
         self.mqtt.end(session)
 
     def returning(self):

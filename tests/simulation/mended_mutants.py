@@ -7,7 +7,7 @@ from gomq_py.amqp.server import channel, confirms, consume, settling, tx
 from gomq_py.amqp.wire.methods import BasicGet, BasicRecover, ConfirmSelect
 from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.links.wire import Wire
-from gomq_py.mqtt.model.inflight import Inflight
+from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.model.sent import Sent
 
 
@@ -69,4 +69,4 @@ def flush_of_nothing_is_a_sign_of_life():
 
 def qos_2_sent_before_followers_know():
     """28898498: PUBLISH and PUBREL to a subscriber, which goes on with a follower that sends them again."""
-    Inflight.is_kept_elsewhere = lambda inflight: False
+    QoS2Records.is_kept_elsewhere = lambda records: False

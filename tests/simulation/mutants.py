@@ -16,7 +16,7 @@ from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.backoff import Attempts
 from gomq_py.links.outlet import Outlet
-from gomq_py.mqtt.model.inflight import Inflight
+from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.model.retained import Retained
 from gomq_py.mqtt.model.sent import Sent
 from gomq_py.mqtt.model.wills import Wills
@@ -44,7 +44,7 @@ def confirm_before_the_flush():
 
 def pubrec_before_its_record():
     """The identifier of what comes at QoS 2 is not on the disk when it is answered, or ever."""
-    Inflight.begun = lambda inflight, *_: 0
+    QoS2Records.begun = lambda records, *_: 0
 
 
 def requeue_out_of_order():

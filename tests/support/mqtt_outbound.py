@@ -32,9 +32,9 @@ def mqtt_node(path, **options):
     return Node(path, kinds=kinds, **options)
 
 
-def noted_of(inflight):
-    """How many records of identifiers an Inflight has; one is what is sure."""
-    return inflight.store.unacked_count - bool(inflight.trust_at) - bool(inflight.doubt_at)
+def noted_of(records):
+    """How many records of identifiers a QoS2Records has; one is what is sure."""
+    return records.store.unacked_count - bool(records.trust_at) - bool(records.doubt_at)
 
 
 class Peer:
@@ -180,10 +180,10 @@ def note_received(ids, identifier, queues=None):
     """
     ids.begin(identifier, queues or (), mqtt_message("t", qos=2))
     ids.add(identifier, queues)
-    if ids.inflight is not None:
-        ids.inflight.flush()
+    if ids.records is not None:
+        ids.records.flush()
 
 
 def make_sure(ids):
     """All that ``ids`` has is on the disk, with its messages."""
-    ids.sure(ids.added, ids.inflight.last_received)
+    ids.sure(ids.added, ids.records.last_received)

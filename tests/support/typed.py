@@ -64,7 +64,7 @@ ENTERED_BY = {
     "gomq_py.links.confirms": "tests/unit/links/test_relay.py",
     "gomq_py.links.stamp": "tests/unit/links/test_relay.py",
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_outbound.py",
-    "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_inflight.py",
+    "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_qos2_records.py",
     "gomq_py.mqtt.model.session_queue": "tests/unit/mqtt/model/test_sessions.py",
     "gomq_py.mqtt.model.shares": "tests/unit/mqtt/model/test_sessions.py",
     "gomq_py.mqtt.server.delivery": "tests/unit/mqtt/server/test_outbound.py",

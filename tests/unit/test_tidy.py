@@ -22,7 +22,7 @@ FIGURES = {
     "methods broker.queues.queue:Queue": 68,
     "methods broker.topology.vhost:VHost": 54,
     "methods client.channel:Channel": 50,
-    "methods mqtt.model.inflight:Inflight": 44,
+    "methods mqtt.model.qos2_records:QoS2Records": 44,
     "methods mqtt.server.connection:Connection": 44,
     "methods shovel.supervisor:Shovels": 44,
     "methods storage.disk.files:Files": 68,

@@ -1,10 +1,10 @@
-"""Found: recovers the QoS 2 packet identifiers of an earlier run from the store of mqtt.model.inflight. For
-boot; blocks, because records of messages are read.
+"""Found: recovers the QoS 2 packet identifiers of an earlier run from the store of qos2_records. For boot;
+blocks, because records of messages are read.
 
 Each received identifier is restored as complete, restored as partly stored (for the destinations that have
-its message), or dropped; inflight has the rules. Restored ones are written anew, so that later boots need not
-check again. Sent identifiers may be missing after a power loss: that is recorded, too, and the sessions of
-that time stay doubtful in all later runs.
+its message), or dropped; qos2_records has the rules. Restored ones are written anew, so that later boots need
+not check again. Sent identifiers may be missing after a power loss: that is recorded, too, and the sessions
+of that time stay doubtful in all later runs.
 
 Each record has no routing; its properties are:
 
@@ -51,16 +51,16 @@ class Entry(NamedTuple):
 
 
 class Found:
-    """The records in the store of an Inflight that has written none yet."""
+    """The records in the store of a QoS2Records that has written none yet."""
 
-    def __init__(self, inflight):
-        self._inflight = inflight
-        self._store = inflight.store
+    def __init__(self, records):
+        self._records = records
+        self._store = records.store
         self._last_end = self._store.pool.last_end
         self._over = []  # locations of records to delete
         self._last = None  # the last record received, if a kill may have come before its message was stored
         self._sure_mark = 0
-        self._stores = stores_of(inflight.vhost)
+        self._stores = stores_of(records.vhost)
 
     def hand_out(self, by_key):
         """Restore the durable sessions, {key: session}. Raises StoreError."""
@@ -73,7 +73,7 @@ class Found:
             session.is_doubtful = is_doubtful
         for (key, kind, identifier), entry in entries.items():
             if kind == SURE:
-                self._inflight.sure_before(entry.location, entry.place)
+                self._records.sure_before(entry.location, entry.place)
             elif key not in by_key or not identifier:
                 self._over.append(entry.location)
             elif kind == SENT:
@@ -95,7 +95,7 @@ class Found:
         self._forget()
         for one in sorted(counting, key=itemgetter(0)):
             self._restore(*one)
-        self._inflight.trust(trust_at, doubt_at, is_doubtful)
+        self._records.trust(trust_at, doubt_at, is_doubtful)
         self._forget()
 
     def _entries(self):
@@ -134,7 +134,7 @@ class Found:
         *before, entry = found
         now = 0
         if not is_whole or not self._is_sure(entry):
-            now = self._inflight.received_before(ids.key, identifier, is_whole, b"" if is_whole else places)
+            now = self._records.received_before(ids.key, identifier, is_whole, b"" if is_whole else places)
         if is_whole:
             ids.restore(identifier, now or entry.location)
         else:

@@ -171,7 +171,7 @@ class KeyedStore(Destination):
         return self._store
 
     def _begin(self, store):
-        # otherwise a QoS 2 identifier (inflight) might outlive a kill without its message
+        # otherwise a QoS 2 identifier (qos2_records) might outlive a kill without its message
         store.name_at_once()
         self._store = store
         store.listener = self

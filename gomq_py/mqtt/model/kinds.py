@@ -13,7 +13,7 @@ from gomq_py.broker.names import TOPIC_EXCHANGE
 from gomq_py.broker.topology.kinds import Kinds, QueueKind
 from gomq_py.mqtt.model import retained, wills
 from gomq_py.mqtt.model.exchange import MQTTExchange
-from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE, PREFIX, TYPE
+from gomq_py.mqtt.model.session_kind import EXTRA, PREFIX, QOS2_STORE, TYPE
 from gomq_py.mqtt.model.sessions import Sessions
 from gomq_py.mqtt.model.source import COMPONENT, SourceComponent
 
@@ -43,7 +43,7 @@ def register(kinds, source=TOPIC_EXCHANGE):
     kinds.predeclare(EXCHANGE, MQTTExchange.type, internal=True)
     kinds.add_store(retained.STORE, lambda vhost, store: vhost.extras[EXTRA].retained.recovered(store))
     kinds.add_store(wills.STORE, lambda vhost, store: vhost.extras[EXTRA].wills.recovered(store))
-    kinds.add_store(INFLIGHT_STORE, _inflight_opened)
+    kinds.add_store(QOS2_STORE, _qos2_records_opened)
     kinds.on_vhost(partial(_vhost_made, source), _vhost_gone)
     kinds.on_exchange(_exchange_added)
     kinds.add_component(COMPONENT, SourceComponent(source))
@@ -73,7 +73,7 @@ def _exchange_added(vhost, exchange):
         vhost.extras[EXTRA].exchange_added(exchange)
 
 
-def _inflight_opened(vhost, store):
+def _qos2_records_opened(vhost, store):
     sessions = vhost.extras[EXTRA]
     durable = [session for session in sessions.by_client.values() if session.is_durable and session.queue]
-    sessions.inflight.recovered(store, durable)
+    sessions.qos2_records.recovered(store, durable)

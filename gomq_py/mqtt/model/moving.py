@@ -1,4 +1,4 @@
-"""Moving: rewrites the records of mqtt.model.inflight from the sessions' tables.
+"""Moving: rewrites the records of mqtt.model.qos2_records from the sessions' tables.
 
 Moving rewrites records of old segments behind all others when a segment begins; Replacing writes all records
 to a new store after a failure.
@@ -21,22 +21,22 @@ class Moving(Job):
 
     name = "writing QoS 2 identifiers anew"
 
-    def __init__(self, inflight, oldest):
+    def __init__(self, records, oldest):
         super().__init__()
-        self._inflight = inflight
+        self._records = records
         self._oldest = oldest
         self._left = None
         self._first = 1  # next sent identifier of the last session
 
     def step(self):
-        if self._inflight.failed:  # all records are written to a new store
+        if self._records.failed:  # all records are written to a new store
             return False
         if self._left is None:
-            self._left = self._inflight.vhost.extras[EXTRA].with_identifiers()
+            self._left = self._records.vhost.extras[EXTRA].with_identifiers()
             for name in ("sure_at", "trust_at", "doubt_at"):
-                kept_at = getattr(self._inflight, name)
+                kept_at = getattr(self._records, name)
                 if kept_at and locations.number_of(kept_at) < self._oldest:
-                    setattr(self._inflight, name, self._inflight.again(kept_at))
+                    setattr(self._records, name, self._records.again(kept_at))
         clock = SliceClock(every=1)
         while self._left:
             session = self._left[-1]
@@ -48,18 +48,18 @@ class Moving(Job):
                 self._first = 1
             if clock.is_over():
                 return True
-        self._inflight.moving = None
-        self._inflight.moved()
+        self._records.moving = None
+        self._records.moved()
         return False
 
     def failed(self, error):
         """Leave the records until the next segment is full."""
-        self._inflight.moving = None
+        self._records.moving = None
         return False
 
 
 class Replacing(Again):
-    """Replaces an Inflight whose store has failed by one with a new store, and writes all identifiers in
+    """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
     flight there, some sessions per slice.
 
     PUBCOMPs leave only once the definitions on disk name the new store, because the failed one may still know
@@ -86,11 +86,11 @@ class Replacing(Again):
         if self._vhost.is_gone:
             return False
         if self._left is None:
-            before = sessions.inflight
+            before = sessions.qos2_records
             try:
-                self._left = sessions.renew_inflight()
+                self._left = sessions.renew_qos2_records()
             except Refused as error:
-                LOG.error("%s are not kept: %s", sessions.inflight.name, error)
+                LOG.error("%s are not kept: %s", sessions.qos2_records.name, error)
                 self.begin()
                 return False
             self._replaced.append(before)
@@ -98,26 +98,26 @@ class Replacing(Again):
         while self._left:
             session = self._left.pop()
             for one in (session.sent, session.received):
-                if one is not None and one.inflight is not None:
-                    one.keep_in(sessions.inflight)
+                if one is not None and one.records is not None:
+                    one.keep_in(sessions.qos2_records)
             if clock.is_over():
                 return True
-        if not sessions.inflight.failed:
-            LOG.info("%s are kept again, in a new store", sessions.inflight.name)
+        if not sessions.qos2_records.failed:
+            LOG.info("%s are kept again, in a new store", sessions.qos2_records.name)
             self._tell_when_named()
         return False
 
     def _tell_when_named(self):
         """Release the replaced Inflights once the definitions on disk name another store."""
-        self._vhost.when_safe(partial(self._named, self._sessions.inflight), _is_ours)
+        self._vhost.when_safe(partial(self._named, self._sessions.qos2_records), _is_ours)
 
     def _named(self, after, error):
         if after.failed:  # released with the next one
             return
         if error is None:
             replaced, self._replaced = self._replaced, []
-            for inflight in (*replaced, after):
-                inflight.replaced()
+            for records in (*replaced, after):
+                records.replaced()
         else:  # the log of definitions has failed, and gets a successor, too
             self._vhost.timers.start(FIRST_PAUSE_MS, self._tell_when_named)
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
-from gomq_py.mqtt.model.inflight cimport Inflight
+from gomq_py.mqtt.model.qos2_records cimport QoS2Records
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
 
@@ -12,7 +12,7 @@ cdef bytearray NO_PAGE
 
 @cython.final
 cdef class Received:
-    cdef readonly Inflight inflight
+    cdef readonly QoS2Records records
     cdef readonly uint64_t key
     cdef readonly Py_ssize_t count
     cdef dict pages, storing, partly
@@ -61,7 +61,7 @@ cdef class Received:
     cpdef move(self, Py_ssize_t oldest)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t, now=uint64_t, is_sure=bint, waits=bint,
                    outlives=bint, places=bytes)
-    cpdef keep_in(self, Inflight inflight)
+    cpdef keep_in(self, QoS2Records records)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t)
     cpdef close(self)
     @cython.locals(number=Py_ssize_t, identifier=Py_ssize_t)

@@ -1,12 +1,11 @@
 """Received: the QoS 2 packet identifiers that one session's client has used and not released.
 
-Beside sent, below the door's inbound half. A durable session's identifiers are also kept by inflight. Never
-yields.
+Beside sent, below the door's inbound half; qos2_records also keeps those of a durable session. Never yields.
 """
 from functools import partial
 
 from gomq_py import octets
-from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what keeps them)
+from gomq_py.mqtt.model import qos2_records as _qos2_records  # noqa: F401  (its .pxd types what keeps them)
 from gomq_py.mqtt.model.found import held_in, keys_in, those_in
 from gomq_py.storage import locations
 
@@ -23,11 +22,11 @@ NOT_KEPT = 1
 class Received:
     """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None. ``begun_at``: the
-    record of the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
+    ``count``: how many. ``records``: the QoS2Records with their records, under ``key``, or None. ``begun_at``:
+    that of the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
     callbacks. ``added``: how many were added so far. ``unsafe``: [``added`` at that time, tuple of
     destinations] for messages that may not be on disk yet, in order. ``kept_since``: ``added`` when
-    ``inflight`` replaced another. ``earlier``: a set of identifiers whose messages an earlier run gave to all
+    ``records`` replaced another. ``earlier``: a set of identifiers whose messages an earlier run gave to all
     destinations, or None.
 
     Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
@@ -39,12 +38,12 @@ class Received:
     """
 
     __slots__ = (
-        "inflight", "key", "count", "pages", "page", "number", "at", "begun_at", "storing", "added", "unsafe",
+        "records", "key", "count", "pages", "page", "number", "at", "begun_at", "storing", "added", "unsafe",
         "latest", "closed", "partly", "kept_since", "earlier",
     )
 
-    def __init__(self, inflight=None, key=0):
-        self.inflight = inflight
+    def __init__(self, records=None, key=0):
+        self.records = records
         self.key = key
         self.count = 0
         self.pages = {}  # {number: page}
@@ -67,12 +66,12 @@ class Received:
         """Begin an identifier that is unknown or that postpone() was called for: ``destinations`` (a tuple)
         get its message next; add(), not_stored() or postpone() must follow.
         """
-        if self.inflight is None or self.closed:
+        if self.records is None or self.closed:
             return
         if not destinations and self.is_partly(identifier):  # all have had it
-            self.begun_at = self.inflight.whole(self.key, identifier)
+            self.begun_at = self.records.whole(self.key, identifier)
         else:
-            self.begun_at = self.inflight.begun(
+            self.begun_at = self.records.begun(
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
@@ -96,10 +95,10 @@ class Received:
         """Record which destinations have the message: a repeat after a restart skips them."""
         if self.begun_at and not self.closed:
             places = (
-                self.inflight.places_of(left) if taken
+                self.records.places_of(left) if taken
                 else self._had(identifier) + self._held_by(identifier, destinations))
             if places:
-                kept_at = self.inflight.partly(
+                kept_at = self.records.partly(
                     self.key, identifier, destinations[:len(destinations) - len(left)], places)
                 self._release(identifier)
                 self._put(identifier, kept_at)
@@ -111,7 +110,7 @@ class Received:
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT:
             self._put(identifier, NOT_KEPT)
-            self.inflight.done(kept_at)
+            self.records.done(kept_at)
         if self.partly is not None:
             self.partly.pop(identifier, None)
 
@@ -140,14 +139,14 @@ class Received:
         """
         if self.is_partly(identifier) and self.discard(identifier):
             # otherwise after a kill the new message would count as stored where the old one is
-            self.inflight.flush()
+            self.records.flush()
 
     def _dismiss(self):
         """Delete the record of begin(), because not all destinations took the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
-            self.inflight.done(begun_at)
-            self.inflight.flush()
+            self.records.done(begun_at)
+            self.records.flush()
 
     def is_storing(self, identifier):
         """Whether its message waits for files."""
@@ -166,7 +165,7 @@ class Received:
         kept_at = self.begun_at
         if kept_at:
             self.begun_at = 0
-            kept_at = self.inflight.received(kept_at, self.key, identifier, queues or NONE)
+            kept_at = self.records.received(kept_at, self.key, identifier, queues or NONE)
         self._put(identifier, kept_at)
         self.added += 1
         if queues is not None:
@@ -203,7 +202,7 @@ class Received:
 
     def _held_by(self, identifier, destinations):
         """The places of the begin() message in those ``destinations`` (which lacked it) that have it now."""
-        noted, came_ms = self.inflight.noted(self.begun_at)
+        noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
@@ -216,7 +215,7 @@ class Received:
         places = b""
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT and identifier not in self.storing:
-            noted = self.inflight.noted(kept_at)[0]
+            noted = self.records.noted(kept_at)[0]
             places = those_in(noted, keys_in(noted) - _failed(destinations))
         if places:
             self._keep_partly(identifier, places)
@@ -224,7 +223,7 @@ class Received:
             self.discard(identifier)
 
     def _keep_partly(self, identifier, places):
-        kept_at = self.inflight.received_before(self.key, identifier, False, places)
+        kept_at = self.records.received_before(self.key, identifier, False, places)
         self._release(identifier)
         self.restore_partly(identifier, kept_at, places)
 
@@ -245,7 +244,7 @@ class Received:
             self.partly.pop(identifier, None)
         self._take_out(identifier)
         if kept_at != NOT_KEPT:
-            self.inflight.done(kept_at)
+            self.records.done(kept_at)
         return True
 
     def awaited(self, identifier):
@@ -254,12 +253,12 @@ class Received:
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
-        if kept_at > NOT_KEPT and kept_at > self.inflight.sure_mark and not self.inflight.failed:
-            awaited.append(self.inflight.together)
+        if kept_at > NOT_KEPT and kept_at > self.records.sure_mark and not self.records.failed:
+            awaited.append(self.records.together)
         return awaited
 
     def sure(self, added, mark):
-        """Note that everything up to ``added`` and ``mark`` (the inflight's last_received) is on disk, with
+        """Note that everything up to ``added`` and ``mark`` (a last_received of ``records``) is on disk, with
         messages, before PUBREC leaves.
         """
         unsafe = self.unsafe
@@ -268,7 +267,7 @@ class Received:
         if not unsafe:
             self.latest = None
         if mark and added >= self.kept_since:  # else it is a mark of the replaced store
-            self.inflight.sure(mark)
+            self.records.sure(mark)
 
     def restore(self, identifier, kept_at):
         """Restore an identifier of an earlier run."""
@@ -289,10 +288,10 @@ class Received:
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             if kept_at != NOT_KEPT and locations.number_of(kept_at) < oldest:
-                octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.inflight.again(kept_at))
+                octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.records.again(kept_at))
 
-    def keep_in(self, inflight):
-        """Write all identifiers to a new Inflight, because the old one failed. A message in files without
+    def keep_in(self, records):
+        """Write all identifiers to a new QoS2Records, because the old one failed. A message in files without
         names may be lost by a kill: its identifier is not written.
         """
         outlives = True
@@ -301,13 +300,13 @@ class Received:
                 outlives = outlives and destination.outlives_kill()
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
-            is_sure = kept_at != NOT_KEPT and kept_at <= self.inflight.sure_mark
+            is_sure = kept_at != NOT_KEPT and kept_at <= self.records.sure_mark
             places, waits = self._had(identifier), identifier in self.storing
             now = 0
             if places or not waits and (is_sure or outlives):
-                now = inflight.received_before(self.key, identifier, is_sure, places)
+                now = records.received_before(self.key, identifier, is_sure, places)
             self._put(identifier, now)
-        self.inflight = inflight
+        self.records = records
         self.added += 1
         self.kept_since = self.added
 
@@ -323,7 +322,7 @@ class Received:
             kept_at = self._value(identifier)
             self._take_out(identifier)
             if kept_at != NOT_KEPT:
-                self.inflight.done(kept_at, True)
+                self.records.done(kept_at, True)
 
     def _identifiers(self):
         """All known identifiers, as a list."""

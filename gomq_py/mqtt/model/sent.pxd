@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
-from gomq_py.mqtt.model.inflight cimport Inflight
+from gomq_py.mqtt.model.qos2_records cimport QoS2Records
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
 
@@ -16,7 +16,7 @@ cdef class Sent:
     cdef readonly Queue queue
     cdef readonly Py_ssize_t window, count, used
     cdef readonly list to_release
-    cdef readonly Inflight inflight
+    cdef readonly QoS2Records records
     cdef readonly uint64_t key
     cdef object rows
     cdef unsigned char* at
@@ -48,7 +48,7 @@ cdef class Sent:
     @cython.locals(left=Py_ssize_t, identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
     cpdef Py_ssize_t move(self, Py_ssize_t oldest, Py_ssize_t first) except -1
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, stored_ms=uint64_t)
-    cpdef keep_in(self, Inflight inflight)
+    cpdef keep_in(self, QoS2Records records)
     @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)

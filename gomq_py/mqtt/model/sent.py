@@ -1,12 +1,12 @@
 """Sent: a session's messages that were sent with a packet identifier and not acknowledged.
 
-Below the door's deliveries, above the session's queue and inflight. It outlives the connection:
+Below the door's deliveries, above the session's queue and qos2_records. It outlives the connection:
 unacknowledged messages come again with their identifiers. A row of 24 octets for each identifier from 1 on,
 allocated on demand:
 
     offset  octets
     0       8       location in the queue's store
-    8       8       location of its record in mqtt.model.inflight (QoS 2 of a durable session), else 0
+    8       8       location of its record in mqtt.model.qos2_records (QoS 2 of a durable session), else 0
     16      4       FREE: the next free identifier, 0: none; else when the message was stored, the low
                     octets of Unix milliseconds
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
@@ -21,7 +21,7 @@ from bisect import bisect_left
 
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
-from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401
+from gomq_py.mqtt.model import qos2_records as _qos2_records  # noqa: F401
 from gomq_py.mqtt.model.returning import Returning
 from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBREC
 from gomq_py.storage import locations
@@ -52,19 +52,19 @@ class Sent:
     connection; ``used``: identifiers taken. ``to_release``: identifiers of deleted messages, which need a
     PUBREL.
 
-    ``inflight`` (mqtt.model.inflight.Inflight) keeps QoS 2 messages under the session's ``key``; None: not
-    kept. ``doubts``: records were lost with the power before this table was made.
+    ``records``: the QoS2Records that keeps QoS 2 messages under the session's ``key``; None: not kept.
+    ``doubts``: records were lost with the power before this table was made.
     """
 
     __slots__ = (
-        "queue", "window", "count", "used", "to_release", "inflight", "key", "rows", "at", "capacity",
+        "queue", "window", "count", "used", "to_release", "records", "key", "rows", "at", "capacity",
         "first_free", "last_free", "before", "places", "next_before", "is_connected", "next_out", "returning",
         "doubts", "awaits_one",
     )
 
-    def __init__(self, queue, inflight=None, key=0):
+    def __init__(self, queue, records=None, key=0):
         self.queue = queue
-        self.inflight = inflight
+        self.records = records
         self.key = key
         self.window = IDENTIFIER_MAX
         self.count = self.used = self.capacity = self.first_free = self.last_free = self.next_before = 0
@@ -209,19 +209,19 @@ class Sent:
                 if left == 0:
                     return identifier
                 left -= 1
-                octets.put_le64(self.at, row + 8, self.inflight.again(kept_at))
+                octets.put_le64(self.at, row + 8, self.records.again(kept_at))
         return 0
 
-    def keep_in(self, inflight):
-        """Write all QoS 2 identifiers to a new Inflight, because the old one failed."""
+    def keep_in(self, records):
+        """Write all QoS 2 identifiers to a new QoS2Records, because the old one failed."""
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
             state = self.at[row + 20] & 3
             if state == QOS_2 or state == RELEASED:
                 stored_ms = SETTLED_MS if state == RELEASED else octets.le32(self.at, row + 16)
-                octets.put_le64(self.at, row + 8, inflight.sent(
+                octets.put_le64(self.at, row + 8, records.sent(
                     self.key, identifier, octets.le64(self.at, row), stored_ms))
-        self.inflight = inflight
+        self.records = records
 
     # deliveries
 
@@ -235,16 +235,16 @@ class Sent:
 
     def add(self, location, timestamp_ms, qos):
         """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; there is
-        room(). Returns its packet identifier; 0: it must wait until ``inflight`` is replaced.
+        room(). Returns its packet identifier; 0: it must wait until ``records`` is replaced.
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
         identifier = self.first_free
         kept_at = 0
-        if qos == QOS_2 and self.inflight is not None:
-            if not self.inflight.is_stuck:
-                kept_at = self.inflight.sent(self.key, identifier, location, timestamp_ms)
-            if self.inflight.is_stuck:
+        if qos == QOS_2 and self.records is not None:
+            if not self.records.is_stuck:
+                kept_at = self.records.sent(self.key, identifier, location, timestamp_ms)
+            if self.records.is_stuck:
                 return 0
         row = (identifier - 1) * ROW
         self.first_free = octets.le32(self.at, row + 16)
@@ -463,7 +463,7 @@ class Sent:
         row = (identifier - 1) * ROW
         kept_at = octets.le64(self.at, row + 8)
         if kept_at:
-            self.inflight.done(kept_at, has_ended)
+            self.records.done(kept_at, has_ended)
             octets.put_le64(self.at, row + 8, 0)
         self.at[row + 20] = FREE
         self.at[row + 21] = self.at[row + 22] = 0

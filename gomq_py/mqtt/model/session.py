@@ -9,7 +9,7 @@ from gomq_py.broker.topology.binding import identity_of
 from gomq_py.errors import Refused
 # Imported with the first session: a later import, in the middle of a change, might fail.
 from gomq_py.mqtt.model import (  # noqa: F401
-    inflight as _inflight, replays as _replays, session_queue as _session_queue, shares as _shares,
+    qos2_records as _qos2_records, replays as _replays, session_queue as _session_queue, shares as _shares,
 )
 from gomq_py.mqtt.model.interests import Interests
 from gomq_py.mqtt.model.received import Received
@@ -222,17 +222,17 @@ class Session:
         for one in (self.sent, self.received):
             if one is not None:
                 one.close()
-                if one.inflight is not None:
-                    one.inflight.moved()
+                if one.records is not None:
+                    one.records.moved()
         self.sent = self.received = None
         self.interests.close()
 
     def _kept(self, queue):
-        """(Inflight, key) for a durable session, or (None, 0)."""
+        """(QoS2Records, key) for a durable session, or (None, 0)."""
         if queue is None or not self.is_durable:
             return None, 0
-        inflight = self._sessions.inflight
-        return inflight, inflight.key_of(queue)
+        records = self._sessions.qos2_records
+        return records, records.key_of(queue)
 
     def queue_added(self, queue):
         """Take its queue: new, recovered, or reopened after a fault."""

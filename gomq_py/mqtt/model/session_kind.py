@@ -9,8 +9,8 @@ TYPE = "mqtt"
 EXTRA = "mqtt"
 # Prefix of the names of session queues and of the MQTT exchange.
 PREFIX = "mqtt."
-# Name of the vhost's store of QoS 2 identifiers (inflight).
-INFLIGHT_STORE = "mqtt.inflight"
+# Name of the vhost's store of QoS 2 identifiers (qos2_records).
+QOS2_STORE = "mqtt.inflight"
 
 
 def kept_arguments(octets, overflow):

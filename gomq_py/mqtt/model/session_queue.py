@@ -91,7 +91,7 @@ class SessionQueue(broker_queue.Queue):
 
     def on_added(self, vhost):
         if self.durable and self.store is not None:
-            # So that an identifier of QoS 2 and its message outlive a kill together (mqtt.model.inflight).
+            # So that an identifier of QoS 2 and its message outlive a kill together (qos2_records).
             self.store.name_at_once()
         vhost.extras[EXTRA].queue_added(self)
 

@@ -14,7 +14,7 @@ from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.exchange import MAX_COSTLY_LEVELS, no_room
 from gomq_py.mqtt.model.filter_tree import Arrangements, levels_of
 from gomq_py.mqtt.model.moving import Replacing
-from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE, PREFIX, TYPE
+from gomq_py.mqtt.model.session_kind import PREFIX, QOS2_STORE, TYPE
 from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
 # Expiry in seconds that means never (MQTT 5 §3.1.2.11.2).
@@ -53,8 +53,8 @@ class Sessions:
         self.vhost = vhost
         self.exchange = exchange
         self.by_client = {}
-        self._inflight: Any = None
-        self._replacing: Any = None  # the Replacing at work after a failure of inflight's store
+        self._qos2_records: Any = None
+        self._replacing: Any = None  # the Replacing at work after a failure of the store of qos2_records
         self.retained = retained
         self.wills = wills
         self.subscriptions = self.shared = 0
@@ -62,16 +62,16 @@ class Sessions:
         self._kept_of = {}  # owner: {client ids of its durable sessions}
 
     @property
-    def inflight(self):
-        """The Inflight, which keeps QoS 2 identifiers; made for the first durable session."""
-        if self._inflight is None:
-            self._inflight = self._make_inflight()
-        return self._inflight
+    def qos2_records(self):
+        """The QoS2Records, which keeps QoS 2 identifiers; made for the first durable session."""
+        if self._qos2_records is None:
+            self._qos2_records = self._make_qos2_records()
+        return self._qos2_records
 
-    def _make_inflight(self):
-        from gomq_py.mqtt.model.inflight import Inflight  # for sessions, which most brokers do not have
+    def _make_qos2_records(self):
+        from gomq_py.mqtt.model.qos2_records import QoS2Records  # most brokers have no sessions
 
-        return Inflight(self.vhost)
+        return QoS2Records(self.vhost)
 
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
@@ -109,7 +109,7 @@ class Sessions:
             # Open the store of retained messages first: a kill must not leave an identifier without the store
             # of its message.
             is_recorded = self.retained.open() or is_recorded
-            is_recorded = self.inflight.open() or is_recorded
+            is_recorded = self.qos2_records.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # written by an earlier connection that ended before the flush
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
@@ -243,24 +243,24 @@ class Sessions:
         """The sessions with packet identifiers in flight, as a new list."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
-    def inflight_failed(self, inflight):
-        """Replace an Inflight whose store has failed."""
-        if inflight is not self._inflight:  # already replaced
+    def qos2_records_failed(self, records):
+        """Replace a QoS2Records whose store has failed."""
+        if records is not self._qos2_records:  # already replaced
             return
         if self._replacing is None:
             self._replacing = Replacing(self)
         self._replacing.begin()
 
-    def renew_inflight(self):
-        """Replace inflight by one with a new store. Returns the sessions with identifiers in flight. Raises
-        OutOfResources.
+    def renew_qos2_records(self):
+        """Replace ``qos2_records`` by one with a new store. Returns the sessions with identifiers in flight.
+        Raises OutOfResources.
         """
-        self.vhost.stores.replace(INFLIGHT_STORE)
-        before, self._inflight = self._inflight, self._make_inflight()
-        self._inflight.is_stuck = True
-        self._inflight.open()
+        self.vhost.stores.replace(QOS2_STORE)
+        before, self._qos2_records = self._qos2_records, self._make_qos2_records()
+        self._qos2_records.is_stuck = True
+        self._qos2_records.open()
         if before.doubts:
-            self._inflight.doubt()
+            self._qos2_records.doubt()
         return self.with_identifiers()
 
     def _set_owner(self, session, user, of_token):

@@ -6,8 +6,8 @@ DISCONNECT that forbids it: after its delay, or when its session ends, if earlie
 back in its session. Wills of clients connected when the broker ended are published after the restart, unless
 the client is back first. Never yields.
 
-Right before a will is published, its future places in the destinations' logs are recorded, as in inflight: a
-boot after a kill in between checks them, and the will goes to destinations that lack it.
+Right before a will is published, its future places in the destinations' logs are recorded, as in
+qos2_records: a boot after a kill in between checks them, and the will goes to destinations that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
     lifetime of the message, -1: unlimited. ``state`` as above; ``due_ms`` (Unix milliseconds): when a WAITING
     will is due. ``of_token``: its user came with a token, whose rights another run does not know. ``places``:
-    Inflight.places() in destinations that have it or are about to, checked as of ``came_ms``.
+    QoS2Records.places() in destinations that have it or are about to, checked as of ``came_ms``.
     """
 
     client_id: str
@@ -278,12 +278,12 @@ class Wills:
         """Record where the will's message will lie, right before it is given to those ``destinations`` that
         lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
-        inflight = self.vhost.extras[EXTRA].inflight
+        records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
         lacking = [each for each in destinations if not each.is_one_of(had)]
         message.at_once = True  # its record outlives a kill, and so must the message
         noted = will._replace(
-            state=BEGUN, places=will.places + inflight.places(tuple(lacking), message),
+            state=BEGUN, places=will.places + records.places(tuple(lacking), message),
             came_ms=0 if had else message.describe()["timestamp_ms"])
         if noted.places != will.places:
             self._put(noted)

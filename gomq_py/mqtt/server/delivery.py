@@ -184,7 +184,7 @@ class SessionConsumer(consumers.Consumer):
                 if sent.doubts and publication.qos == 2 and not self.identifier and sent.must_release():
                     self.is_full = True
                     self._stop_release_timer()
-                    self.release_timer = sent.inflight.vhost.timers.start(RELEASE_MS, self._is_not_released)
+                    self.release_timer = sent.records.vhost.timers.start(RELEASE_MS, self._is_not_released)
                     return 0
                 return size
             self._drop(message)
@@ -254,17 +254,17 @@ class SessionConsumer(consumers.Consumer):
 
     def _is_kept_elsewhere(self):
         self.is_exact = False
-        return self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere()
+        return self.sent.records is not None and self.sent.records.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
         """Send QoS 2 packets once the acknowledgers (followers) know them."""
         self.unsafe = data
-        self.sent.inflight.when_safe(partial(self._is_safe, data))
+        self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
         """Go on when identifiers are kept again, or a kill would have them used for other messages."""
         self.unsafe = nothing = bytearray()
-        self.sent.inflight.when_replaced(partial(self._is_safe, nothing, None))
+        self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 
     def _is_safe(self, data, error):
         if self.unsafe is not data:
@@ -294,8 +294,8 @@ class SessionConsumer(consumers.Consumer):
         for identifier in self.sent.take_to_release():
             answers.add(PUBREL, identifier, 0)
         released = answers.take()
-        if self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere():
-            self.sent.inflight.when_safe(partial(self._released, released))
+        if self.sent.records is not None and self.sent.records.is_kept_elsewhere():
+            self.sent.records.when_safe(partial(self._released, released))
         else:
             self.output.write(released)
 

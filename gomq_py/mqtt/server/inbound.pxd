@@ -1,7 +1,7 @@
 cimport cython
 from gomq_py cimport octets
 from gomq_py.broker.verbs.promised cimport Answer, Promised, Unsynced
-from gomq_py.mqtt.model.inflight cimport Inflight
+from gomq_py.mqtt.model.qos2_records cimport QoS2Records
 from gomq_py.mqtt.model.received cimport Received
 from gomq_py.mqtt.wire.frames cimport Acknowledgements
 
@@ -26,7 +26,7 @@ cdef class Inbound:
     cdef Py_ssize_t pubacks, confirms
     cdef readonly Py_ssize_t unanswered
     cpdef int begin(self, unsigned int qos, unsigned int packet_identifier) except -1
-    @cython.locals(inflight=Inflight)
+    @cython.locals(records=QoS2Records)
     cpdef bint hold(self) except -1
     @cython.locals(state=int)
     cpdef bint is_new(self, unsigned int qos, unsigned int packet_identifier) except -1

@@ -12,7 +12,7 @@ from gomq_py import octets
 from gomq_py.broker.verbs.held_publish import WAITS_FOR
 from gomq_py.broker.verbs.promised import Answer, Promised, Unsynced
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types the identifiers)
-from gomq_py.mqtt.model.inflight import Inflight
+from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBCOMP, PUBREC
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError, TopicAliasInvalid
@@ -89,12 +89,12 @@ class Inbound:
 
     def hold(self):
         """Stop reading while the store of identifiers is stuck. Returns whether it is."""
-        inflight = self.received.inflight
-        if inflight is None or not inflight.is_stuck:
+        records = self.received.records
+        if records is None or not records.is_stuck:
             return False
         if not self.is_held:
             self.is_held = True
-            inflight.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
+            records.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
         return True
 
     def _let_go(self, hold):
@@ -198,12 +198,12 @@ class Inbound:
 
     def released(self, packet_identifier):
         known = self.received.discard(packet_identifier)
-        if self.received.inflight is not None:
+        if self.received.records is not None:
             # A power cut must not restore the identifier: the client reuses it for another message. An
             # unknown identifier may have been released over an earlier connection that ended before the
             # flush.
             self.has_released = True
-            self.unsynced.add(self.received.inflight.together)
+            self.unsynced.add(self.received.records.together)
             self.hold()
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
         self.answer(PUBCOMP, packet_identifier, code)
@@ -219,13 +219,13 @@ class Inbound:
             return
         if self.has_released:
             self.has_released = False
-            self.received.inflight.await_flush()
+            self.received.records.await_flush()
         unsynced = self.unsynced.take()
         batch = Batch(self, self.answers.take(), self.pubacks, self.confirms)
         if unsynced:
             batch.added = self.received.added
-            if self.received.inflight is not None:
-                batch.mark = self.received.inflight.last_received
+            if self.received.records is not None:
+                batch.mark = self.received.records.last_received
         self.pubacks = self.confirms = 0
         self.promised.done(batch, unsynced)
 
@@ -294,17 +294,17 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, self._destinations() if self.is_lost() else None)
 
     def _destinations(self):
-        return [queue for queues in self.queues for queue in queues if not isinstance(queue, Inflight)]
+        return [queue for queues in self.queues for queue in queues if not isinstance(queue, QoS2Records)]
 
     def must_wait(self, error, callback):
         """Whether the answers wait for a new store of identifiers, because the old one failed. A PUBCOMP or
         refusal would free an identifier that the failed store may still know: the client's next message with
         that identifier would be taken for the old one.
         """
-        stuck = self.inbound.received.inflight if error is not None or self.is_lost() else None
+        stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
             for queue in queues:
-                if isinstance(queue, Inflight) and queue.is_stuck:
+                if isinstance(queue, QoS2Records) and queue.is_stuck:
                     stuck = queue
         if stuck is None or not stuck.is_stuck:
             return False
@@ -314,7 +314,7 @@ class Batch(Answer):
     def is_lost(self):
         for queues in self.queues:
             for queue in queues:
-                if queue.failed and not isinstance(queue, Inflight):
+                if queue.failed and not isinstance(queue, QoS2Records):
                     return True
         return False
 

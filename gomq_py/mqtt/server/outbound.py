@@ -156,9 +156,9 @@ class Outbound:
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()
-        inflight = None if self.sent is None else self.sent.inflight
-        if inflight is not None and inflight.is_kept_elsewhere():
-            inflight.when_safe(partial(self._is_safe, answers))
+        records = None if self.sent is None else self.sent.records
+        if records is not None and records.is_kept_elsewhere():
+            records.when_safe(partial(self._is_safe, answers))
         else:
             self.output.write(answers)
 

@@ -155,7 +155,7 @@ def test_session_that_ends_meanwhile_leaves_nothing(node):
 
     peer.sessions.end(peer.session)
 
-    node.wait(lambda: noted_of(peer.sessions.inflight) == 0)  # once the disk has its end
+    node.wait(lambda: noted_of(peer.sessions.qos2_records) == 0)  # once the disk has its end
     assert "mqtt.c" not in node.vhost.queues
 
 
@@ -177,14 +177,14 @@ def test_identifiers_are_kept_anew_in_steps(node):
     peer = Peer(node, output_limit=1 << 24).subscribe("t", qos=2)
     publish(node, *(mqtt_message("t", b"x", 2) for _ in range(250)))
     peer.packets(250)
-    before = noted_of(peer.sessions.inflight)
+    before = noted_of(peer.sessions.qos2_records)
 
     places = [1]
     while places[-1]:
         places.append(peer.outbound.sent.move(1 << 20, places[-1]))
 
     assert places == [1, 101, 201, 0]
-    assert noted_of(peer.sessions.inflight) == before + 250  # the old copies go when these are safe
+    assert noted_of(peer.sessions.qos2_records) == before + 250  # the old copies go when these are safe
 
 
 # limits
@@ -283,7 +283,7 @@ def without_what_was_sent(tmp_path, monkeypatch):
     peer.packet()
     peer.acknowledge(PUBREC, 1)
     peer.expect(b"\x62\x02\x00\x01")
-    store = peer.sessions.inflight.store
+    store = peer.sessions.qos2_records.store
     node.committer.wait()
     node.kill()
     for file in Path(store.folder).iterdir():
@@ -387,14 +387,14 @@ def test_identifiers_that_a_full_disk_did_not_note_are_released_before_they_are_
     files = FullDisk()
     node = mqtt_node(tmp_path / "data", files=files, segment_size=1 << 16)
     peer = Peer(node).subscribe("t", qos=2)
-    inflight = peer.sessions.inflight
+    records = peer.sessions.qos2_records
     publish(node, mqtt_message("t", b"0", 1))
     peer.packet()
     peer.acknowledge(PUBACK, 1)
     if before == "others":
-        inflight.received_before(0, 1, True, b"")
+        records.received_before(0, 1, True, b"")
     files.is_full = True
-    while inflight.received_before(0, 1, True, b""):
+    while records.received_before(0, 1, True, b""):
         pass
     publish(node, mqtt_message("t", b"A", 2))
     held = peer.packet().packet_identifier
@@ -402,7 +402,7 @@ def test_identifiers_that_a_full_disk_did_not_note_are_released_before_they_are_
     assert peer.packet().TYPE == PUBREL
     if later == "room":
         files.is_full = False
-        begin_segments(node, inflight)
+        begin_segments(node, records)
     getattr(node, end)()
 
     node = mqtt_node(tmp_path / "data")
@@ -420,10 +420,10 @@ def test_identifiers_that_a_full_disk_did_not_note_are_released_before_they_are_
 
 def test_store_that_is_written_anew_leaves_no_doubt(tmp_path):
     node = mqtt_node(tmp_path / "data", segment_size=1 << 16)
-    inflight = Peer(node).subscribe("t", qos=2).sessions.inflight
-    before = inflight.trust_at
-    begin_segments(node, inflight)
-    assert 0 < before < inflight.trust_at
+    records = Peer(node).subscribe("t", qos=2).sessions.qos2_records
+    before = records.trust_at
+    begin_segments(node, records)
+    assert 0 < before < records.trust_at
     node.kill()
 
     node = mqtt_node(tmp_path / "data")
@@ -435,9 +435,9 @@ def test_store_that_is_written_anew_leaves_no_doubt(tmp_path):
         node.stop()
 
 
-def begin_segments(node, inflight):
+def begin_segments(node, records):
     """Note so much, and have it done with, that all of the store is written anew."""
     for _ in range(8):
         for _ in range(1000):
-            inflight.done(inflight.received_before(0, 1, True, b""))
-        node.wait(lambda: inflight.moving is None)
+            records.done(records.received_before(0, 1, True, b""))
+        node.wait(lambda: records.moving is None)

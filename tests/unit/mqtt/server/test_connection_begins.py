@@ -314,7 +314,7 @@ def test_identifier_is_released_when_another_store_has_the_place_of_one_that_fai
     client.expect(b"\x50\x03\x00\x07\x10" if version == 5 else b"\x50\x02\x00\x07")
     received = sessions_of(mqtt)["c"].received_ids()
 
-    received.inflight.store.fence(OSError(5, "the disk failed"))
+    received.records.store.fence(OSError(5, "the disk failed"))
     client.send(b"\x62\x02\x00\x07")
 
     client.expect(b"\x70\x02\x00\x07")

@@ -624,7 +624,7 @@ def test_qos_2_that_waits_for_files_and_comes_again_is_stored_once(mqtt):
     assert bodies(queue) == [b"1", b"2"] and received.count == 1
     client.send(b"\x62\x02\x00\x01")
     client.expect(b"\x70\x02\x00\x01")
-    assert received.count == 0 and noted_of(received.inflight) == 1  # what is sure
+    assert received.count == 0 and noted_of(received.records) == 1  # what is sure
 
 
 def test_qos_2_that_some_have_had_in_an_earlier_run_goes_to_the_others_once(mqtt):
@@ -668,13 +668,13 @@ def test_no_refusal_leaves_while_the_store_that_has_failed_knows_the_identifier(
     sessions = mqtt.door.vhost.extras["mqtt"]
     client.send(publish(b"t", b"1", 2, 1, 5))
     wait_until(lambda: queue.ready_count, what="the message is not stored")
-    before = sessions.inflight
+    before = sessions.qos2_records
     before.fail(OSError(errno.EIO, "no disk"))
     queue.fail(OSError(errno.EIO, "no disk"))
 
     mqtt.door.committer.waiting.pop(0)(OSError(errno.EIO, "no disk"))
     client.expect_nothing()
-    wait_until(lambda: sessions.inflight is not before, what="no new store")
+    wait_until(lambda: sessions.qos2_records is not before, what="no new store")
     mqtt.door.committer.finish()
 
     client.expect(b"\x50\x03\x00\x01\x80")
@@ -692,9 +692,9 @@ def test_store_of_identifiers_that_fails_doubles_nothing_and_shuts_nobody_out(ma
 
     client.send(publish(b"t", b"1", 2, 1, version) + b"\x62\x02\x00\x09")
     wait_until(lambda: queue.ready_count, what="the message is not stored")
-    before = sessions.inflight
+    before = sessions.qos2_records
     before.fail(OSError(errno.EIO, "no disk"))
-    wait_until(lambda: sessions.inflight is not before, what="no new store")
+    wait_until(lambda: sessions.qos2_records is not before, what="no new store")
     client.expect_nothing()
     mqtt.door.committer.finish()
     client.expect(b"\x50\x02\x00\x01" + (b"\x70\x03\x00\x09\x92" if version == 5 else b"\x70\x02\x00\x09"))
@@ -717,7 +717,7 @@ def test_new_store_of_identifiers_lets_nothing_go_before_the_disk_has_its_name(m
     wait_until(lambda: committer.waiting, what="nobody waits for the message")
     committer.finish()
     client.expect(b"\x50\x02\x00\x01")
-    sessions.inflight.fail(OSError(errno.EIO, "no disk"))
+    sessions.qos2_records.fail(OSError(errno.EIO, "no disk"))
     wait_until(lambda: committer.waiting, what="nobody waits for the name of the new store")
     named = committer.waiting.pop()
 
@@ -757,7 +757,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
         raise OutOfResources("no disk")
 
     monkeypatch.setattr(vhost.stores, "replace", refuse)
-    sessions.inflight.fail(OSError(errno.EIO, "no disk"))
+    sessions.qos2_records.fail(OSError(errno.EIO, "no disk"))
     client.send(b"\x62\x02\x00\x01" + publish(b"t", b"2", 2, 2, version) + PING)
     wait_until(lambda: len(attempts) > 2, what="nobody tries again")
     client.expect_nothing()
@@ -770,7 +770,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
     monkeypatch.setattr(vhost.stores, "replace", replace)
     client.expect(b"\x70\x02\x00\x01")
     client.expect_both(b"\x50\x02\x00\x02", PONG)
-    assert bodies(queue) == [b"2"] and not sessions.inflight.failed
+    assert bodies(queue) == [b"2"] and not sessions.qos2_records.failed
 
 
 def test_identifier_that_is_not_known_is_released_when_the_disk_has_what_was_released_before(make_mqtt):
@@ -827,7 +827,7 @@ def test_qos_2_that_waits_for_files_leaves_nothing_of_a_session_that_ends(mqtt):
     later.callbacks[0](None)
 
     wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
-    assert received.count == 0 and noted_of(received.inflight) == 0
+    assert received.count == 0 and noted_of(received.records) == 0
 
 
 def test_identifier_in_use_costs_nothing_of_the_receive_maximum(mqtt, modern):

@@ -583,7 +583,7 @@ def test_restart_keeps_identifiers_of_qos_2(nodes, how):
         again.acknowledge(PUBREC, identifier)
     for identifier in (1, 2, 3, 4):
         again.acknowledge(PUBCOMP, identifier)
-    assert again.outbound.sent.used == 0 and noted_of(again.sessions.inflight) == 0
+    assert again.outbound.sent.used == 0 and noted_of(again.sessions.qos2_records) == 0
 
 
 def test_message_of_an_identifier_that_outlived_its_mark_in_the_queue_has_dup(node):
@@ -613,7 +613,7 @@ def test_session_that_ends_leaves_no_identifiers(node):
 
     Peer(node, clean_start=True)
 
-    node.wait(lambda: noted_of(peer.sessions.inflight) == 0)  # once the disk has its end
+    node.wait(lambda: noted_of(peer.sessions.qos2_records) == 0)  # once the disk has its end
 
 
 # a client that does not read

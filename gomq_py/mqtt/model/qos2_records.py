@@ -1,4 +1,4 @@
-"""Inflight: QoS 2 packet identifiers of a vhost's durable sessions that survive the process, in a store of
+"""QoS2Records: QoS 2 packet identifiers of a vhost's durable sessions that survive the process, in a store of
 their own.
 
 Beside the sessions, below the door, above storage. A record outlives a kill as soon as a function returns,
@@ -36,7 +36,7 @@ from gomq_py.mqtt.model.found import (
     TRUST, Found,
 )
 from gomq_py.mqtt.model.moving import Moving
-from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
+from gomq_py.mqtt.model.session_kind import EXTRA, QOS2_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
@@ -56,11 +56,11 @@ SEGMENTS = 3
 NO_ROUTING = b"\0\0"
 
 
-class Inflight(_scheduler.TurnTaker):
+class QoS2Records(_scheduler.TurnTaker):
     """QoS 2 identifiers of one vhost. The store is made with the first record.
 
     No function here fails because of the disk: records that cannot be kept are skipped and logged. If the
-    store has ``failed``, another Inflight with a new store replaces it (moving.Replacing). Both are
+    store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
     ``is_stuck`` until the definitions on disk name the new store: a kill before that would restore
     identifiers that clients have released.
     """
@@ -202,7 +202,7 @@ class Inflight(_scheduler.TurnTaker):
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
-        """Take over an identifier from another Inflight. ``places``: of the destinations that have its
+        """Take over an identifier from another QoS2Records. ``places``: of the destinations that have its
         message, if others lack it. Returns the location, 0 if it cannot be kept.
         """
         if not self._opened():
@@ -325,7 +325,7 @@ class Inflight(_scheduler.TurnTaker):
             LOG.error(
                 "%s are not kept, and publishers at QoS 2 wait, until a new store is made: %s", self.name,
                 error)
-            self.vhost.extras[EXTRA].inflight_failed(self)
+            self.vhost.extras[EXTRA].qos2_records_failed(self)
 
     def when_replaced(self, callback):
         """Call back when it is no longer stuck; it is stuck now."""
@@ -461,7 +461,7 @@ class Inflight(_scheduler.TurnTaker):
         """Whether there is a store; makes it for the first record."""
         if self.store is None and not self.failed:
             try:
-                self._begin(self.vhost.stores.make(INFLIGHT_STORE))
+                self._begin(self.vhost.stores.make(QOS2_STORE))
             except (StoreError, Refused) as error:
                 self._complain(error)
         return self.store is not None and not self.failed

@@ -1,4 +1,4 @@
-"""Inflight: packet identifiers at QoS 2 that outlive the process, and do not after a power cut where their
+"""QoS2Records: packet identifiers at QoS 2 that outlive the process, and do not after a power cut where their
 messages may not.
 """
 import errno
@@ -16,7 +16,7 @@ from gomq_py.content import forms
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import again as again_module
 from gomq_py.mqtt.model.received import Received
-from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
+from gomq_py.mqtt.model.session_kind import QOS2_STORE
 from gomq_py.mqtt.wire import packets
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
@@ -137,7 +137,7 @@ def test_one_that_is_not_sure_is_waited_for_when_its_message_comes_again(nodes):
     ids = Peer(node).session.received_ids()
     note_received(ids, 5)
 
-    assert ids.awaited(5) == [(node.vhost.extras["mqtt"].inflight,)]
+    assert ids.awaited(5) == [(node.vhost.extras["mqtt"].qos2_records,)]
     make_sure(ids)
     assert ids.awaited(5) == [] and ids.awaited(6) == []
 
@@ -156,11 +156,11 @@ def test_released_identifier_does_not_come_back(nodes):
 def failed_and_replaced(node):
     """The disk fails the store of identifiers, and a new one takes its place."""
     sessions = node.vhost.extras["mqtt"]
-    before = sessions.inflight
+    before = sessions.qos2_records
     before.store.fence(OSError(5, "the disk failed"))
     assert before.failed
     node.wait(
-        lambda: sessions.inflight is not before and not sessions.inflight.failed
+        lambda: sessions.qos2_records is not before and not sessions.qos2_records.failed
         and not sessions._replacing.running)
     return before
 
@@ -182,17 +182,17 @@ def test_nothing_new_is_sent_at_qos_2_before_a_new_store_of_identifiers_is_named
 
     with monkeypatch.context() as patch:
         patch.setattr(vhost.stores, "replace", refuse)
-        sessions.inflight.store.fence(OSError(errno.EIO, "the disk failed"))
+        sessions.qos2_records.store.fence(OSError(errno.EIO, "the disk failed"))
         publish(node, mqtt_message("t", b"2", qos=2))
         node.wait(lambda: len(attempts) > 2)
         peer.expect_nothing()
         peer.acknowledge(PUBREC, 1)
         assert peer.packet() == packets.PubrelPacket(packet_identifier=1)
 
-    node.wait(lambda: not sessions.inflight.is_stuck)
+    node.wait(lambda: not sessions.qos2_records.is_stuck)
     packet = peer.packet()
     assert (packet.payload, packet.packet_identifier) == (b"2", 2)
-    assert noted_of(sessions.inflight) == 2
+    assert noted_of(sessions.qos2_records) == 2
 
 
 @pytest.mark.parametrize("number, expected", [(1, {6, 7, 8}), (2, {6})])
@@ -253,16 +253,16 @@ def test_of_an_earlier_run_when_the_new_store_fails_too(nodes, monkeypatch):
     node = nodes()
     sessions = node.vhost.extras["mqtt"]
     ids = sessions.by_client["c"].sent
-    earlier, renew, renewed = ids.begun(), sessions.renew_inflight, []
+    earlier, renew, renewed = ids.begun(), sessions.renew_qos2_records, []
 
     def renew_and_fail_once():
         renewed.append(renew())
         if len(renewed) == 1:
             sessions._replacing._pause_ms = 0
-            sessions.inflight.store.fence(OSError(5, "the disk failed"))
+            sessions.qos2_records.store.fence(OSError(5, "the disk failed"))
         return renewed[-1]
 
-    monkeypatch.setattr(sessions, "renew_inflight", renew_and_fail_once)
+    monkeypatch.setattr(sessions, "renew_qos2_records", renew_and_fail_once)
 
     failed_and_replaced(node)
 
@@ -284,7 +284,7 @@ def test_what_was_marked_in_the_store_that_failed_says_nothing_of_the_new_one(no
     ids = Peer(node).session.received_ids()
     for identifier in range(1, 9):
         note_received(ids, identifier)
-    added, mark = ids.added, ids.inflight.last_received
+    added, mark = ids.added, ids.records.last_received
 
     failed_and_replaced(node)
     note_received(ids, 9)
@@ -319,7 +319,7 @@ def test_a_store_that_cannot_be_opened_is_made_anew(nodes, monkeypatch):
             factory._known_folders.add(factory._folder(vhost.name, name, incarnation))
             raise StoreError("folder", 0, "the disk says no")
         with monkeypatch.context() as patch:
-            if name == INFLIGHT_STORE:
+            if name == QOS2_STORE:
                 patch.setattr(factory, "open_own", open_own)
             recover(stores, name, incarnation)
 
@@ -327,7 +327,7 @@ def test_a_store_that_cannot_be_opened_is_made_anew(nodes, monkeypatch):
         patch.setattr(OwnStores, "recover", fail)
         node = nodes()
     sessions = node.vhost.extras["mqtt"]
-    node.wait(lambda: not sessions.inflight.failed)
+    node.wait(lambda: not sessions.qos2_records.failed)
     ids = sessions.by_client["c"].received_ids()
     assert not ids.has(5)
     note_received(ids, 6)
@@ -352,7 +352,7 @@ def test_sessions_that_end_with_their_connection_keep_nothing(nodes):
     peer.packet()
     note_received(peer.session.received_ids(), 5)
 
-    assert node.vhost.extras["mqtt"].inflight.store is None
+    assert node.vhost.extras["mqtt"].qos2_records.store is None
 
 
 def end_session(node, peer, begins_anew):
@@ -411,9 +411,9 @@ def test_identifiers_of_a_session_that_has_ended_go_and_a_new_one_keeps_its_own(
         own = 2
 
     if is_seen:
-        node.wait(lambda: noted_of(node.vhost.extras["mqtt"].inflight) == own)
+        node.wait(lambda: noted_of(node.vhost.extras["mqtt"].qos2_records) == own)
     node = nodes()
-    assert noted_of(node.vhost.extras["mqtt"].inflight) == own
+    assert noted_of(node.vhost.extras["mqtt"].qos2_records) == own
     if own:
         assert received(node) == {9}
         assert Peer(node).packet().packet_identifier == 1
@@ -421,15 +421,15 @@ def test_identifiers_of_a_session_that_has_ended_go_and_a_new_one_keeps_its_own(
 
 def test_identifiers_of_a_session_that_ends_while_they_are_written_anew_go(nodes, monkeypatch):
     node, ids, flushed = written_anew(nodes, monkeypatch)
-    inflight = node.vhost.extras["mqtt"].inflight
+    records = node.vhost.extras["mqtt"].qos2_records
     session = node.vhost.extras["mqtt"].by_client["c"]
     session.connection.sessions.end(session)
-    assert noted_of(inflight) > 1
+    assert noted_of(records) > 1
 
     for callback in flushed:
         callback(None)
 
-    assert noted_of(inflight) == 1 and not inflight.outdated
+    assert noted_of(records) == 1 and not records.outdated
 
 
 def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(nodes, monkeypatch):
@@ -439,7 +439,7 @@ def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(no
     publish(node, *(mqtt_message("t", b"%d" % number, 2) for number in range(3)))
     for peer in peers:
         peer.packets(3)
-    inflight = node.vhost.extras["mqtt"].inflight
+    records = node.vhost.extras["mqtt"].qos2_records
     settled = []
     monkeypatch.setattr(
         type(node.vhost), "when_safe", lambda _, done, *__, **___: told.append(done))
@@ -448,9 +448,9 @@ def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(no
     monkeypatch.undo()
 
     for done in reversed(told):
-        before = noted_of(inflight)
+        before = noted_of(records)
         done(None)
-        settled.append(before - noted_of(inflight))
+        settled.append(before - noted_of(records))
 
     assert [count for count in settled if count] == 10 * [3]
 
@@ -458,20 +458,20 @@ def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(no
 def test_identifiers_of_a_session_whose_end_the_disk_refused_go_with_the_next(nodes, monkeypatch):
     node, told = nodes(), []
     peer = with_identifiers(node)
-    inflight = node.vhost.extras["mqtt"].inflight
-    noted = noted_of(inflight)
+    records = node.vhost.extras["mqtt"].qos2_records
+    noted = noted_of(records)
     with monkeypatch.context() as patch:
         patch.setattr(node.committer, "after_sync", lambda callback, *_, **__: told.append(callback))
         end_session(node, peer, False)
     for callback in told:
         callback(OSError(errno.EIO, "the disk failed"))
-    assert noted_of(inflight) == noted
+    assert noted_of(records) == noted
 
     peer = Peer(node, "d").subscribe("u", qos=2)
     note_received(peer.session.received_ids(), 7)
     end_session(node, peer, False)
 
-    node.wait(lambda: noted_of(inflight) == 0)
+    node.wait(lambda: noted_of(records) == 0)
 
 
 def test_old_entries_do_not_keep_segments(nodes):
@@ -492,7 +492,7 @@ def test_old_entries_do_not_keep_segments(nodes):
         node.hub.scheduler.finish()
         peer.poll(3)
 
-    folder = node.vhost.extras["mqtt"].inflight.store.folder
+    folder = node.vhost.extras["mqtt"].qos2_records.store.folder
     node.wait(lambda: len([name for name in os.listdir(folder) if name.startswith("msgs")]) <= 5)
     again = nodes()
     assert received(again) == {7}
@@ -672,7 +672,7 @@ def test_orderly_stop_before_a_flush_is_no_fault_of_a_store(nodes, caplog, monke
         assert retained.store("t", sent_at_once(body))
     ids.add(7, (retained,))
     node.hub.scheduler.finish()
-    added, mark = ids.added, ids.inflight.last_received
+    added, mark = ids.added, ids.records.last_received
 
     def closed():
         close()
@@ -1028,7 +1028,7 @@ def test_a_retained_message_of_qos_2_outlives_a_kill_with_its_identifier(nodes, 
     node = nodes()
     ids, retained = Peer(node).session.received_ids(), node.vhost.extras["mqtt"].retained
     note_received(ids, 4)
-    pool = node.vhost.extras["mqtt"].inflight.store.pool
+    pool = node.vhost.extras["mqtt"].qos2_records.store.pool
     pool.expect(65536)
     node.wait(lambda: pool.has(65536))
     node.committer.wait()
@@ -1093,7 +1093,7 @@ def names_nothing(changes, done=None, soon=False):
 
 def fill(node, ids, rolls):
     """Have exchanges begin and end until so many segments more have been begun, from files made ahead."""
-    store = node.vhost.extras["mqtt"].inflight.store
+    store = node.vhost.extras["mqtt"].qos2_records.store
     last = segments(node)[-1] + rolls
     while segments(node)[-1] < last:
         for _ in range(100):
@@ -1106,7 +1106,7 @@ def fill(node, ids, rolls):
 
 def segments(node):
     """The numbers of the segments that are there."""
-    return [number for number, _, _ in node.vhost.extras["mqtt"].inflight.store.layout()]
+    return [number for number, _, _ in node.vhost.extras["mqtt"].qos2_records.store.layout()]
 
 
 def written_anew(nodes, monkeypatch):
@@ -1119,7 +1119,7 @@ def written_anew(nodes, monkeypatch):
     make_sure(ids)
     monkeypatch.setattr(node.committer, "after_sync", lambda callback, *_, **__: flushed.append(callback))
     fill(node, ids, 4)
-    node.wait(lambda: node.vhost.extras["mqtt"].inflight.moving is None)
+    node.wait(lambda: node.vhost.extras["mqtt"].qos2_records.moving is None)
     return node, ids, flushed
 
 

@@ -14,7 +14,7 @@ cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
 cdef Py_ssize_t RECORD_OCTETS, PLACE_OCTETS, PLACES
 
-cdef class Inflight(_scheduler.TurnTaker):
+cdef class QoS2Records(_scheduler.TurnTaker):
     cdef readonly object vhost
     cdef Scheduler scheduler
     cdef readonly MessageStore store
