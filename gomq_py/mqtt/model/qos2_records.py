@@ -24,16 +24,16 @@ the kill may have come before the message: for the last record, and for messages
 a kill loses. In any folder other than that of a process killed in this boot of the machine, it checks all
 that are not sure: after a power loss, in a copy, in a follower's folder. An identifier counts if its message
 is in all places. If it is in some, the client sends it again, and it goes to the others. What counts is sure
-from then on, because boot has flushed it. mqtt.model.found has the format.
+from then on, because boot has flushed it. mqtt.model.qos2_recovery has the format.
 """
 from functools import partial
 
 from gomq_py import octets
 from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler
-from gomq_py.mqtt.model.found import (
+from gomq_py.mqtt.model.qos2_recovery import (
     BEGUN, DOUBT, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE,
-    TRUST, Found,
+    TRUST, QoS2Recovery,
 )
 from gomq_py.mqtt.model.moving import Moving
 from gomq_py.mqtt.model.session_kind import EXTRA, QOS2_STORE
@@ -313,7 +313,7 @@ class QoS2Records(_scheduler.TurnTaker):
             return
         self._begin(store)
         try:
-            Found(self).hand_out({self.key_of(session.queue): session for session in sessions})
+            QoS2Recovery(self).hand_out({self.key_of(session.queue): session for session in sessions})
         except StoreError as error:
             self.fail(error)
         self.flush()

@@ -6,7 +6,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.mqtt.model import qos2_records as _qos2_records  # noqa: F401  (its .pxd types what keeps them)
-from gomq_py.mqtt.model.found import held_in, keys_in, those_in
+from gomq_py.mqtt.model.qos2_recovery import held_in, keys_in, those_in
 from gomq_py.storage import locations
 
 # A page has 32 identifiers; COUNT_AT is the offset of their count.

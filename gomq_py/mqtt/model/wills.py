@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.mqtt.model.expiries import Expiries
-from gomq_py.mqtt.model.found import held_in, keys_in, stores_of
+from gomq_py.mqtt.model.qos2_recovery import held_in, keys_in, stores_of
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore
 from gomq_py.mqtt.model.session_kind import EXTRA

@@ -1,4 +1,4 @@
-"""Found: recovers the QoS 2 packet identifiers of an earlier run from the store of qos2_records. For boot;
+"""QoS2Recovery: recovers the QoS 2 packet identifiers of an earlier run from the store of qos2_records. For boot;
 blocks, because records of messages are read.
 
 Each received identifier is restored as complete, restored as partly stored (for the destinations that have
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     places: bytes
 
 
-class Found:
+class QoS2Recovery:
     """The records in the store of a QoS2Records that has written none yet."""
 
     def __init__(self, records):
