@@ -1,6 +1,6 @@
 """Mutants of what MQTT sessions keep and get: as those in mutants, of which they are a part."""
 from gomq_py.broker.queues.limits import QueueLimits
-from gomq_py.mqtt.model import legacy, sent as sent_module
+from gomq_py.mqtt.model import redistribution, sent as sent_module
 from gomq_py.mqtt.model.sent import Sent
 from gomq_py.mqtt.model.session import Session, Subscription
 from gomq_py.mqtt.model.session_queue import SessionQueue
@@ -37,7 +37,7 @@ def late_end_of_a_connection_that_was_taken_over():
 
 def messages_of_a_member_are_lost_with_its_session():
     """Others of the share do not get what it had not acknowledged."""
-    legacy.of = lambda session: None
+    redistribution.of = lambda session: None
 
 
 def expired_message_is_delivered():

@@ -1,5 +1,5 @@
-"""QoS2Recovery: recovers the QoS 2 packet identifiers of an earlier run from the store of qos2_records. For boot;
-blocks, because records of messages are read.
+"""QoS 2 recovery: the packet identifiers of an earlier run, from the store of qos2_records. For boot; blocks,
+because records of messages are read.
 
 Each received identifier is restored as complete, restored as partly stored (for the destinations that have
 its message), or dropped; qos2_records has the rules. Restored ones are written anew, so that later boots need

@@ -22,8 +22,8 @@ NOT_KEPT = 1
 class Received:
     """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-    ``count``: how many. ``records``: the QoS2Records with their records, under ``key``, or None. ``begun_at``:
-    that of the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
+    ``count``: how many. ``records``: the QoS2Records that keeps them under ``key``, or None. ``begun_at``: of
+    the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
     callbacks. ``added``: how many were added so far. ``unsafe``: [``added`` at that time, tuple of
     destinations] for messages that may not be on disk yet, in order. ``kept_since``: ``added`` when
     ``records`` replaced another. ``earlier``: a set of identifiers whose messages an earlier run gave to all

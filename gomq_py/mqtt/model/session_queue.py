@@ -7,7 +7,7 @@ from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue
 from gomq_py.errors import AccessRefused
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types the interests)
-from gomq_py.mqtt.model import legacy
+from gomq_py.mqtt.model import redistribution
 from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
@@ -101,7 +101,7 @@ class SessionQueue(broker_queue.Queue):
             self.session.queue_failed(self)
 
     def legacy(self):
-        return None if self.session is None else legacy.of(self.session)
+        return None if self.session is None else redistribution.of(self.session)
 
     def on_deleted(self, reason):
         if self.session is not None:

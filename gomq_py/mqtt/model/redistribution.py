@@ -1,4 +1,4 @@
-"""Legacy: redistribution of an ended session's unacknowledged messages to the other members of its shares
+"""Redistribution of an ended session's unacknowledged messages to the other members of its shares
 (MQTT 5 §4.8.2).
 
 Beside sessions; broker.transfer.legacies carries it out. Messages of QoS 1 and 2 that came by a shared
@@ -15,7 +15,7 @@ LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
-    """The Legacy of a session whose queue is about to be deleted (Queue.legacy), or None."""
+    """The Redistribution of a session whose queue is about to be deleted (Queue.legacy), or None."""
     if not any(is_shared(one) for one in session.subscriptions):
         return None
     begun = {}
@@ -24,10 +24,10 @@ def of(session):
         while session.sent.put_back_some():
             pass
         begun = session.sent.begun()
-    return Legacy(session.exchange, list(session.subscriptions), begun)
+    return Redistribution(session.exchange, list(session.subscriptions), begun)
 
 
-class Legacy:
+class Redistribution:
     """Redistributes the messages of a session that had subscribed to ``filters``. ``begun``: Sent.begun()."""
 
     def __init__(self, exchange, filters, begun):
