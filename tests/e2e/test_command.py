@@ -359,7 +359,7 @@ def test_modules_that_amqp_alone_does_not_need_are_not_there():
         "gomq_py.amqp.server.stream_consumer", "gomq_py.broker.queues.stream_queue",
         "gomq_py.broker.topology.definitions", "gomq_py.broker.transfer.delayed",
         "gomq_py.client.connection", "gomq_py.mqtt.model.qos2_records", "gomq_py.mqtt.model.interests",
-        "gomq_py.mqtt.model.session_queue", "gomq_py.mqtt.model.shares", "gomq_py.net.openssl",
+        "gomq_py.mqtt.model.session_queue", "gomq_py.mqtt.model.shared_subscriptions", "gomq_py.net.openssl",
         "gomq_py.net.records", "gomq_py.storage.stores.browser", "gomq_py.storage.stores.priority_store",
         "gomq_py.storage.stores.stream_store", "importlib.metadata", "jwt", "lzma", "prometheus_client",
         "stringprep", "wsproto", "zipfile", "zlib",
@@ -369,7 +369,7 @@ def test_modules_that_amqp_alone_does_not_need_are_not_there():
 @pytest.mark.parametrize("module, name", [
     ("gomq_py.launcher", "gomq_py.broker.queues.limits"),  # which a policy may bring to any queue
     *(("gomq_py.mqtt.server.server", f"gomq_py.mqtt.model.{name}")
-      for name in ("qos2_records", "replays", "session", "session_queue", "shares")),
+      for name in ("qos2_records", "replays", "session", "session_queue", "shared_subscriptions")),
 ])
 def test_modules_whose_import_might_fail_in_the_middle_of_a_change_are_there(module, name):
     assert imported_by(f"import gomq_py.__main__, {module}", [name]) == f"['{name}']"

@@ -41,9 +41,9 @@ class MQTTExchange(Exchange):
     @cached_property
     def _shares(self):
         """The shares of sessions; made on demand, because most brokers have none."""
-        from gomq_py.mqtt.model.shares import Shares
+        from gomq_py.mqtt.model.shared_subscriptions import SharedSubscriptions
 
-        return Shares(self.departed)
+        return SharedSubscriptions(self.departed)
 
     def check_binding(self, routing_key, arguments):
         """Refuse invalid topic filters and arguments reserved for sessions."""

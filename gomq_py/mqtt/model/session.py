@@ -9,7 +9,7 @@ from gomq_py.broker.topology.binding import identity_of
 from gomq_py.errors import Refused
 # Imported with the first session: a later import, in the middle of a change, might fail.
 from gomq_py.mqtt.model import (  # noqa: F401
-    qos2_records as _qos2_records, replays as _replays, session_queue as _session_queue, shares as _shares,
+    qos2_records, replays, session_queue, shared_subscriptions,
 )
 from gomq_py.mqtt.model.interests import Interests
 from gomq_py.mqtt.model.received import Received

@@ -961,7 +961,7 @@ def test_no_other_member_of_a_share_gets_what_one_has_had(nodes):
 
 
 def share_of(node):
-    """The Share of two sessions."""
+    """The SharedSubscription of two sessions."""
     for client_id in ("one", "two"):
         Peer(node, client_id=client_id).subscribe("$share/g/t", qos=2)
     return node.vhost.extras["mqtt"].exchange.share("$share/g/t")

@@ -16,16 +16,16 @@ cdef class Member:
     cdef bint may_get(self, topic_filter) except -1
 
 @cython.final
-cdef class Turns:
+cdef class RoundRobin:
     cdef list members
     cdef Py_ssize_t next
     cdef add(self, Member member)
     @cython.locals(other=Member, place=Py_ssize_t)
     cdef remove(self, Member member)
 
-cdef class Share(_destination.Destination):
+cdef class SharedSubscription(_destination.Destination):
     cdef readonly dict members
-    cdef Turns present, absent
+    cdef RoundRobin present, absent
     cdef Py_ssize_t durables
     cdef dict departed
     cdef bint was_asked
@@ -35,15 +35,15 @@ cdef class Share(_destination.Destination):
     cpdef remove(self, Destination target)
     @cython.locals(member=Member)
     cpdef move(self, target)
-    @cython.locals(share=Share)
-    cpdef Share renewed(self)
+    @cython.locals(share=SharedSubscription)
+    cpdef SharedSubscription renewed(self)
     @cython.locals(answer=int)
     cpdef int publish(self, Message message) except -1
-    @cython.locals(turns=Turns, members=list, step=Py_ssize_t, member=Member)
+    @cython.locals(turns=RoundRobin, members=list, step=Py_ssize_t, member=Member)
     cpdef next_store(self)
     @cython.locals(
         members=list, count=Py_ssize_t, first=Py_ssize_t, step=Py_ssize_t, place=Py_ssize_t, member=Member,
         answer=int)
-    cdef int _publish(self, Message message, Turns turns) except -1
-    cdef Turns _turns_of(self, Member member)
+    cdef int _publish(self, Message message, RoundRobin turns) except -1
+    cdef RoundRobin _turns_of(self, Member member)
     cdef _count_durable(self, Member member, Py_ssize_t change)

@@ -1,8 +1,8 @@
-"""Shares: groups of sessions that share a subscription (MQTT 5 §4.8.2), and the choice of the member that
-gets a message.
+"""Shared subscriptions: groups of sessions with one share name and filter (MQTT 5 §4.8.2), and the choice of
+the member that gets a message.
 
-Beside the MQTT exchange, which has one Share per share name and filter, made by the first binding and dropped
-with the last. Compiled, because it runs per message. Never yields.
+Beside the MQTT exchange, which has one SharedSubscription per share name and filter, made by the first
+binding and dropped with the last. Compiled, because it runs per message. Never yields.
 """
 from gomq_py.broker.routing import destination as _destination
 from gomq_py.broker.routing.destination import LATER
@@ -32,7 +32,7 @@ class Member:
         return self.is_allowed
 
 
-class Turns:
+class RoundRobin:
     """``members`` in the order of their turns; the one at index ``next`` is next."""
 
     __slots__ = ("members", "next")
@@ -55,7 +55,7 @@ class Turns:
                 return
 
 
-class Share(_destination.Destination):
+class SharedSubscription(_destination.Destination):
     """The Destination of all members: each message goes to one of them.
 
     Connected members take turns, in the order in which they subscribed or came back; without any, the absent
@@ -70,8 +70,8 @@ class Share(_destination.Destination):
         """``departed``: the exchange's destinations that are deleted and still bound."""
         _destination.Destination.__init__(self, name, False)
         self.members = {}  # by target
-        self.present = Turns()
-        self.absent = Turns()
+        self.present = RoundRobin()
+        self.absent = RoundRobin()
         self.durables = 0
         self.departed = departed
         self.was_asked = False  # whether a member was asked for this message
@@ -104,9 +104,9 @@ class Share(_destination.Destination):
             self._turns_of(member).add(member)
 
     def renewed(self):
-        """Fail this share because a member's store has failed. Returns the Share that replaces it."""
+        """Fail this share because a member's store has failed. Returns the share that replaces it."""
         self.failed = True
-        share = Share(self.name, self.departed)
+        share = SharedSubscription(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
         share.durables, share.durable = self.durables, self.durable
         return share
@@ -165,7 +165,7 @@ class Share(_destination.Destination):
             self.durable = self.durables > 0
 
 
-class Shares:
+class SharedSubscriptions:
     """The shares of one exchange: ``by_filter``, the filter of their bindings."""
 
     def __init__(self, departed):
@@ -174,18 +174,18 @@ class Shares:
         self._departed = departed
 
     def add(self, topic_filter, session, target):
-        """Add a session to a share. Returns (Share, whether it is new)."""
+        """Add a session to a share. Returns (SharedSubscription, whether it is new)."""
         share = self.by_filter.get(topic_filter)
         is_new = share is None
         if is_new:
-            share = self.by_filter[topic_filter] = Share(topic_filter, self._departed)
+            share = self.by_filter[topic_filter] = SharedSubscription(topic_filter, self._departed)
         share.add(session, target)
         filters = self._of.setdefault(session, {})
         filters[topic_filter] = filters.get(topic_filter, 0) + 1
         return share, is_new
 
     def remove(self, topic_filter, session, target):
-        """Undo one ``add``. Returns (Share, whether it is now empty)."""
+        """Undo one ``add``. Returns (SharedSubscription, whether it is now empty)."""
         share = self.by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]
@@ -204,6 +204,6 @@ class Shares:
         return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):
-        """Replace a Share by a new one. Returns it."""
+        """Replace a SharedSubscription by a new one. Returns it."""
         self.by_filter[share.name] = renewed = share.renewed()
         return renewed
