@@ -125,9 +125,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """The offset behind the value whose type octet is at ``at``; -1 if it is malformed, nested too deep or
-    longer than ``end`` allows.
-    """
+    """The offset behind the value at ``at`` (its type octet); -1: malformed, too deep or beyond ``end``."""
     if at >= end:
         return -1
     kind = p[at]
@@ -226,9 +224,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """The offset of the entry with this key (a short string) in the checked entries ``at`` to ``end`` of a
-    table; -1 if there is none.
-    """
+    """The offset of the entry with this short string as key, in checked entries ``at`` to ``end``; or -1."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):

@@ -36,9 +36,7 @@ def check_configure(caller, session):
 
 
 def end_session(caller, client_id):
-    """End a session and all it holds; a connected client is told. Needs configure on its queue's name. Raises
-    NoPermission, NotFound.
-    """
+    """End a session; its client is told. Needs configure on its queue. Raises NoPermission, NotFound."""
     session = find_session(caller.vhost, client_id)
     check_configure(caller, session)
     caller.vhost.extras[EXTRA].end(session)
@@ -86,9 +84,7 @@ def retained_message(caller, topic):
 
 
 def delete_retained(caller, topic):
-    """Delete the retained message of a topic. Needs write, like a client that publishes an empty payload.
-    Raises NoPermission, NotFound.
-    """
+    """Delete a topic's retained message. Needs write, as a publish does. Raises NoPermission, NotFound."""
     sessions = _with_topic(caller, topic)
     caller.access.write("exchange", sessions.source_name)
     caller.access.write_topic(sessions.source(), (swapped(topic),))

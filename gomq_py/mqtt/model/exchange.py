@@ -124,9 +124,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue has failed: messages given to it may be lost. Returns
-        whether there are any.
-        """
+        """Replace the shares of a session whose queue may have lost messages. Returns whether it has any."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]

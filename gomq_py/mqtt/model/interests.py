@@ -206,9 +206,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The filters whose messages the client may receive now. Cached, because many topics match one filter
-        and most clients may receive everything.
-        """
+        """The filters by which the client may receive now. Cached: many topics match one filter."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

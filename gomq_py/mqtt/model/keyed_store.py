@@ -130,9 +130,7 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Store a copy of the message, taken. Returns (its location, when it expires). Raises StoreError,
-        Refused.
-        """
+        """Store a copy, taken. Returns (its location, when it expires). Raises StoreError, Refused."""
         store, shown = self._opened(), self._shown
         store.append(message)
         if not store.peek(shown):
@@ -146,9 +144,7 @@ class KeyedStore(Destination):
         return self._shown.get_body_length() if self._store.read(location, self._shown) else 0
 
     def _delete_at_once(self, key):
-        """Delete without a tombstone, for lack of room. A power cut before this is on disk may bring back an
-        older message.
-        """
+        """Delete without a tombstone: there is no room. A power cut may bring back an older message."""
         location = self.index.pop(key)
         try:
             self.octets -= self._octets_at(location)
@@ -323,9 +319,7 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """Numbers of segments whose messages are to be rewritten because all segments together are too
-        sparse; never the one being written.
-        """
+        """Numbers of segments to rewrite because all together are too sparse; never the last one."""
         layout = self._store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
         held = sum(octets for _, _, octets in layout)

@@ -196,9 +196,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
-        """Record that all remaining destinations have had the message since an earlier run. Returns the
-        location, 0 if it cannot be kept.
-        """
+        """Record that all destinations have the message of an earlier run. Returns its location, or 0."""
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
@@ -224,9 +222,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that everything received up to ``mark`` (a last_received) is on disk, before the client is
-        told.
-        """
+        """Record that all received up to ``mark`` (a last_received) is on disk, before PUBREC leaves."""
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
@@ -377,9 +373,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record, with the places noted last if its state includes them. Returns its location, 0 if
-        it cannot be written.
-        """
+        """Write a record, with the places noted last from BEGUN on. Returns its location, or 0."""
         if not self._opened():
             return 0
         at = self.at

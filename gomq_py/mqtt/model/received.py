@@ -122,9 +122,7 @@ class Received:
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Whether only some destinations have the message, from an earlier run or an ended connection, and
-        the client has to send it again.
-        """
+        """Whether the client must send a message again because only some destinations have it."""
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
@@ -258,9 +256,7 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that everything up to ``added`` and ``mark`` (a last_received of ``records``) is on disk, with
-        messages, before PUBREC leaves.
-        """
+        """Note that all up to ``added`` and ``mark`` (a last_received) is on disk, before PUBREC leaves."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]

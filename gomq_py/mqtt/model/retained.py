@@ -32,9 +32,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Refuses messages beyond ``max_messages`` or ``max_octets`` of payloads; a message may still be replaced
-    by a smaller one.
-    """
+    """Keeps up to ``max_messages`` and ``max_octets`` of payloads; smaller ones may always replace others."""
 
     takes_publishes_only = True
 

@@ -82,9 +82,7 @@ class Sent:
     # a connection
 
     def begin(self, window):
-        """Begin a connection with this ``window``. Returns the identifiers whose PUBREL is to be sent again,
-        in the order of their messages.
-        """
+        """Begin a connection. Returns the identifiers to send PUBREL for again, in the order of messages."""
         self.window = window
         self.count, self.to_release = 0, []
         self.is_connected, self.awaits_one, self.next_before = True, False, 0
@@ -149,9 +147,7 @@ class Sent:
         return True
 
     def moved_to(self, queue):
-        """Move to the reopened queue after a fault: as after a restart, all messages in flight are ready
-        there unless settled.
-        """
+        """Move to the reopened queue after a fault: what was in flight and not settled is ready there."""
         self.queue = queue
         self.returning = self.before = None
         for identifier in range(1, self.capacity + 1):
@@ -162,9 +158,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Restore the messages sent by an earlier run: (identifier, location, record's location, time stored)
-        each. The table must be empty.
-        """
+        """Restore (identifier, location, record's location, time stored) of an earlier run; first of all."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
@@ -408,9 +402,7 @@ class Sent:
             places.append(octets.le64(self.at, (identifier - 1) * ROW))
 
     def _found(self, is_released):
-        """Identifiers sent over an earlier connection, in the order of the messages: those with PUBREL sent,
-        or those not settled.
-        """
+        """Identifiers of an earlier connection with PUBREL sent, or not settled; in the order of messages."""
         found = []
         places = array("Q")  # by identifier
         before = 0

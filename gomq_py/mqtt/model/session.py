@@ -197,9 +197,7 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether its client may receive a message stored before it unsubscribed: whether it could subscribe
-        to the topic now.
-        """
+        """Whether the client may get messages stored before it unsubscribed: it could subscribe now."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight

@@ -252,9 +252,7 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Replace ``qos2_records`` by one with a new store. Returns the sessions with identifiers in flight.
-        Raises OutOfResources.
-        """
+        """Begin ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()
         self._qos2_records.is_stuck = True
@@ -365,9 +363,7 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, whether a token named it, version, expiry in seconds) of a session of an earlier run; tolerates
-    invalid arguments.
-    """
+    """(user, of_token, version, expiry in seconds) of an earlier run; tolerates invalid arguments."""
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

@@ -94,9 +94,7 @@ class Wills:
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
-        """Start publishing due wills. Clients that had a will when the broker ended have ``grace_ms`` from
-        now to come back.
-        """
+        """Start publishing. Clients connected when the broker ended have ``grace_ms`` to come back."""
         self._grace_ms = grace_ms
         self._await_recovered()
         self._publish = publish

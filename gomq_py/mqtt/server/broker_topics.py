@@ -104,9 +104,7 @@ class BrokerTopics:
                 yield
 
     def _count(self, counts):
-        """Add up the counts of clients and of session queues; a generator like _tell(). Clients that leave
-        meanwhile keep the counts read here.
-        """
+        """Count clients and session queues; a generator. Clients that leave meanwhile stay counted."""
         clients = list(self._hub.clients)
         counts.update(self._totals())
         for one in clients:
@@ -209,9 +207,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": per minute}, for counters that are now ``counts`` (by name); {} at first. ``now_s``:
-        a clock that never goes back.
-        """
+        """{"name/Nmin": per minute}, by counters by name; {} at first. ``now_s``: of a monotonic clock."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s

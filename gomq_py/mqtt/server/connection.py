@@ -49,9 +49,7 @@ PINGRESP = PingrespPacket().encode(MQTT_5)
 
 
 class Limits(NamedTuple):
-    """What lists of connections show of limits; there are no channels and no frames. ``heartbeat_s`` is the
-    keep alive.
-    """
+    """Limits in lists of connections; no channels, no frames. ``heartbeat_s`` is the keep alive."""
 
     heartbeat_s: int
     channel_max: int = 0
@@ -186,9 +184,7 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Resume or begin the session, and send CONNACK once that is on disk. Returns whether the client is
-        served. May switch.
-        """
+        """Resume or begin the session; CONNACK once it is on disk. Whether it is served. May switch."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
         if not self._takes_connack(greeting) or not will.check(self, greeting.will):
@@ -285,9 +281,7 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether the will is to be published at the end: unless DISCONNECT came with reason code 0, the only
-        one of 3.x.
-        """
+        """Whether the will is to be published: unless DISCONNECT came with reason code 0 (3.x: any)."""
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # what happens to the session
@@ -454,9 +448,7 @@ class KeepAliveTimeout(MQTTError):
 
 
 def _utf8(text):
-    """A text that a string of MQTT can hold, without control characters, which a client need not take
-    [MQTT5 1.5.4].
-    """
+    """A string of MQTT without control characters, which a client need not take [MQTT5 1.5.4]."""
     return text.encode("utf-8", "replace").decode().translate(_WITHOUT_CONTROLS)
 
 

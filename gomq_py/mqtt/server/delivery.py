@@ -118,9 +118,7 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Like ``_deliver``, one message at a time. Ends when its time is over, because copying large headers
-        may take 1 ms.
-        """
+        """Like ``_deliver``, one by one, until the time is over: copying large headers may take 1 ms."""
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._look() > 0:
@@ -369,9 +367,7 @@ class Sink(destination.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send a message. Returns 1 always: the publisher is not told of messages dropped because the client
-        does not read.
-        """
+        """Send a message. Returns 1 always: publishers are not told that the client does not read."""
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:

@@ -29,9 +29,7 @@ FRONT = 512
 
 
 class LaneParts:
-    """State shared by all lanes of a hub and a protocol ``version``: the ``walk``, and the ``message`` that
-    is filled for each PUBLISH.
-    """
+    """Shared by all lanes of a hub and ``version``: the ``walk``, and the ``message`` of each PUBLISH."""
 
     __slots__ = ("walk", "message")
 
@@ -271,9 +269,7 @@ class FastLane:
     # large packets
 
     def _begin_large(self, start, end):
-        """Gather a large packet: one that begins at ``start`` and would not fit in front of the next read.
-        Returns the first octet not walked.
-        """
+        """Gather a packet that does not fit in front of the next read. Returns the first octet not walked."""
         at = self.at
         size = 0
         for place in range(1, HEADER_MAX):

@@ -31,9 +31,7 @@ WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
 class Refusal(MQTTError):
-    """A PUBLISH that is refused: answered with the reason code where MQTT has such an answer, otherwise the
-    end of the connection.
-    """
+    """A refused PUBLISH: answered with the reason code, or the end where MQTT has no such answer."""
 
     def __init__(self, reason_code, text):
         super().__init__(text)
@@ -172,9 +170,7 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Handle a repeated PUBLISH of QoS 2. Returns False if reading must pause: the first one, of an
-        earlier connection, still waits for files.
-        """
+        """Answer a repeated PUBLISH of QoS 2. False: pause, because the first one still waits for files."""
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.hold(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))

@@ -101,9 +101,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(QoS 0 messages sent from the sink, messages dropped because the client does not read or does not
-        accept packets so large).
-        """
+        """(QoS 0 messages sent by the sink, messages dropped: not read in time, or too large)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -115,9 +113,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if the packet identifier does
-        not wait for it.
-        """
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if it is not awaited."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
@@ -150,9 +146,7 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End a read: send the PUBRELs it caused. With acknowledgers (followers), wait until they know that
-        the messages are taken.
-        """
+        """End a read: send its PUBRELs, once the acknowledgers (followers) know what is taken."""
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()

@@ -174,9 +174,7 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Continue a fast-lane publish whose destination number ``at`` answered LATER; ``taken``: all before it
-    took the message.
-    """
+    """Go on with a fast-lane publish: destination ``at`` answered LATER; ``taken``: all before it took it."""
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
 

@@ -106,9 +106,7 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """Check first that the client accepts an answer with so many reason codes, because it cannot be left out.
-    Raises PacketTooLarge.
-    """
+    """Check that the client takes so large an answer, which cannot be left out. Raises PacketTooLarge."""
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(

@@ -32,9 +32,7 @@ def check(connection, will):
 
 
 def begin(connection, will):
-    """Keep the will of a client that has taken over its session, in place of an earlier one. Returns False
-    after refusing the client.
-    """
+    """Keep a client's will in place of an earlier one. Returns False after refusing the client."""
     connection.server.look_after(connection.vhost)
     kept = None if will is None else _kept(connection.client_id, connection.user, will)
     is_kept = connection.sessions.wills.begin(connection.client_id, connection.user, kept)

@@ -589,9 +589,7 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """The basic properties of a stored PUBLISH: ``routing`` and ``raw`` (properties) as in the record. Raises
-    ValueError for malformed ones.
-    """
+    """Basic properties of a stored PUBLISH: ``routing``, ``raw`` as in the record. Raises ValueError."""
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))
     end = FORM.write_basic(

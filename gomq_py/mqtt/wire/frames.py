@@ -72,9 +72,7 @@ class PacketWalk:
         self.forget_properties(0)
 
     def know(self, topic):
-        """Remember a valid topic that is likely to come again: it is not validated anew, and ``is_known``
-        marks a plain PUBLISH that has it.
-        """
+        """Remember a valid topic that is likely to come again; ``is_known`` marks a PUBLISH that has it."""
         self.known = topic
 
     def set_version(self, version):
@@ -106,9 +104,7 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """The type of the next whole packet; 0 if there is none. Raises an MQTTError for a wrong fixed header
-        as soon as it has arrived.
-        """
+        """The type of the next whole packet, or 0. Raises an MQTTError once a wrong fixed header is there."""
         p = self.p
         at = self.position
         end = self.end
@@ -402,9 +398,7 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """PUBACKs, PUBRECs, PUBRELs and PUBCOMPs caused by one read, as octets that leave together. ``used``:
-    octets added since take().
-    """
+    """The acknowledgements caused by one read, which leave together. ``used``: octets since take()."""
 
     __slots__ = ("version", "used", "room", "answers", "at")
 

@@ -137,7 +137,5 @@ def name_of(packet, code, version=MQTT_5):
 
 
 def connack_return_code(code):
-    """The return code of a CONNACK of MQTT 3.1 or 3.1.1 for a reason code. None: there is none, so the
-    connection is closed without a CONNACK.
-    """
+    """CONNACK's return code in MQTT 3.1 and 3.1.1 for a reason code. None: close without a CONNACK."""
     return _RETURN_CODES.get(code)

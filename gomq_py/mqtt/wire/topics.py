@@ -93,9 +93,7 @@ def shared_fault(topic_filter):
 
 
 def split_shared(topic_filter):
-    """(share name, filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``; the share name is
-    "" if the filter is not shared.
-    """
+    """(share name or "", filter) of a valid filter: ``$share/group/a/+`` is ``("group", "a/+")``."""
     if not is_shared(topic_filter):
         return "", topic_filter
     share_name, _, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
