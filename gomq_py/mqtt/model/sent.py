@@ -330,10 +330,8 @@ class Sent:
     # acknowledgements
 
     def acknowledged(self, kind, identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. NOTHING; RELEASE: send PUBREL; UNKNOWN: no such
-        identifier; WRONG: not what the identifier waits for.
-
-        After a fault has closed the queue no message can be settled, and those in flight come again.
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. RELEASE: send PUBREL; UNKNOWN: no such identifier;
+        WRONG: it waits for another packet. NOTHING, too, once a fault has closed the queue: all come again.
         """
         if self.queue.closed:
             return NOTHING

@@ -35,12 +35,12 @@ REPLAYED_AT_ONCE = 64
 class SessionConsumer(consumers.Consumer):
     """Attached with start(); delivers nothing before ``begin``.
 
-    ``sink`` (or None) sends what it has gathered before any message of the queue. ``large`` is the hub's
-    LargeOutput; ``ended(reason)`` is called when the queue drops this consumer. ``dropped`` counts messages
-    that the client does not accept or that do not cross to MQTT. ``trace(message)``, if not None, sees each
-    message sent. ``is_exact``: QoS 2 messages are written and not sent yet. ``unsafe``: octets that wait
-    until acknowledgers (followers) know their QoS 2 messages, or None; nothing is delivered meanwhile. Empty
-    ``unsafe`` octets: the next QoS 2 message waits for a store of identifiers.
+    ``sink`` (or None) sends what it has gathered before any message of the queue. ``ended(reason)`` is called
+    when the queue drops this consumer. ``dropped`` counts messages that the client does not accept or that do
+    not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: QoS 2 messages
+    are written and not sent yet. ``unsafe``: octets that wait until acknowledgers (followers) know their QoS
+    2 messages, or None; nothing is delivered meanwhile. Empty octets: the next QoS 2 message waits for a
+    store of identifiers.
     """
 
     __slots__ = (

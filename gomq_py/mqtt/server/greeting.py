@@ -18,9 +18,8 @@ RECEIVE_MAXIMUM = 65_535  # the default of a client that sends none (§3.1.2.11.
 
 
 class Greeting:
-    """``expiry_s``: how long the session outlives the connection. ``packet_limits``: limits of the client's
-    packets. Request problem information has no effect: reason strings are sent in DISCONNECT alone, which may
-    have them at any time.
+    """``expiry_s``: how long the session outlives the connection. Request problem information has no effect:
+    reason strings are sent in DISCONNECT alone, which may always have them.
     """
 
     def __init__(self, connect, settings):

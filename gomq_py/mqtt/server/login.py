@@ -148,10 +148,7 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost, user) that the client names, VHOST:USER or USER; else the certificate's.
-
-        Raises AccessRefused.
-        """
+        """(vhost, user) in CONNECT, as VHOST:USER or USER; else the certificate's. Raises AccessRefused."""
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
@@ -161,9 +158,8 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost of whoever names none: by its certificate, by the port it came to, or the default one.
-
-        The maps are RabbitMQ's, in global parameters, which may hold anything.
+        """The vhost of a client that names none: by certificate, by port, or the default one. The maps are
+        RabbitMQ's, in global parameters, which may hold anything.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -188,10 +184,8 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _try_to_send(self, octets):
-        """A last word to somebody who may be gone already, which what is unread must not reset before it is
-        heard.
-
-        May switch.
+        """Send a refusal to a client that may be gone already; unread octets must not reset it first. May
+        switch.
         """
         if not octets:
             return

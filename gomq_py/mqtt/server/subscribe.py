@@ -186,10 +186,8 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """Check that the client may receive messages by this filter. Raises NoPermission.
-
-    The rights are those for binding the session's queue to the exchange of topics by this filter. Without
-    that exchange no new messages come, and stored ones stay the client's.
+    """Check that the client may receive by this filter: its rights to bind the session's queue to the
+    exchange of topics. Without that exchange only stored messages come. Raises NoPermission.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,

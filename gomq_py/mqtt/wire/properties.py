@@ -34,11 +34,8 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A row of the table. ``packets``: the packets it may occur in; ``repeats``: those in which it may
-    repeat.
-
-    ``check(name, value)`` raises an MQTTError for a bad value of the right type. ``senders``: packet -> the
-    only side that may send the property in it.
+    """A row of the table. ``packets``: where it may occur; ``repeats``: where repeatedly. ``check(name,
+    value)`` raises an MQTTError for a bad value; ``senders``: packet -> the only side that may send it.
     """
 
     identifier: int
