@@ -290,7 +290,8 @@ class KeyedStore(Destination):
             self._outdated = outdated + self._outdated
             self._tombstones = tombstones + self._tombstones
             self._gone = gone + self._gone
-            self._wait()
+            if self._timer is None:
+                self._timer = self.vhost.timers.start(TRY_AGAIN_MS, self._try_again)
             return
         try:
             store = self._store
@@ -307,10 +308,6 @@ class KeyedStore(Destination):
             self.fail(fault)
             return
         self.turn()
-
-    def _wait(self):
-        if self._timer is None:
-            self._timer = self.vhost.timers.start(TRY_AGAIN_MS, self._try_again)
 
     def _try_again(self):
         self._timer = None

@@ -33,7 +33,7 @@ REPLAYED_AT_ONCE = 64
 
 
 class SessionConsumer(consumers.Consumer):
-    """Attached with start(); delivers nothing before ``begin``.
+    """A consumer of its queue; delivers nothing before ``begin``.
 
     ``sink`` (or None) sends what it has gathered before any message of the queue. ``ended(reason)`` is called
     when the queue drops this consumer. ``dropped`` counts messages that the client does not accept or that do
@@ -63,9 +63,6 @@ class SessionConsumer(consumers.Consumer):
         self.dropped = self.now_ms = self.identifier = self.to_drop = 0
         self.started = self.waiting = self.held = self.is_full = self.is_exact = False
         self.unsafe = self.trace = self.release_timer = None
-
-    def start(self):
-        self.source.add_consumer(self)
 
     def begin(self):
         """Start delivering; the client is ready."""

@@ -282,10 +282,11 @@ class Batch(Answer):
 
     def lost(self):
         self.inbound.unanswered -= self.pubacks
-        return self.inbound.lost(self.answers, self._destinations() if self.is_lost() else None)
-
-    def _destinations(self):
-        return [queue for queues in self.queues for queue in queues if not isinstance(queue, QoS2Records)]
+        destinations = None
+        if self.is_lost():
+            destinations = [
+                queue for queues in self.queues for queue in queues if not isinstance(queue, QoS2Records)]
+        return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
         """Whether the answers wait for a new store of identifiers, because the old one failed. It may still

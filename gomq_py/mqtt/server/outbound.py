@@ -65,7 +65,7 @@ class Outbound:
             self.output, queue, self.sent, self.publication, self.sink, connection.hub.large_output,
             self._ended, connection.abort)
         self.consumer.trace = self.traced
-        self.consumer.start()
+        queue.add_consumer(self.consumer)
         if self.is_begun:
             self._begin_consumer()
 
