@@ -340,12 +340,10 @@ class KeyedStore(Destination):
             about["timestamp_ms"], about["expires_at_ms"], about["priority"], persistent=True)
         copy.set_kind(about["kind"], about["flags"])
         now, expires_at_ms = self._append(copy)
-        self._segment = locations.number_of(now)
         self.index.put(key, now)
         self._outdated.append((key, location))
         self.on_kept(key, now, expires_at_ms)
-        if not self.touched:
-            self.vhost.scheduler.touch(self)
+        self._touch(now)
 
     # ends
 

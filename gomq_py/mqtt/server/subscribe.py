@@ -153,7 +153,9 @@ class _Filters(Job):
             self._answer.codes.append(self._one(self._filters.popleft()))
             if clock.is_over() and self._filters:
                 return True
-        _answer(self._connection, self._answer)
+        session = self._connection.session
+        is_kept = session.queue is not None and session.is_durable
+        self._connection.answers.done(self._answer, ((session.queue,),) if is_kept else ())
         return False
 
 
@@ -230,9 +232,3 @@ def _unsubscribe_one(connection, topic_filter):
             shown(topic_filter), error.text)
         return reason_codes.UNSPECIFIED_ERROR
     return reason_codes.SUCCESS if there_was else reason_codes.NO_SUBSCRIPTION_EXISTED
-
-
-def _answer(connection, answer):
-    session = connection.session
-    is_kept = session.queue is not None and session.is_durable
-    connection.answers.done(answer, ((session.queue,),) if is_kept else ())
