@@ -195,9 +195,7 @@ def table_end(p, at, end, depth=0):
 
 def decode_table(data, offset=0, deeper=0):
     """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. Of equal keys the first
-    wins, as in RabbitMQ.
-
-    ``deeper``: levels allowed beyond MAX_DEPTH, for a table that the broker has nested. Raises Malformed.
+    wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
     end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1

@@ -7,7 +7,7 @@ from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.mqtt.server import subscribe
 from gomq_py.mqtt.server.connection import Connection, Limits
-from gomq_py.mqtt.server.greeting import Greeting
+from gomq_py.mqtt.server.login import Greeting
 from gomq_py.mqtt.wire.packets import ConnectPacket
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream

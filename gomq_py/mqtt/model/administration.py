@@ -59,9 +59,8 @@ def retained_totals(vhost):
 
 
 def retained_topics(caller, after):
-    """Yield (topic, octets of its payload) of retained messages behind the topic ``after``, in order; the
-    octets are None if the message has expired or the caller may not read it. Some 20 us each; the caller may
-    switch in between. Raises NoPermission.
+    """Yield (topic, octets of its payload) of retained messages behind the topic ``after``, in order; None
+    for expired and unreadable ones. Some 20 us each; the caller may switch between. Raises NoPermission.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.read("exchange", sessions.source_name)

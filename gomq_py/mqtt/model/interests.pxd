@@ -46,7 +46,7 @@ cdef class Interests:
     cdef Interest _look_up(self, bytes key)
     @cython.locals(kinds=dict, kind=Interest, without=tuple)
     cdef Interest _kind(self, tuple filters)
-    @cython.locals(interest=Interest)
+    @cython.locals(interest=Interest, is_kept=bint)
     cdef Interest _wanted(self, tuple filters)
     @cython.locals(plain=list, part=str, name=str)
     cdef _matching(self, bytes topic)

@@ -178,12 +178,10 @@ class Interests:
 
     def _wanted(self, filters):
         interest = Interest(b"")
-        interest.want([self.session.subscriptions[one] for one in filters], self._is_kept(filters))
-        return interest
-
-    def _is_kept(self, filters):
         # A share gives its message to the queue or sink in addition to the other subscriptions.
-        return any([self.session.keeps(one) for one in filters if not is_shared(one)])
+        is_kept = any([self.session.keeps(one) for one in filters if not is_shared(one)])
+        interest.want([self.session.subscriptions[one] for one in filters], is_kept)
+        return interest
 
     def _matching(self, topic):
         """The filters that match a topic's octets, or _NONE."""

@@ -289,7 +289,8 @@ class KeyedStore(Destination):
             self._outdated = outdated + self._outdated
             self._tombstones = tombstones + self._tombstones
             self._gone = gone + self._gone
-            self._wait()
+            if self._timer is None:
+                self._timer = self.vhost.timers.start(TRY_AGAIN_MS, self._try_again)
             return
         try:
             store = self._store
@@ -306,10 +307,6 @@ class KeyedStore(Destination):
             self.fail(fault)
             return
         self.turn()
-
-    def _wait(self):
-        if self._timer is None:
-            self._timer = self.vhost.timers.start(TRY_AGAIN_MS, self._try_again)
 
     def _try_again(self):
         self._timer = None
@@ -342,12 +339,10 @@ class KeyedStore(Destination):
             about["timestamp_ms"], about["expires_at_ms"], about["priority"], persistent=True)
         copy.set_kind(about["kind"], about["flags"])
         now, expires_at_ms = self._append(copy)
-        self._segment = record.number_of(now)
         self.index.put(key, now)
         self._outdated.append((key, location))
         self.on_kept(key, now, expires_at_ms)
-        if not self.touched:
-            self.vhost.scheduler.touch(self)
+        self._touch(now)
 
     # ends
 

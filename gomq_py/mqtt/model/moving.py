@@ -62,8 +62,8 @@ class Replacing(RetryJob):
     flight there, some sessions per slice.
 
     PUBCOMPs leave only once the definitions on disk name the new store, because the failed one may still know
-    identifiers that are free by then. QoS 2 publishers and deliveries wait for that alone: both Inflights are
-    stuck until then.
+    identifiers that are free by then. QoS 2 publishers and deliveries wait for that alone: both are stuck
+    until then.
     """
 
     name = "noting QoS 2 identifiers in a new store"

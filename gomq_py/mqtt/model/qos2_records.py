@@ -136,7 +136,7 @@ class QoS2Records(_scheduler.TurnTaker):
     def when_safe(self, callback):
         """Call ``callback(error or None)`` when all records until now, and their messages, are safe."""
         self.await_flush()
-        self.vhost.when_safe(callback, self._has_failed)
+        self.vhost.when_safe(callback, lambda: self.failed)
 
     # incoming
 
@@ -282,7 +282,7 @@ class QoS2Records(_scheduler.TurnTaker):
         if self.unsettled and not self.vhost.is_gone:  # else the store is deleted with it
             unsettled, self.unsettled = self.unsettled, []
             self.await_flush()
-            self.vhost.when_safe(partial(self._settle, unsettled), self._has_failed, False)
+            self.vhost.when_safe(partial(self._settle, unsettled), lambda: self.failed, False)
 
     # the scheduler's side
 
@@ -332,6 +332,10 @@ class QoS2Records(_scheduler.TurnTaker):
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback()
+
+    def close(self):
+        """The broker stops: keep no more records."""
+        self.failed = True
 
     def store_fenced(self, store, error):
         """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
@@ -392,7 +396,10 @@ class QoS2Records(_scheduler.TurnTaker):
             return 0
         if record_format.number_of(kept_at) != self.segment:
             self.segment = record_format.number_of(kept_at)
-            self._make_space()
+            # At the begin of a segment, rewrite the records of the oldest ones if there are too many.
+            if self.segment > SEGMENTS and self.moving is None:
+                self.moving = Moving(self, self.segment - SEGMENTS)
+                self.scheduler.start(self.moving)
         return kept_at
 
     def _keep_partly(self, state, identifier, key, places):
@@ -427,9 +434,6 @@ class QoS2Records(_scheduler.TurnTaker):
             QUIET.error(
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
-    def _has_failed(self):
-        return self.failed
-
     def _settle(self, moved, error):
         """Delete old copies that are safe to delete; after an error leave them to the next moved()."""
         if error is not None:
@@ -461,12 +465,6 @@ class QoS2Records(_scheduler.TurnTaker):
         self.store = store
         store.be_unawaited()
         store.listener = self
-
-    def _make_space(self):
-        """At the begin of a segment, rewrite the records of the oldest ones if there are too many."""
-        if self.segment > SEGMENTS and self.moving is None:
-            self.moving = Moving(self, self.segment - SEGMENTS)
-            self.scheduler.start(self.moving)
 
 
 def _would_outlive_kill(destinations):

@@ -75,9 +75,8 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Wait for files: the first destination of ``left`` (the last of ``destinations``) answered LATER.
-        ``taken``: all before it took the message. Returns the function that BlockedPublish calls
-        ``before`` each retry.
+        """Wait for files: the first of ``left``, the last ``destinations``, answered LATER; ``taken``: all
+        before it took the message. Returns the function that BlockedPublish calls ``before`` each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -204,9 +203,8 @@ class Received:
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """Like discard(), for a message that the client will send again, because the stores of some
-        ``destinations`` failed; the others may have it. Messages of an earlier run stay: boot has flushed
-        them.
+        """Like discard(), for a message that is sent again, because the stores of some ``destinations``
+        failed; others may have it. Messages of an earlier run stay: boot has flushed them.
         """
         if self.earlier is not None and identifier in self.earlier:
             return

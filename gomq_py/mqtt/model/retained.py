@@ -148,9 +148,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session that has subscribed the filter's retained messages, in slices, in the order of the
-        topics, by its retain handling. ``is_new``: it had no subscription to this filter; ``mark``: mark() at
-        the time of the subscribe, if earlier.
+        """Send a Session the retained messages of a filter in slices, in the order of topics, by its retain
+        handling. ``is_new``: it had no subscription to the filter; ``mark``: mark() at the subscribe, if
+        earlier.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:

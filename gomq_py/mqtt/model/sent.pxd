@@ -28,13 +28,12 @@ cdef class Sent:
     cdef public bint doubts
     cdef readonly bint awaits_one
     cdef Py_ssize_t next_out
-    cdef readonly object returning
+    cdef public object returning
     cpdef list begin(self, Py_ssize_t window)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
     cpdef end(self)
     @cython.locals(left=Py_ssize_t, row=Py_ssize_t)
     cpdef bint put_back_some(self) except -1
-    cpdef returned(self, returning)
     @cython.locals(place=Py_ssize_t)
     cpdef bint spare(self, Message message) except -1
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
@@ -49,7 +48,6 @@ cdef class Sent:
     cpdef Py_ssize_t move(self, Py_ssize_t oldest, Py_ssize_t first) except -1
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, stored_ms=uint64_t)
     cpdef keep_in(self, QoS2Records records)
-    @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)
     cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except? 0
@@ -59,7 +57,6 @@ cdef class Sent:
     cpdef unsigned int known(self, uint64_t location, uint64_t timestamp_ms) except? 0
     cpdef bint is_owed(self, Message message) except -1
     cdef _put_back(self)
-    @cython.locals(identifier=Py_ssize_t)
     cdef _list_before(self)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, place=uint64_t, before=uint64_t,
         is_in_order=bint)

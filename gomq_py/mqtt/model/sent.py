@@ -21,20 +21,18 @@ from bisect import bisect_left
 
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
+from gomq_py.hub.job import Job
 from gomq_py.mqtt.model import qos2_records as _qos2_records  # noqa: F401
-from gomq_py.mqtt.model.returning import Returning
 from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBREC
 from gomq_py.storage.format import record
 
-ROW = 24
-FIRST_ROWS = 16
+ROW, FIRST_ROWS = 24, 16
 # An empty table with more rows is freed at the end of the connection.
 KEPT_ROWS = 64
 # Messages that go back to the queue between two polls of the loop: some 3 ms, as in amqp.server.settling.
 AT_ONCE = 2500
 # Records rewritten between two looks at the clock: some 0.2 ms.
 MOVED_AT_ONCE = 100
-
 LOW_OCTETS = 0xFFFFFFFF
 # In place of the storing time: matches no message.
 SETTLED_MS = 1
@@ -130,11 +128,6 @@ class Sent:
             self.next_out += 1
         return False
 
-    def returned(self, returning):
-        """Forget a Returning that is over."""
-        if self.returning is returning:
-            self.returning = None
-
     def spare(self, message):
         """Take an is_owed() message at the queue's head out of the queue until its client is back, so that
         messages behind it can be dropped. False if the client is connected and has to take it first.
@@ -220,12 +213,9 @@ class Sent:
     # deliveries
 
     def room(self):
-        room = self.window - self.count
-        if room > IDENTIFIER_MAX - self.used:
-            room = IDENTIFIER_MAX - self.used
         if self.awaits_one and self.doubts and self.first_free == 0:
             return 0
-        return room if room > 0 else 0
+        return max(0, min(self.window - self.count, IDENTIFIER_MAX - self.used))
 
     def add(self, location, timestamp_ms, qos):
         """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; there is
@@ -330,10 +320,8 @@ class Sent:
     # acknowledgements
 
     def acknowledged(self, kind, identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. NOTHING; RELEASE: send PUBREL; UNKNOWN: no such
-        identifier; WRONG: not what the identifier waits for.
-
-        After a fault has closed the queue no message can be settled, and those in flight come again.
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. RELEASE: send PUBREL; UNKNOWN: no such identifier;
+        WRONG: it waits for another packet. NOTHING, too, once a fault has closed the queue: all come again.
         """
         if self.queue.closed:
             return NOTHING
@@ -397,9 +385,7 @@ class Sent:
     def _list_before(self):
         """Compute ``before``: the unsettled messages of an earlier connection."""
         self.before = self._found(False)
-        self.places = places = array("Q")
-        for identifier in self.before:
-            places.append(octets.le64(self.at, (identifier - 1) * ROW))
+        self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
         """Identifiers of an earlier connection with PUBREL sent, or not settled; in the order of messages."""
@@ -474,9 +460,7 @@ class Sent:
     def _grow(self, least):
         """Allocate at least ``least`` rows."""
         before = self.capacity
-        capacity = max(least, 2 * before, FIRST_ROWS)
-        if capacity > IDENTIFIER_MAX:
-            capacity = IDENTIFIER_MAX
+        capacity = min(max(least, 2 * before, FIRST_ROWS), IDENTIFIER_MAX)
         rows = bytearray(capacity * ROW)
         rows[:before * ROW] = self.rows
         self.rows = rows
@@ -485,3 +469,32 @@ class Sent:
         for identifier in range(before + 1, capacity + 1):
             self.at[(identifier - 1) * ROW + 23] = self.doubts
             self._chain(identifier)
+
+
+class Returning(Job):
+    """Puts very many messages of a Sent back in slices; the queue delivers nothing meanwhile, so that no
+    message overtakes.
+    """
+
+    name = "putting back what MQTT clients have not acknowledged"
+
+    def __init__(self, sent):
+        super().__init__()
+        self._sent, self._queue = sent, sent.queue
+        self._is_over = False
+        self._queue.hold()
+        self._queue.scheduler.start(self)
+
+    def step(self):
+        if self._sent.returning is self:  # else the queue was opened again
+            if self._sent.put_back_some():
+                return True
+            self._sent.returning = None
+        self._is_over = True
+        self._queue.release()
+        self._queue.emptied()
+        return False
+
+    def failed(self, error):
+        """Go on: the failed message comes again after a restart."""
+        return not self._is_over

@@ -96,15 +96,15 @@ def _number(options, key, most):
 
 class Session:
     """``user`` (named by a token if ``of_token``) connected last, with protocol level ``version``, for
-    ``expiry_s``; ``kept``: queue arguments that bound its queue. ``connection``: the client's connection, or
-    None. ``may_get(topic filter)``: the connection's check whether the client may receive by a filter, or
-    None; ``may_get_all()``: whether that holds for all filters until rights change, or None.
+    ``expiry_s``; ``kept``: queue arguments that bound its queue. ``may_get(topic filter)``: whether the
+    client of ``connection`` may receive by a filter; ``may_get_all()``: whether by all, until rights change;
+    all None while absent.
 
     ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
     while connected, or None. ``is_durable``: outlives its connection. ``is_safe``: its definition was on disk
-    in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone;
-    ``interests``: derived from them. ``sent`` and ``received``: packet identifiers in flight, across
-    connections; None: none yet. ``is_doubtful``: its client may have more in flight since a power loss.
+    in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent`` and
+    ``received``: packet identifiers in flight, over connections. ``is_doubtful``: its client may have more in
+    flight since a power loss.
     """
 
     def __init__(self, sessions, client_id):
@@ -142,10 +142,8 @@ class Session:
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
-        """Subscribe, or change the subscription to this valid filter. Returns whether it is new.
-
-        Makes the session's queue for the first filter that needs it. Raises OutOfResources,
-        PreconditionFailed.
+        """Subscribe, or change a subscription, and make the queue if need be. Returns whether the filter,
+        which is valid, is new. Raises OutOfResources, PreconditionFailed.
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)

@@ -41,12 +41,11 @@ class Connected(NamedTuple):
 class Sessions:
     """``by_client``: {client id: Session}; ``subscriptions``: count over all sessions, ``shared`` of them
     shared. ``exchange``: that of their subscriptions, which gets the publishes to the vhost's
-    ``topic_exchange`` (source). ``retained`` and ``wills``: those of the vhost.
+    ``topic_exchange`` (source).
 
-    A connection is any object with ``taken_over()`` (another connection has its client id) and
-    ``session_ended(reason)`` (its session was deleted). Both end it without switching or touching the
-    session, and before they return it has detached its consumer and returned unacknowledged messages.
-    ``wants_will``: publish its will unless a DISCONNECT forbade that.
+    A connection is any object with ``wants_will``, ``taken_over()`` (another one has its client id) and
+    ``session_ended(reason)``. Both end it without switching or touching the session; before they return it
+    has detached its consumer and returned unacknowledged messages.
     """
 
     def __init__(self, vhost, exchange, retained, wills):
@@ -76,10 +75,10 @@ class Sessions:
     def connect(
             self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
             kept_max=0):
-        """Begin or resume a session. Returns Connected. ``expiry_s``: how long it outlives its connection; 0:
-        not at all, NEVER: forever. ``kept``: more arguments for its queue (session_kind.kept_arguments).
-        ``of_token``: a token named the ``user``. ``kept_max``: most durable sessions of one user, 0: no
-        limit; existing ones may always be resumed or begun anew.
+        """Begin or resume a session. Returns Connected. ``expiry_s``: how long it outlives its connection,
+        NEVER: forever. ``kept``: more arguments for its queue. ``of_token``: a token named the ``user``.
+        ``kept_max``: most durable sessions of one user, 0: no limit; existing ones may always be resumed or
+        begun anew.
 
         The caller must attach its consumer to the session's queue, if any, before it switches. Raises
         NotFound if the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked if a
@@ -119,10 +118,8 @@ class Sessions:
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
-        """End a session's connection; a session that is not durable ends, too. ``expiry_s``: a new expiry.
-
-        Does nothing if another connection has taken over. Raises OutOfResources if a new expiry cannot be
-        recorded: the old one then counts.
+        """End a session's connection, unless another one has taken over; a session that is not durable ends,
+        too. Raises OutOfResources if a new ``expiry_s`` cannot be recorded: the old one then counts.
         """
         if session.connection is not connection:
             return

@@ -65,9 +65,9 @@ class Will(NamedTuple):
 
 
 class Wills:
-    """The wills of one vhost. ``publish(will, user, begin)`` is the door's and returns whether the will is
-    done with; ``user``: the connected User, None after a restart; ``begin(destinations, message)`` is called
-    right before the message is given to the destinations it returns. Without a door wills wait.
+    """The wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is done
+    with; ``user`` is None after a restart, and ``begin(destinations, message)`` returns the destinations that
+    lack the message, to be called right before they get it. Without a door wills wait.
     """
 
     def __init__(self, vhost):

@@ -22,8 +22,7 @@ from gomq_py.mqtt.model import administration
 from gomq_py.mqtt.model.session_kind import EXTRA, TYPE, kept_arguments
 from gomq_py.mqtt.server import subscribe, will
 from gomq_py.mqtt.server.fast_lane import FastLane
-from gomq_py.mqtt.server.greeting import RECEIVE_MAXIMUM, Greeting
-from gomq_py.mqtt.server.login import DOOR, LoginAttempt
+from gomq_py.mqtt.server.login import DOOR, RECEIVE_MAXIMUM, Greeting, LoginAttempt
 from gomq_py.mqtt.server.outbound import Outbound
 from gomq_py.mqtt.server.publish import publish
 from gomq_py.mqtt.server.refusals import end_code, session_code

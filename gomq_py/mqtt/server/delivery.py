@@ -33,14 +33,14 @@ REPLAYED_AT_ONCE = 64
 
 
 class SessionConsumer(consumers.Consumer):
-    """Attached with start(); delivers nothing before ``begin``.
+    """A consumer of its queue; delivers nothing before ``begin``.
 
-    ``sink`` (or None) sends what it has gathered before any message of the queue. ``large`` is the hub's
-    LargeOutput; ``ended(reason)`` is called when the queue drops this consumer. ``dropped`` counts messages
-    that the client does not accept or that do not cross to MQTT. ``trace(message)``, if not None, sees each
-    message sent. ``is_exact``: QoS 2 messages are written and not sent yet. ``unsafe``: octets that wait
-    until acknowledgers (followers) know their QoS 2 messages, or None; nothing is delivered meanwhile. Empty
-    ``unsafe`` octets: the next QoS 2 message waits for a store of identifiers.
+    ``sink`` (or None) sends what it has gathered before any message of the queue. ``ended(reason)`` is called
+    when the queue drops this consumer. ``dropped`` counts messages that the client does not accept or that do
+    not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: QoS 2 messages
+    are written and not sent yet. ``unsafe``: octets that wait until acknowledgers (followers) know their QoS
+    2 messages, or None; nothing is delivered meanwhile. Empty octets: the next QoS 2 message waits for a
+    store of identifiers.
     """
 
     __slots__ = (
@@ -63,9 +63,6 @@ class SessionConsumer(consumers.Consumer):
         self.dropped = self.now_ms = self.identifier = self.to_drop = 0
         self.started = self.waiting = self.held = self.is_full = self.is_exact = False
         self.unsafe = self.trace = self.release_timer = None
-
-    def start(self):
-        self.source.add_consumer(self)
 
     def begin(self):
         """Start delivering; the client is ready."""

@@ -46,13 +46,9 @@ class LaneParts:
 
 
 class FastLane:
-    """Walks one connection's packets, within ``limits`` (mqtt.wire.constants.Limits), with the ``parts`` of
-    its version.
-
-    The connection has ``inbound`` (passed to ``set_inbound`` once made), ``outbound`` (``acknowledged(kind,
-    packet identifier)``), ``session``, ``packet(kind, walk) -> bool`` (False ends the walk behind it),
-    ``fail(error)`` and ``has_time()``, whether a walk over messages to many destinations may go on now.
-    ``is_slow``: every PUBLISH goes to ``packet``; ``is_blocked``: an alarm holds every PUBLISH.
+    """Walks one connection's packets, within ``limits`` (mqtt.wire.constants), with the ``parts`` of its
+    version. ``is_slow``: every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end
+    the walk; ``is_blocked``: an alarm holds every PUBLISH.
 
     Like an AMQP channel (broker.signals.totals) it counts ``publishes``, here at QoS 0. These need no
     ``inbound``, so devices that send only them have none.
@@ -137,9 +133,8 @@ class FastLane:
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Walk to the end, or to the first PUBLISH if ``is_blocked``, or, if ``may_hold``, to the first QoS 2
-        packet whose identifier cannot be kept. Returns the first octet not walked; ``held``: it stopped
-        there.
+        """Walk to the end, to the first PUBLISH if ``is_blocked``, or, if ``may_hold``, to the first QoS 2
+        packet whose identifier cannot be kept (``held``). Returns the first octet not walked.
         """
         walk = self.parts.walk
         while True:

@@ -39,13 +39,10 @@ class Refusal(MQTTError):
 
 
 class Inbound:
-    """``connection`` has ``version``, ``session``, ``output`` and ``fail(error)``; ``when_safe`` is that of
-    storage.flush.durability. ``receive_maximum``: most publishes of QoS 1 and 2 in flight.
-
-    ``received``: QoS 2 identifiers that are not released; it belongs to the session and outlives the process
-    if the session does. Like an AMQP channel (broker.signals.totals) it counts ``publishes`` (all QoS),
-    ``published`` (those that ask for an answer) and ``confirmed_count`` (answered with success). ``is_over``:
-    the connection ends, and no packet is walked any more.
+    """``receive_maximum``: most publishes of QoS 1 and 2 in flight. ``received``: QoS 2 identifiers that are
+    not released, which belong to the session. ``is_over``: the connection ends, and no packet is walked any
+    more. Like an AMQP channel (broker.signals.totals) it counts ``publishes`` (all QoS), ``published`` (those
+    that ask for an answer) and ``confirmed_count`` (answered with success).
 
     While the disk refuses the store of identifiers, the client is not read, as during an alarm: no QoS 2
     message is taken and no PUBREL answered until another store has replaced it.
@@ -117,9 +114,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Note the answer to a message that all destinations have had; ``taken``: all of them took it.
-        ``queues`` (tuple or None): queues that must be on disk before the answer, or, if not ``taken``, all
-        destinations.
+        """Note the answer to a message that all destinations have had; ``taken``: all took it. ``queues``
+        (tuple or None): to be on disk before the answer, or, if not ``taken``, all destinations.
         """
         self.publishes += 1
         if qos:
@@ -240,10 +236,9 @@ class Inbound:
     # for the answers
 
     def lost(self, answers, destinations):
-        """The answers after the disk refused a flush. ``destinations``: all destinations of the messages, if
-        the store of one has failed and lost messages; else None. If the client can only be told by the end of
-        its connection, identifiers stay known, so that destinations that have a message do not take its
-        repeat.
+        """The answers after a failed flush. ``destinations``: all of the messages', if a store has lost
+        messages; else None. Identifiers stay known if the client can only be told by the end of its
+        connection, so that destinations that have a message do not take its repeat.
         """
         refused = Acknowledgements(self.version)
         noted = _parts(answers)
@@ -287,15 +282,16 @@ class Batch(Answer):
 
     def lost(self):
         self.inbound.unanswered -= self.pubacks
-        return self.inbound.lost(self.answers, self._destinations() if self.is_lost() else None)
-
-    def _destinations(self):
-        return [queue for queues in self.queues for queue in queues if not isinstance(queue, QoS2Records)]
+        destinations = None
+        if self.is_lost():
+            destinations = [
+                queue for queues in self.queues for queue in queues if not isinstance(queue, QoS2Records)]
+        return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers wait for a new store of identifiers, because the old one failed. A PUBCOMP or
-        refusal would free an identifier that the failed store may still know: the client's next message with
-        that identifier would be taken for the old one.
+        """Whether the answers wait for a new store of identifiers, because the old one failed. It may still
+        know an identifier that a PUBCOMP or refusal frees, and would take the client's next message for the
+        old one.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:

@@ -5,7 +5,9 @@ itself, waiting, since nobody else does yet; it never lets a stranger hold more 
 keep the broker waiting for longer than ``mqtt_login_timeout``. Who comes in is decided in
 broker.verbs.entering; the connection goes on with the session and CONNACK.
 """
-from functools import partial
+import os
+from base64 import urlsafe_b64encode
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import gevent
@@ -19,10 +21,14 @@ from gomq_py.broker.verbs.entering import enter
 from gomq_py.connections.login import ClientLogin
 from gomq_py.errors import AccessRefused, Refused
 from gomq_py.mqtt.model.session_kind import PREFIX
+from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.mqtt.server.inbound import TOPIC_ALIASES
 from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting, last_packet
-from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, VERSION_NAMES, Limits
+from gomq_py.mqtt.wire.constants import (
+    CLIENT, IDENTIFIER_MAX, MQTT_5, NO_VERSION, VARIABLE_MAX, VERSION_NAMES, Limits,
+)
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
 from gomq_py.observability.log import logger
@@ -37,6 +43,10 @@ CLIENT_ID_OCTETS_MAX = NAME_OCTETS_MAX - len(PREFIX)
 PORTS_TO_VHOSTS, CERTIFICATES_TO_VHOSTS = "mqtt_port_to_vhost_mapping", "mqtt_default_vhosts"
 # Characters of a refusal in the log: a user name may have 65,535.
 LOGGED_MAX = 512
+# Client ids for clients without one: 128 random bits, 22 characters.
+ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
+PACKET_MAX = VARIABLE_MAX  # the largest value of the setting: no limit
+RECEIVE_MAXIMUM = 65_535  # the default of a client that sends none (§3.1.2.11.3)
 
 
 class LoginEnd(Exception):
@@ -125,12 +135,9 @@ class LoginAttempt(ClientLogin):
             raise LoginEnd(fault, _connack(connect, client_id_code(connect.version)))
         if self.clients.is_closing:  # since the password was checked, which may switch
             raise LoginEnd("the broker stops")
-        return Login(user, vhost, connect, bytes(self._octets), self._mechanism(connect))
-
-    def _mechanism(self, connect):
-        if connect.user_name is not None:
-            return "PLAIN"
-        return "EXTERNAL" if self._certified_name else "ANONYMOUS"
+        nameless = "EXTERNAL" if self._certified_name else "ANONYMOUS"
+        mechanism = nameless if connect.user_name is None else "PLAIN"
+        return Login(user, vhost, connect, bytes(self._octets), mechanism)
 
     def _checked(self, connect, user_name):
         """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""
@@ -148,10 +155,7 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost, user) that the client names, VHOST:USER or USER; else the certificate's.
-
-        Raises AccessRefused.
-        """
+        """(vhost, user) in CONNECT, as VHOST:USER or USER; else the certificate's. Raises AccessRefused."""
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
@@ -161,9 +165,8 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost of whoever names none: by its certificate, by the port it came to, or the default one.
-
-        The maps are RabbitMQ's, in global parameters, which may hold anything.
+        """The vhost of a client that names none: by certificate, by port, or the default one. The maps are
+        RabbitMQ's, in global parameters, which may hold anything.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -188,10 +191,8 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _try_to_send(self, octets):
-        """A last word to somebody who may be gone already, which what is unread must not reset before it is
-        heard.
-
-        May switch.
+        """Send a refusal to a client that may be gone already; unread octets must not reset it first. May
+        switch.
         """
         if not octets:
             return
@@ -218,3 +219,60 @@ def client_id_fault(client_id, user_name, settings):
 def _connack(connect, code):
     """A CONNACK that refuses, if the client takes it; no session is present in one (§3.2.2.1.1)."""
     return fitting(ConnackPacket(reason_code=code).encode(connect.version), connect.maximum_packet_size)
+
+
+class Greeting:
+    """A CONNECT's requests within the limits of the settings, and the CONNACK. ``expiry_s``: how long the
+    session outlives the connection. Request problem information has no effect: reason strings are sent in
+    DISCONNECT alone, which may always have them.
+    """
+
+    def __init__(self, connect, settings):
+        asked = connect.properties
+        self.version = connect.version
+        self.clean_start = connect.clean_start
+        self.client_id = connect.client_identifier
+        self.will = connect.will
+        self.is_bridge = connect.is_bridge
+        self.receive_maximum = min(
+            asked.get("receive_maximum", RECEIVE_MAXIMUM), settings.mqtt_max_inflight_messages)
+        self.maximum_packet_size = connect.maximum_packet_size
+        self.topic_alias_maximum = asked.get("topic_alias_maximum", 0)
+        self._properties = {"topic_alias_maximum": TOPIC_ALIASES}
+        # A client of 3.x cannot be told a receive maximum.
+        self.inbound_maximum = IDENTIFIER_MAX
+        if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIER_MAX:
+            self.inbound_maximum = settings.mqtt_max_inflight_messages
+            self._properties["receive_maximum"] = self.inbound_maximum
+        self.packet_limits = _packet_limits(settings.mqtt_max_packet_size, settings.max_message_size)
+        if settings.mqtt_max_packet_size < PACKET_MAX:
+            self._properties["maximum_packet_size"] = settings.mqtt_max_packet_size
+        if not self.client_id:
+            unguessable = urlsafe_b64encode(os.urandom(ASSIGNED_OCTETS)).rstrip(b"=").decode()
+            self.client_id = ASSIGNED_PREFIX + unguessable
+            self._properties["assigned_client_identifier"] = self.client_id
+        self.keep_alive_s = self._keep_alive_s(connect.keep_alive_s, settings.mqtt_max_keep_alive)
+        if connect.version >= MQTT_5:
+            wanted_s = asked.get("session_expiry_interval", 0)
+        else:
+            wanted_s = 0 if connect.clean_start else NEVER
+        self.expiry_s = min(wanted_s, settings.mqtt_max_session_expiry)
+        if self.expiry_s != wanted_s:
+            self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
+
+    def _keep_alive_s(self, asked_s, most_s):
+        """Keep alive in seconds. A client of 3.x keeps its own, because it cannot be told another."""
+        if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
+            return asked_s
+        self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]
+        return most_s
+
+    def connack(self, session_present):
+        packet = ConnackPacket(session_present=session_present, properties=self._properties)
+        return packet.encode(self.version)
+
+
+@lru_cache(maxsize=1)
+def _packet_limits(most_octets, payload_octets):
+    """Cached: all connections share one object."""
+    return Limits(packet_octets=most_octets, payload_octets=payload_octets)

@@ -19,11 +19,9 @@ REFUSED = 0x80
 
 
 class Outbound:
-    """The outgoing half of ``connection``, which has a session, a version, an output, a hub and the client's
-    ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
-
-    Calls in order: start() when the session has been taken over, in the same turn; begin() behind CONNACK;
-    attach() when a queue has been made for the session; stop() before the session is left.
+    """The outgoing half of ``connection``. Calls in order: start() when the session has been taken over, in
+    the same turn; begin() behind CONNACK; attach() when the session gets a queue; stop() before the session
+    is left.
     """
 
     __slots__ = (
@@ -67,7 +65,7 @@ class Outbound:
             self.output, queue, self.sent, self.publication, self.sink, connection.hub.large_output,
             self._ended, connection.abort)
         self.consumer.trace = self.traced
-        self.consumer.start()
+        queue.add_consumer(self.consumer)
         if self.is_begun:
             self._begin_consumer()
 

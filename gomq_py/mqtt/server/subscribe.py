@@ -152,7 +152,9 @@ class _Filters(Job):
             self._answer.codes.append(self._one(self._filters.popleft()))
             if clock.is_over() and self._filters:
                 return True
-        _answer(self._connection, self._answer)
+        session = self._connection.session
+        is_kept = session.queue is not None and session.is_durable
+        self._connection.answers.done(self._answer, ((session.queue,),) if is_kept else ())
         return False
 
 
@@ -185,10 +187,8 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """Check that the client may receive messages by this filter. Raises NoPermission.
-
-    The rights are those for binding the session's queue to the exchange of topics by this filter. Without
-    that exchange no new messages come, and stored ones stay the client's.
+    """Check that the client may receive by this filter: its rights to bind the session's queue to the
+    exchange of topics. Without that exchange only stored messages come. Raises NoPermission.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,
@@ -231,9 +231,3 @@ def _unsubscribe_one(connection, topic_filter):
             shown(topic_filter), error.text)
         return reason_codes.UNSPECIFIED_ERROR
     return reason_codes.SUCCESS if there_was else reason_codes.NO_SUBSCRIPTION_EXISTED
-
-
-def _answer(connection, answer):
-    session = connection.session
-    is_kept = session.queue is not None and session.is_durable
-    connection.answers.done(answer, ((session.queue,),) if is_kept else ())

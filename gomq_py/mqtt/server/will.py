@@ -66,9 +66,8 @@ def _kept(client_id, user, will):
 
 
 def publish(server, vhost, will, user, begin):
-    """Publish a will of a vhost to the destinations that ``begin(destinations, message)``, called right
-    before, returns. True if the will is done with, published or refused; False if the disk had no room or
-    its exchange does not exist now.
+    """Publish a will to the destinations that ``begin(destinations, message)`` returns. True: it is done
+    with, published or refused; False: the disk had no room, or its exchange does not exist now.
     """
     if not will.of_token:
         now = server.broker.users.get(will.user)

@@ -17,10 +17,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The class of the packet whose first octet this is. Raises an MQTTError for a wrong type or wrong flags.
-
-    Before CONNECT (NO_VERSION) a client may send no other packet [MQTT-3.1.0-1], afterwards no second one
-    [MQTT-3.1.0-2].
+    """The class of the packet with this first octet. Raises an MQTTError for a wrong type or flags. CONNECT
+    comes first [MQTT-3.1.0-1] and never again [MQTT-3.1.0-2]; until then the version is NO_VERSION.
     """
     packet = PACKETS.get(first >> 4)
     if packet is None or packet.SINCE > version > NO_VERSION:
@@ -146,10 +144,8 @@ def _after_properties(octets, at, end, packet_end):
 
 
 def last_packet(error, version, connected):
-    """Octets that a server sends before it closes a connection because of an MQTTError; b"" if the version
-    has no such packet.
-
-    ``version`` is the connection's; before CONNECT was accepted (not ``connected``) the error may name one.
+    """Octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
+    packet. Before CONNECT was accepted (not ``connected``) the error may name the version.
     """
     if connected:
         if version < MQTT_5:
@@ -176,8 +172,7 @@ def fitting(octets, packet_max):
 
 class PacketReader:
     """Cuts a stream of octets into packets, for clients and tests; a server walks its own buffer (frames).
-
-    With version NO_VERSION the first packet must be a CONNECT, which sets the version.
+    With NO_VERSION the first packet must be a CONNECT, which sets the version.
     """
 
     __slots__ = ("version", "sender", "limits", "buffer")

@@ -370,10 +370,8 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Write basic properties as those of a PUBLISH, without their length, at ``out[at]``, which must have
-    room for block_bound() octets. ``expiry_s``: seconds the message has left, -1: unlimited.
-
-    Returns the offset behind them; -1: they are malformed.
+    """Write basic properties as those of a PUBLISH, without their length, in block_bound() octets at
+    ``out[at]``. ``expiry_s``: -1: unlimited. Returns the offset behind them; -1: they are malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:

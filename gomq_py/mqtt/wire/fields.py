@@ -15,10 +15,8 @@ _TWO, _FOUR = Struct(">H"), Struct(">I")
 
 
 class Reader:
-    """Takes fields off the front of ``octets`` (bytes) between ``at`` and ``end``. Raises MalformedPacket if
-    octets are missing.
-
-    ``packet`` names the packet in error texts. ``version`` decides whether overlong integers are accepted.
+    """Takes fields off the front of ``octets`` (bytes) between ``at`` and ``end``; ``packet`` names them in
+    errors. From MQTT 5 on overlong integers are refused. Raises MalformedPacket if octets are missing.
     """
 
     __slots__ = ("octets", "at", "end", "packet", "version")

@@ -34,19 +34,16 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A row of the table. ``packets``: the packets it may occur in; ``repeats``: those in which it may
-    repeat.
-
-    ``check(name, value)`` raises an MQTTError for a bad value of the right type. ``senders``: packet -> the
-    only side that may send the property in it.
+    """A row of the table. ``packets``: where it may occur; ``repeats``: where repeatedly. ``check(name,
+    value)`` raises an MQTTError for a bad value; ``senders``: packet -> the only side that may send it.
     """
 
     identifier: int
     name: str
     type: Type
-    packets: frozenset[int]
+    packets: tuple
     check: Callable | None = None
-    repeats: frozenset[int] = frozenset()
+    repeats: tuple = ()
     senders: dict = {}
 
 
@@ -70,10 +67,6 @@ def _topic_name(name, value):
         raise ProtocolError(f"property {name}: {fault}")  # [MQTT-3.3.2-14]
 
 
-def _property(identifier, name, type_, packets, check=None, **more):
-    return Property(identifier, name, type_, frozenset(packets), check, **more)
-
-
 _APPLICATION = (PUBLISH, WILL)
 _LOGIN = (CONNECT, CONNACK, AUTH)
 _ANSWERS = (CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, DISCONNECT, AUTH)
@@ -81,35 +74,35 @@ _EVERY = (*_ANSWERS, CONNECT, PUBLISH, WILL, SUBSCRIBE, UNSUBSCRIBE)
 
 # Table 2-4 of the specification, in its order.
 _ROWS = (
-    _property(1, "payload_format_indicator", BYTE, _APPLICATION, _zero_or_one),
-    _property(2, "message_expiry_interval", FOUR_BYTE_INTEGER, _APPLICATION),
-    _property(3, "content_type", UTF8_STRING, _APPLICATION),
-    _property(8, "response_topic", UTF8_STRING, _APPLICATION, _topic_name),
-    _property(9, "correlation_data", BINARY_DATA, _APPLICATION),
-    _property(11, "subscription_identifier", VARIABLE_BYTE_INTEGER, (PUBLISH, SUBSCRIBE), _not_zero,
-              repeats=frozenset((PUBLISH,)), senders={PUBLISH: SERVER}),  # [MQTT-3.3.4-6]
-    _property(17, "session_expiry_interval", FOUR_BYTE_INTEGER, (CONNECT, CONNACK, DISCONNECT),
-              senders={DISCONNECT: CLIENT}),  # [MQTT-3.14.2-2]
-    _property(18, "assigned_client_identifier", UTF8_STRING, (CONNACK,)),
-    _property(19, "server_keep_alive", TWO_BYTE_INTEGER, (CONNACK,)),
-    _property(21, "authentication_method", UTF8_STRING, _LOGIN),
-    _property(22, "authentication_data", BINARY_DATA, _LOGIN),
-    _property(23, "request_problem_information", BYTE, (CONNECT,), _zero_or_one),
-    _property(24, "will_delay_interval", FOUR_BYTE_INTEGER, (WILL,)),
-    _property(25, "request_response_information", BYTE, (CONNECT,), _zero_or_one),
-    _property(26, "response_information", UTF8_STRING, (CONNACK,)),
-    _property(28, "server_reference", UTF8_STRING, (CONNACK, DISCONNECT), senders={DISCONNECT: SERVER}),
-    _property(31, "reason_string", UTF8_STRING, _ANSWERS),
-    _property(33, "receive_maximum", TWO_BYTE_INTEGER, (CONNECT, CONNACK), _not_zero),
-    _property(34, "topic_alias_maximum", TWO_BYTE_INTEGER, (CONNECT, CONNACK)),
-    _property(35, "topic_alias", TWO_BYTE_INTEGER, (PUBLISH,), _topic_alias),
-    _property(36, "maximum_qos", BYTE, (CONNACK,), _zero_or_one),
-    _property(37, "retain_available", BYTE, (CONNACK,), _zero_or_one),
-    _property(38, "user_property", UTF8_STRING_PAIR, _EVERY, repeats=frozenset(_EVERY)),
-    _property(39, "maximum_packet_size", FOUR_BYTE_INTEGER, (CONNECT, CONNACK), _not_zero),
-    _property(40, "wildcard_subscription_available", BYTE, (CONNACK,), _zero_or_one),
-    _property(41, "subscription_identifier_available", BYTE, (CONNACK,), _zero_or_one),
-    _property(42, "shared_subscription_available", BYTE, (CONNACK,), _zero_or_one),
+    Property(1, "payload_format_indicator", BYTE, _APPLICATION, _zero_or_one),
+    Property(2, "message_expiry_interval", FOUR_BYTE_INTEGER, _APPLICATION),
+    Property(3, "content_type", UTF8_STRING, _APPLICATION),
+    Property(8, "response_topic", UTF8_STRING, _APPLICATION, _topic_name),
+    Property(9, "correlation_data", BINARY_DATA, _APPLICATION),
+    Property(11, "subscription_identifier", VARIABLE_BYTE_INTEGER, (PUBLISH, SUBSCRIBE), _not_zero,
+             repeats=(PUBLISH,), senders={PUBLISH: SERVER}),  # [MQTT-3.3.4-6]
+    Property(17, "session_expiry_interval", FOUR_BYTE_INTEGER, (CONNECT, CONNACK, DISCONNECT),
+             senders={DISCONNECT: CLIENT}),  # [MQTT-3.14.2-2]
+    Property(18, "assigned_client_identifier", UTF8_STRING, (CONNACK,)),
+    Property(19, "server_keep_alive", TWO_BYTE_INTEGER, (CONNACK,)),
+    Property(21, "authentication_method", UTF8_STRING, _LOGIN),
+    Property(22, "authentication_data", BINARY_DATA, _LOGIN),
+    Property(23, "request_problem_information", BYTE, (CONNECT,), _zero_or_one),
+    Property(24, "will_delay_interval", FOUR_BYTE_INTEGER, (WILL,)),
+    Property(25, "request_response_information", BYTE, (CONNECT,), _zero_or_one),
+    Property(26, "response_information", UTF8_STRING, (CONNACK,)),
+    Property(28, "server_reference", UTF8_STRING, (CONNACK, DISCONNECT), senders={DISCONNECT: SERVER}),
+    Property(31, "reason_string", UTF8_STRING, _ANSWERS),
+    Property(33, "receive_maximum", TWO_BYTE_INTEGER, (CONNECT, CONNACK), _not_zero),
+    Property(34, "topic_alias_maximum", TWO_BYTE_INTEGER, (CONNECT, CONNACK)),
+    Property(35, "topic_alias", TWO_BYTE_INTEGER, (PUBLISH,), _topic_alias),
+    Property(36, "maximum_qos", BYTE, (CONNACK,), _zero_or_one),
+    Property(37, "retain_available", BYTE, (CONNACK,), _zero_or_one),
+    Property(38, "user_property", UTF8_STRING_PAIR, _EVERY, repeats=_EVERY),
+    Property(39, "maximum_packet_size", FOUR_BYTE_INTEGER, (CONNECT, CONNACK), _not_zero),
+    Property(40, "wildcard_subscription_available", BYTE, (CONNACK,), _zero_or_one),
+    Property(41, "subscription_identifier_available", BYTE, (CONNACK,), _zero_or_one),
+    Property(42, "shared_subscription_available", BYTE, (CONNACK,), _zero_or_one),
 )
 PROPERTIES = {row.identifier: row for row in _ROWS}
 _BY_NAME = {row.name: row for row in _ROWS}

@@ -1,22 +1,7 @@
 """Reason codes: names, packets that may carry them (MQTT 5 §2.4), and MQTT 3.1.1's codes. A leaf."""
-from typing import NamedTuple
-
 from gomq_py.mqtt.wire.constants import (
     AUTH, CONNACK, DISCONNECT, MQTT_5, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK,
 )
-
-
-class ReasonCode(NamedTuple):
-    """A row of the table: ``packets`` are the types that may carry the code."""
-
-    code: int
-    name: str
-    packets: frozenset[int]
-
-
-def _code(code, name, *packets):
-    return ReasonCode(code, name, frozenset(packets))
-
 
 SUCCESS = 0x00
 GRANTED_QOS_0, GRANTED_QOS_1, GRANTED_QOS_2 = 0x00, 0x01, 0x02
@@ -51,55 +36,55 @@ MAXIMUM_CONNECT_TIME = 0xA0
 
 _EVERY_ANSWER = (CONNACK, PUBACK, PUBREC, SUBACK, UNSUBACK, DISCONNECT)
 
-# In the order of the specification's table; 0x00 has three names.
+# (code, name, packets that may carry it...), in the order of the specification's table; 0x00 has three names.
 REASON_CODES = (
-    _code(SUCCESS, "Success", CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, UNSUBACK, AUTH),
-    _code(SUCCESS, "Normal disconnection", DISCONNECT),
-    _code(GRANTED_QOS_0, "Granted QoS 0", SUBACK),
-    _code(GRANTED_QOS_1, "Granted QoS 1", SUBACK),
-    _code(GRANTED_QOS_2, "Granted QoS 2", SUBACK),
-    _code(0x04, "Disconnect with Will Message", DISCONNECT),
-    _code(NO_MATCHING_SUBSCRIBERS, "No matching subscribers", PUBACK, PUBREC),
-    _code(NO_SUBSCRIPTION_EXISTED, "No subscription existed", UNSUBACK),
-    _code(0x18, "Continue authentication", AUTH),
-    _code(0x19, "Re-authenticate", AUTH),
-    _code(UNSPECIFIED_ERROR, "Unspecified error", *_EVERY_ANSWER),
-    _code(MALFORMED_PACKET, "Malformed Packet", CONNACK, DISCONNECT),
-    _code(PROTOCOL_ERROR, "Protocol Error", CONNACK, DISCONNECT),
-    _code(IMPLEMENTATION_SPECIFIC_ERROR, "Implementation specific error", *_EVERY_ANSWER),
-    _code(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported Protocol Version", CONNACK),
-    _code(CLIENT_IDENTIFIER_NOT_VALID, "Client Identifier not valid", CONNACK),
-    _code(BAD_USER_NAME_OR_PASSWORD, "Bad User Name or Password", CONNACK),
-    _code(NOT_AUTHORIZED, "Not authorized", *_EVERY_ANSWER),
-    _code(SERVER_UNAVAILABLE, "Server unavailable", CONNACK),
-    _code(SERVER_BUSY, "Server busy", CONNACK, DISCONNECT),
-    _code(BANNED, "Banned", CONNACK),
-    _code(SERVER_SHUTTING_DOWN, "Server shutting down", DISCONNECT),
-    _code(BAD_AUTHENTICATION_METHOD, "Bad authentication method", CONNACK, DISCONNECT),
-    _code(KEEP_ALIVE_TIMEOUT, "Keep Alive timeout", DISCONNECT),
-    _code(SESSION_TAKEN_OVER, "Session taken over", DISCONNECT),
-    _code(TOPIC_FILTER_INVALID, "Topic Filter invalid", SUBACK, UNSUBACK, DISCONNECT),
-    _code(TOPIC_NAME_INVALID, "Topic Name invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
-    _code(PACKET_IDENTIFIER_IN_USE, "Packet Identifier in use", PUBACK, PUBREC, SUBACK, UNSUBACK),
-    _code(PACKET_IDENTIFIER_NOT_FOUND, "Packet Identifier not found", PUBREL, PUBCOMP),
-    _code(RECEIVE_MAXIMUM_EXCEEDED, "Receive Maximum exceeded", DISCONNECT),
-    _code(TOPIC_ALIAS_INVALID, "Topic Alias invalid", DISCONNECT),
-    _code(PACKET_TOO_LARGE, "Packet too large", CONNACK, DISCONNECT),
-    _code(0x96, "Message rate too high", DISCONNECT),
-    _code(QUOTA_EXCEEDED, "Quota exceeded", CONNACK, PUBACK, PUBREC, SUBACK, DISCONNECT),
-    _code(ADMINISTRATIVE_ACTION, "Administrative action", DISCONNECT),
-    _code(PAYLOAD_FORMAT_INVALID, "Payload format invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
-    _code(0x9A, "Retain not supported", CONNACK, DISCONNECT),
-    _code(0x9B, "QoS not supported", CONNACK, DISCONNECT),
-    _code(0x9C, "Use another server", CONNACK, DISCONNECT),
-    _code(0x9D, "Server moved", CONNACK, DISCONNECT),
-    _code(0x9E, "Shared Subscriptions not supported", SUBACK, DISCONNECT),
-    _code(0x9F, "Connection rate exceeded", CONNACK, DISCONNECT),
-    _code(MAXIMUM_CONNECT_TIME, "Maximum connect time", DISCONNECT),
-    _code(0xA1, "Subscription Identifiers not supported", SUBACK, DISCONNECT),
-    _code(0xA2, "Wildcard Subscriptions not supported", SUBACK, DISCONNECT),
+    (SUCCESS, "Success", CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, UNSUBACK, AUTH),
+    (SUCCESS, "Normal disconnection", DISCONNECT),
+    (GRANTED_QOS_0, "Granted QoS 0", SUBACK),
+    (GRANTED_QOS_1, "Granted QoS 1", SUBACK),
+    (GRANTED_QOS_2, "Granted QoS 2", SUBACK),
+    (0x04, "Disconnect with Will Message", DISCONNECT),
+    (NO_MATCHING_SUBSCRIBERS, "No matching subscribers", PUBACK, PUBREC),
+    (NO_SUBSCRIPTION_EXISTED, "No subscription existed", UNSUBACK),
+    (0x18, "Continue authentication", AUTH),
+    (0x19, "Re-authenticate", AUTH),
+    (UNSPECIFIED_ERROR, "Unspecified error", *_EVERY_ANSWER),
+    (MALFORMED_PACKET, "Malformed Packet", CONNACK, DISCONNECT),
+    (PROTOCOL_ERROR, "Protocol Error", CONNACK, DISCONNECT),
+    (IMPLEMENTATION_SPECIFIC_ERROR, "Implementation specific error", *_EVERY_ANSWER),
+    (UNSUPPORTED_PROTOCOL_VERSION, "Unsupported Protocol Version", CONNACK),
+    (CLIENT_IDENTIFIER_NOT_VALID, "Client Identifier not valid", CONNACK),
+    (BAD_USER_NAME_OR_PASSWORD, "Bad User Name or Password", CONNACK),
+    (NOT_AUTHORIZED, "Not authorized", *_EVERY_ANSWER),
+    (SERVER_UNAVAILABLE, "Server unavailable", CONNACK),
+    (SERVER_BUSY, "Server busy", CONNACK, DISCONNECT),
+    (BANNED, "Banned", CONNACK),
+    (SERVER_SHUTTING_DOWN, "Server shutting down", DISCONNECT),
+    (BAD_AUTHENTICATION_METHOD, "Bad authentication method", CONNACK, DISCONNECT),
+    (KEEP_ALIVE_TIMEOUT, "Keep Alive timeout", DISCONNECT),
+    (SESSION_TAKEN_OVER, "Session taken over", DISCONNECT),
+    (TOPIC_FILTER_INVALID, "Topic Filter invalid", SUBACK, UNSUBACK, DISCONNECT),
+    (TOPIC_NAME_INVALID, "Topic Name invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
+    (PACKET_IDENTIFIER_IN_USE, "Packet Identifier in use", PUBACK, PUBREC, SUBACK, UNSUBACK),
+    (PACKET_IDENTIFIER_NOT_FOUND, "Packet Identifier not found", PUBREL, PUBCOMP),
+    (RECEIVE_MAXIMUM_EXCEEDED, "Receive Maximum exceeded", DISCONNECT),
+    (TOPIC_ALIAS_INVALID, "Topic Alias invalid", DISCONNECT),
+    (PACKET_TOO_LARGE, "Packet too large", CONNACK, DISCONNECT),
+    (0x96, "Message rate too high", DISCONNECT),
+    (QUOTA_EXCEEDED, "Quota exceeded", CONNACK, PUBACK, PUBREC, SUBACK, DISCONNECT),
+    (ADMINISTRATIVE_ACTION, "Administrative action", DISCONNECT),
+    (PAYLOAD_FORMAT_INVALID, "Payload format invalid", CONNACK, PUBACK, PUBREC, DISCONNECT),
+    (0x9A, "Retain not supported", CONNACK, DISCONNECT),
+    (0x9B, "QoS not supported", CONNACK, DISCONNECT),
+    (0x9C, "Use another server", CONNACK, DISCONNECT),
+    (0x9D, "Server moved", CONNACK, DISCONNECT),
+    (0x9E, "Shared Subscriptions not supported", SUBACK, DISCONNECT),
+    (0x9F, "Connection rate exceeded", CONNACK, DISCONNECT),
+    (MAXIMUM_CONNECT_TIME, "Maximum connect time", DISCONNECT),
+    (0xA1, "Subscription Identifiers not supported", SUBACK, DISCONNECT),
+    (0xA2, "Wildcard Subscriptions not supported", SUBACK, DISCONNECT),
 )
-_NAMES = {(packet, row.code): row.name for row in REASON_CODES for packet in row.packets}
+_NAMES = {(packet, code): name for code, name, *packets in REASON_CODES for packet in packets}
 
 # MQTT 3.1 and 3.1.1 (§3.2.2.3) have six codes for CONNACK, one for SUBACK and none for the rest.
 CONNACK_RETURN_CODES = {

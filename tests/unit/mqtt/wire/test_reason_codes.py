@@ -32,7 +32,7 @@ def test_codes_of_a_packet_are_those_of_its_table(packet):
 
 
 def test_every_code_and_packet_has_one_name():
-    pairs = [(packet, row.code) for row in REASON_CODES for packet in row.packets]
+    pairs = [(packet, code) for code, _, *packets in REASON_CODES for packet in packets]
 
     assert len(pairs) == len(set(pairs))
     assert name_of(DISCONNECT, 0) == "Normal disconnection"
