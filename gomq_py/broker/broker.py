@@ -14,8 +14,7 @@ from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
 from gomq_py.broker.policies import vhost_limits
-from gomq_py.broker.policies.notes import Notes
-from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Parameters
+from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Notes, Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.user_limits import UserLimits
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
@@ -27,8 +26,8 @@ from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.topology import recovery
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.queue_factory import QueueFactory
+from gomq_py.broker.topology.steps import VHostDeletion
 from gomq_py.broker.topology.vhost import VHost
-from gomq_py.broker.topology.vhost_deletion import VHostDeletion
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
@@ -132,9 +131,12 @@ class Broker:
         self._disown_of_deleted()
         for component, handler in self._factory.kinds.components.items():
             self.parameters.register(component, handler, self.vhosts.values())
-        self._tell_events()
-        if self.settings.log_exchange:
-            self._log_exchange = self._open_log_exchange()
+        self.users.on_change = event_sources.UserEvents(self.events, self.users)
+        self.parameters.on_change = event_sources.ParameterEvents(self.events)
+        if self.settings.event_exchange:
+            self.events.start(self.vhosts)
+        if self.settings.log_exchange and DEFAULT_VHOST in self.vhosts:
+            self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
         """(damaged messages found in this run, paths of quarantined files, which operators delete)."""
@@ -181,16 +183,12 @@ class Broker:
         shutdown.raise_failure()
 
     def _list_segments(self):
-        self._data_dir.list_segments({level.folder: entry for level, entry in self._listed()})
-
-    def _listed(self):
-        """(store, content of its folder) of all durable, closed stores."""
-        for vhost in self.vhosts.values():
-            for store in vhost.durable_stores():
-                for level in store.browsed():
-                    entry = level.listed()
-                    if entry is not None:
-                        yield level, entry
+        """List the contents of the folders of all durable, closed stores."""
+        levels = [
+            level for vhost in self.vhosts.values() for store in vhost.durable_stores()
+            for level in store.browsed()]
+        listed = ((level.folder, level.listed()) for level in levels)
+        self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self):
         """End all transfers, so that after an orderly stop no message is in two places."""
@@ -381,18 +379,6 @@ class Broker:
             LOG.error(
                 "what user %r has set is not kept as set by nobody: %s; it is tried again at the next boot",
                 name, error)
-
-    def _open_log_exchange(self):
-        """The log as messages, in the default vhost while that is there."""
-        vhost = self.vhosts.get(DEFAULT_VHOST)
-        return None if vhost is None else log_exchange.LogExchange(vhost, self.scheduler)
-
-    def _tell_events(self):
-        """Report events from now on, and publish them if the operator wants that."""
-        self.users.on_change = event_sources.UserEvents(self.events, self.users)
-        self.parameters.on_change = event_sources.ParameterEvents(self.events)
-        if self.settings.event_exchange:
-            self.events.start(self.vhosts)
 
     def _new_vhost(self, name, description, tags):
         vhost = VHost(name, self._factory, self._log, description, tags, self.events)

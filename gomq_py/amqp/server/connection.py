@@ -39,7 +39,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionUnblocked, ConnectionUpdateSecret, decode_method,
 )
 from gomq_py.broker.policies.user_limits import CHANNELS
-from gomq_py.broker.signals.connection_events import connection_created
+from gomq_py.broker.signals.events import connection_created
 from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
 from gomq_py.content.fields import decode_table

@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from gomq_py import octets
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.features.dead_lettering import DEATHS
+from gomq_py.broker.names import to_octets
 # its .pxd types where dead letters go
 from gomq_py.broker.routing import destination as _destination  # noqa: F401
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
@@ -452,7 +453,7 @@ class DeadLetterRoute:
             None if vhost is None or settings.dead_letter_exchange is None
             else vhost.exchanges.get(settings.dead_letter_exchange)
         )
-        self.exchange_name = b"" if self.exchange is None else _octets(self.exchange.name)
+        self.exchange_name = b"" if self.exchange is None else to_octets(self.exchange.name)
         self.count = self.published = 0
         self.first_deaths = {}
         self.addresses = {}
@@ -661,7 +662,3 @@ def texts_of(headers, key):
     """The texts in an array of a raw table."""
     values = get_key(headers, key)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-
-
-def _octets(text):
-    return text.encode("utf-8", "surrogateescape")
