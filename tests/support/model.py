@@ -64,7 +64,6 @@ class FakeFactory:
         self.exchange_defaults = {}
         self.kinds = Kinds() if kinds is None else kinds
         self.scheduler = self
-        self.timers = self.durability = None
 
     def start(self, job):
         if job not in self.sliced:

@@ -84,9 +84,7 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """Stop routing to a deleted ``destination``, which has ``count`` bindings here; the caller unbinds
-        them in slices.
-        """
+        """Stop routing to a deleted destination; its ``count`` bindings are unbound in slices."""
         self.departed[destination] = count
 
     # what kinds define

@@ -3,7 +3,7 @@
 Alarms, users and parameters know nothing of events: they call back.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
-from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
+from gomq_py.broker.policies.limits import COMPONENT as LIMITS
 
 
 class AlarmEvents:

@@ -17,7 +17,7 @@ from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
-from gomq_py.broker.policies.user_limits import check_limits
+from gomq_py.broker.policies.limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import DefinitionsError, Refused
 from gomq_py.hub.slice_clock import SliceClock
@@ -71,9 +71,7 @@ def sections(broker):
 
 
 def sections_of_vhost(vhost):
-    """The definitions of one vhost, without its name, for import into another: (key, text or iterator of
-    entries).
-    """
+    """The sections of one vhost, without its name, for import into another."""
     yield from header().items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))

@@ -286,13 +286,16 @@ def _global_parameter_record(parameters, name):
 
 
 def _parameter_record(vhost, key):
-    return records.parameter_set(
-        vhost.name, *key, encoded(vhost.parameters[key]), key in vhost.waiting, vhost.set_by.get(key),
-    ) if key in vhost.parameters else None
+    if key not in vhost.parameters:
+        return None
+    value, waits, by = encoded(vhost.parameters[key]), key in vhost.waiting, vhost.set_by.get(key)
+    return records.parameter_set(vhost.name, key[0], key[1], value, waits, by)
 
 
 def _note_record(vhost, key):
-    return records.note_set(vhost.name, *key, encoded(vhost.notes[key])) if key in vhost.notes else None
+    if key not in vhost.notes:
+        return None
+    return records.note_set(vhost.name, key[0], key[1], encoded(vhost.notes[key]))
 
 
 def _store_record(vhost, name):

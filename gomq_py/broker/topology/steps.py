@@ -43,9 +43,7 @@ class Steps(Job):
 
 
 class VHostDeletion(Job):
-    """The removal of one vhost: its ``connections``, its content, then its permissions; then ``done()`` is
-    called.
-    """
+    """The removal of a vhost: its ``connections``, content, permissions; then calls ``done()``."""
 
     name = "deleting a vhost"
 

@@ -17,7 +17,7 @@ from gomq_py.broker.features.arguments import (
 from gomq_py.broker.names import (
     RESERVED_PREFIX, TOPIC_EXCHANGE, check_length, check_not_reserved, cleaned, described, locked,
 )
-from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
+from gomq_py.broker.policies.limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import Route
@@ -49,7 +49,6 @@ class VHost(Routing):
     ``tracing``: the firehose is on. ``tables``: limits of arguments. ``kinds``: of exchanges and queues;
     ``extras``: state that rooms with kinds of their own keep in this vhost, by their names.
     ``topic_exchange``: the name of the exchange for addresses of topics (broker.names), which may be missing.
-    ``scheduler``, ``timers``, ``durability`` and ``when_safe`` are for rooms with state in this vhost.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -71,9 +70,6 @@ class VHost(Routing):
         self.blocked_publishes = set()  # their messages have not reached all its queues
         self.is_gone = False  # deleted: later changes are not kept
         self._factory = factory
-        self.scheduler, self.timers = factory.scheduler, factory.timers
-        self.durability, self.when_safe = factory.durability, factory.when_safe
-        self.incarnation_of = factory.incarnation_of
         self._log = log
         self._tracing_watchers = {}
         self._exclusive = {}  # owner: {queue: None}
@@ -366,9 +362,7 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Pause deliveries of a queue, or resume them; a durable queue stays paused over a restart. Raises
-        OutOfResources.
-        """
+        """Pause deliveries, or resume them; over restarts, if durable. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -540,6 +534,30 @@ class VHost(Routing):
         queue.paused = paused
         self._add_queue(queue)
 
+    # for rooms with state in this vhost
+
+    @property
+    def scheduler(self):
+        return self._factory.scheduler
+
+    @property
+    def timers(self):
+        return self._factory.timers
+
+    @property
+    def durability(self):
+        return self._factory.durability
+
+    @property
+    def when_safe(self):
+        return self._factory.when_safe
+
+    def incarnation_of(self, queue):
+        """The incarnation of a durable queue, or of a delayed exchange's store."""
+        return self._factory.incarnation_of(queue)
+
+    # closing and deleting
+
     def _delayed_stores(self):
         return [exchange.delayed_store for exchange in self.exchanges.values() if exchange.delays]
 
@@ -576,9 +594,7 @@ class VHost(Routing):
         yield from self.stores.incarnations()
 
     def departures(self):
-        """Note that the vhost was deleted. Returns a generator of functions that remove its content, one
-        entity each.
-        """
+        """Note the deletion. Returns a generator of functions that remove one entity each."""
         self.is_gone = True
         return self._departures()
 

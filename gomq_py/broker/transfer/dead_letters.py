@@ -17,7 +17,6 @@ from datetime import datetime, timezone
 from gomq_py import octets
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.features.dead_lettering import DEATHS
-from gomq_py.broker.names import to_octets
 # its .pxd types where dead letters go
 from gomq_py.broker.routing import destination as _destination  # noqa: F401
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
@@ -453,7 +452,8 @@ class DeadLetterRoute:
             None if vhost is None or settings.dead_letter_exchange is None
             else vhost.exchanges.get(settings.dead_letter_exchange)
         )
-        self.exchange_name = b"" if self.exchange is None else to_octets(self.exchange.name)
+        self.exchange_name = (
+            b"" if self.exchange is None else self.exchange.name.encode("utf-8", "surrogateescape"))
         self.count = self.published = 0
         self.first_deaths = {}
         self.addresses = {}

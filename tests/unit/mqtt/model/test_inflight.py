@@ -441,7 +441,8 @@ def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(no
         peer.packets(3)
     inflight = node.vhost.extras["mqtt"].inflight
     settled = []
-    monkeypatch.setattr(node.vhost, "when_safe", lambda done, *_, **__: told.append(done))
+    monkeypatch.setattr(
+        type(node.vhost), "when_safe", lambda _, done, *__, **___: told.append(done))
     for peer in peers:
         peer.sessions.end(peer.session)
     monkeypatch.undo()

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from gomq_py.broker.topology.own_stores import OwnStores
+from gomq_py.broker.topology.vhost import VHost
 from gomq_py.hub import again
 from gomq_py.storage.errors import StoreError
 from tests.support.faulty_files import FaultyFiles
@@ -321,8 +322,7 @@ def test_answer_from_before_the_fault_deletes_nothing_of_the_store_that_is_open_
     put(node, "a", b"1")
     settle(node)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            node.broker.vhosts["/"], "when_safe", lambda callback, *_arguments: answers.append(callback))
+        patch.setattr(VHost, "when_safe", lambda _self, callback, *_arguments: answers.append(callback))
         put(node, "a", b"2")
         node.wait(lambda: answers)
         kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
