@@ -1,7 +1,7 @@
 """Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types``
 names them.
 
-Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
+Below the vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
 exchange only matches its own bindings. Only its vhost changes it. Never yields, never stores.
 """
 from typing import Any
