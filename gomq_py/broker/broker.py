@@ -13,11 +13,9 @@ from gomq_py.auth.users import Users
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
-from gomq_py.broker.policies import vhost_limits
-from gomq_py.broker.policies.notes import Notes
-from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Parameters
+from gomq_py.broker.policies import limits
+from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Notes, Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
-from gomq_py.broker.policies.user_limits import UserLimits
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.signals import event_sources, events, log_exchange
 from gomq_py.broker.signals.alarms import Alarms
@@ -27,8 +25,8 @@ from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.topology import recovery
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.queue_factory import QueueFactory
+from gomq_py.broker.topology.steps import VHostDeletion
 from gomq_py.broker.topology.vhost import VHost
-from gomq_py.broker.topology.vhost_deletion import VHostDeletion
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
@@ -61,8 +59,7 @@ class Broker:
         committer = durability.disk
         self.settings = settings
         self._hub = hub
-        self.scheduler, self._timers = hub.scheduler, hub.timers
-        timers = self._timers
+        self.scheduler, timers = hub.scheduler, hub.timers
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
@@ -77,15 +74,15 @@ class Broker:
             data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers,
             self._queue_expired, Kinds() if kinds is None else kinds)
         self._factory.consumer_timeout_ms = settings.consumer_timeout
-        algorithm = settings.default_consistent_hash_algorithm
-        self._factory.exchange_defaults["consistent_hash_algorithm"] = algorithm
-        self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
+        self._factory.exchange_defaults = {
+            "consistent_hash_algorithm": settings.default_consistent_hash_algorithm,
+            "max_topic_words": settings.max_topic_words}
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(
             files, data_dir.users_path, committer, self.scheduler, ExchangeState, only_local,
             data_dir.logs_left.get(USERS), partial(data_dir.note_log, USERS))
         self.logins = make_logins(self.users, settings, ExchangeState)
-        self.user_limits = UserLimits(self.users)
+        self.user_limits = limits.UserLimits(self.users)
         self.alarms = Alarms()
         self.alarms.subscribe(event_sources.AlarmEvents(self.events))
         self.alarms.subscribe(hub.clients.alarmed)
@@ -100,7 +97,7 @@ class Broker:
         self.notes = Notes(self._log)
         self.parameters.register(POLICY, PolicyComponent(users=self.users))
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
-        self.parameters.register(vhost_limits.COMPONENT, vhost_limits.LimitsComponent())
+        self.parameters.register(limits.COMPONENT, limits.LimitsComponent())
         self._log_exchange = None
 
     def recover(self):
@@ -132,9 +129,12 @@ class Broker:
         self._disown_of_deleted()
         for component, handler in self._factory.kinds.components.items():
             self.parameters.register(component, handler, self.vhosts.values())
-        self._tell_events()
-        if self.settings.log_exchange:
-            self._log_exchange = self._open_log_exchange()
+        self.users.on_change = event_sources.UserEvents(self.events, self.users)
+        self.parameters.on_change = event_sources.ParameterEvents(self.events)
+        if self.settings.event_exchange:
+            self.events.start(self.vhosts)
+        if self.settings.log_exchange and DEFAULT_VHOST in self.vhosts:
+            self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
         """(damaged messages found in this run, paths of quarantined files, which operators delete)."""
@@ -161,10 +161,11 @@ class Broker:
         shutdown.do(self.events.stop)
         if self._log_exchange is not None:
             shutdown.do(self._log_exchange.close)
-        shutdown.do(self._finish_moves)
+        self._finish_moves(shutdown)
         for vhost in list(self.vhosts.values()):
             shutdown.do(vhost.close)
-        shutdown.do(self._finish_deletions)
+        for deletion in list(self.leaving.values()):
+            shutdown.do(deletion.finish)
         shutdown.do(self._wait_for_disk)
         shutdown.do(self._factory.close)
         shutdown.do(self._log.close)
@@ -174,27 +175,16 @@ class Broker:
         shutdown.do(self._list_segments)
         shutdown.raise_failure()
 
-    def _finish_deletions(self):
-        shutdown = Shutdown()
-        for deletion in list(self.leaving.values()):
-            shutdown.do(deletion.finish)
-        shutdown.raise_failure()
-
     def _list_segments(self):
-        self._data_dir.list_segments({level.folder: entry for level, entry in self._listed()})
+        """List the contents of the folders of all durable, closed stores."""
+        levels = [
+            level for vhost in self.vhosts.values() for store in vhost.durable_stores()
+            for level in store.browsed()]
+        listed = ((level.folder, level.listed()) for level in levels)
+        self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
-    def _listed(self):
-        """(store, content of its folder) of all durable, closed stores."""
-        for vhost in self.vhosts.values():
-            for store in vhost.durable_stores():
-                for level in store.browsed():
-                    entry = level.listed()
-                    if entry is not None:
-                        yield level, entry
-
-    def _finish_moves(self):
+    def _finish_moves(self, shutdown):
         """End all transfers, so that after an orderly stop no message is in two places."""
-        shutdown = Shutdown()
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
@@ -203,7 +193,6 @@ class Broker:
         shutdown.do(self.dead_letters.close)
         shutdown.do(self._wait_for_disk)
         shutdown.do(self.durability.close)
-        shutdown.raise_failure()
 
     def _wait_for_disk(self):
         try:
@@ -324,7 +313,7 @@ class Broker:
         data_dir = self._data_dir
         self._pool = self._factory.pool = SegmentPool(
             data_dir.pool_folder, self._files, self.durability.disk, self.settings.segment_size,
-            start_timer=self._timers.start)
+            start_timer=self._hub.timers.start)
         self._pool.last_end = data_dir.last_end
         self._pool.listed = data_dir.listed
 
@@ -381,18 +370,6 @@ class Broker:
             LOG.error(
                 "what user %r has set is not kept as set by nobody: %s; it is tried again at the next boot",
                 name, error)
-
-    def _open_log_exchange(self):
-        """The log as messages, in the default vhost while that is there."""
-        vhost = self.vhosts.get(DEFAULT_VHOST)
-        return None if vhost is None else log_exchange.LogExchange(vhost, self.scheduler)
-
-    def _tell_events(self):
-        """Report events from now on, and publish them if the operator wants that."""
-        self.users.on_change = event_sources.UserEvents(self.events, self.users)
-        self.parameters.on_change = event_sources.ParameterEvents(self.events)
-        if self.settings.event_exchange:
-            self.events.start(self.vhosts)
 
     def _new_vhost(self, name, description, tags):
         vhost = VHost(name, self._factory, self._log, description, tags, self.events)

@@ -74,10 +74,33 @@ class BasicEnvelope(Envelope):
         return expiration_ms(self._decoded.expiration)
 
     def more_keys(self):
-        return keys_among(self._decoded.headers)
+        """The keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ."""
+        headers = self._decoded.headers
+        given = []
+        for name in (EXTRA_KEYS, SECRET_KEYS):
+            if not headers or name not in headers:
+                continue
+            values = headers[name]
+            if not isinstance(values, list):
+                raise PreconditionFailed(
+                    f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}'
+                )
+            given.extend(value for value in values if isinstance(value, str))
+        if not given:
+            return ()
+        keys = tuple(dict.fromkeys(given))
+        words = len(keys) + sum(key.count(".") for key in keys)
+        if words > MAX_EXTRA_WORDS:
+            raise PreconditionFailed(
+                f"invalid message: the routing keys in CC and BCC have {words} words, more than "
+                f"{MAX_EXTRA_WORDS}")
+        return keys
 
     def is_persistent(self):
-        return is_persistent(self._decoded.delivery_mode)
+        delivery_mode = self._decoded.delivery_mode
+        if delivery_mode not in (None, TRANSIENT, PERSISTENT):
+            raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
+        return delivery_mode == PERSISTENT
 
     def headers(self):
         return self._decoded.headers
@@ -123,13 +146,6 @@ def check_user_id(user_id, user):
         )
 
 
-def is_persistent(delivery_mode):
-    """Whether this delivery_mode (None: absent) means persistent. Raises PreconditionFailed."""
-    if delivery_mode not in (None, TRANSIENT, PERSISTENT):
-        raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
-    return delivery_mode == PERSISTENT
-
-
 def expiration_ms(expiration):
     """The expiration property in milliseconds, or None. Raises PreconditionFailed with RabbitMQ's reasons."""
     if expiration is None:
@@ -146,28 +162,3 @@ def expiration_ms(expiration):
     else:
         return int(number.group())
     raise PreconditionFailed(f"invalid expiration '{expiration}': {reason}")
-
-
-def keys_among(headers):
-    """The routing keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ.
-    Raises PreconditionFailed.
-    """
-    given = []
-    for name in (EXTRA_KEYS, SECRET_KEYS):
-        if not headers or name not in headers:
-            continue
-        values = headers[name]
-        if not isinstance(values, list):
-            raise PreconditionFailed(
-                f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(values)}}}'
-            )
-        given.extend(value for value in values if isinstance(value, str))
-    if not given:
-        return ()
-    keys = tuple(dict.fromkeys(given))
-    words = len(keys) + sum(key.count(".") for key in keys)
-    if words > MAX_EXTRA_WORDS:
-        raise PreconditionFailed(
-            f"invalid message: the routing keys in CC and BCC have {words} words, more than {MAX_EXTRA_WORDS}"
-        )
-    return keys

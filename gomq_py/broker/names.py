@@ -51,6 +51,16 @@ def server_named():
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
+def to_octets(text):
+    """A name or key as octets."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(octets):
+    """A name or key as text."""
+    return octets.decode("utf-8", "surrogateescape")
+
+
 def described(kind, name, vhost):
     """An entity in texts: ``queue 'jobs' in vhost '/'``."""
     return f"{kind} '{name}' in vhost '{vhost}'"

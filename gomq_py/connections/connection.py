@@ -19,7 +19,7 @@ from typing import Any
 
 import gevent
 
-from gomq_py.broker.signals.connection_events import connection_closed
+from gomq_py.broker.signals.events import connection_closed
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.net.listener import format_address, format_own, host_of, telling_why
 from gomq_py.net.output import Output

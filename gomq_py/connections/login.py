@@ -4,7 +4,7 @@ Between a door's login, which reads what the client sends and answers it in its 
 broker.verbs.entering, which decides.
 """
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.broker.signals.connection_events import logged_in
+from gomq_py.broker.signals.events import logged_in
 from gomq_py.broker.verbs.entering import check_credentials
 from gomq_py.net.listener import login_host
 

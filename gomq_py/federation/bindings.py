@@ -7,7 +7,7 @@ brokers and stop.
 from typing import Any
 
 from gomq_py.broker.exchanges.federation_upstream import BOUND_FROM, CLUSTER_NAME, VHOST, has_passed
-from gomq_py.broker.topology.binding import frozen
+from gomq_py.broker.topology.bindings import frozen
 from gomq_py.content.fields import Int16
 
 # Key of bound-from tables: at how many more brokers the binding is made.

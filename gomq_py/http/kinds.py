@@ -6,7 +6,7 @@ be sorted by other fields, too, at the cost of the whole object per row once in 
 """
 from operator import itemgetter
 
-from gomq_py.broker.topology.binding import Binding
+from gomq_py.broker.topology.bindings import Binding
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import at, node
 from gomq_py.mqtt.model import administration

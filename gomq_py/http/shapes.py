@@ -7,7 +7,7 @@ import ssl
 
 from gomq_py.auth import certificates
 from gomq_py.broker.features.arguments import CLASSIC, STREAM, queue_type_of
-from gomq_py.broker.topology.binding import escaped
+from gomq_py.broker.topology.bindings import escaped
 from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.http import statistics
 from gomq_py.http.answers import node

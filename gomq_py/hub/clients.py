@@ -16,7 +16,6 @@ from gevent.event import Event
 from gomq_py.hub.endings import EndingsLately
 from gomq_py.hub.job import Job
 from gomq_py.hub.shutdown import Shutdown
-from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.counters import Counters, counted
 
 # RabbitMQ's words to clients when the broker stops.

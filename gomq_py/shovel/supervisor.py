@@ -26,7 +26,7 @@ LOG = logger("shovel")
 # Rate-limited: a thousand shovels from one broker that is down are one trouble.
 QUIET = QuietLog(LOG, most=50)
 COMPONENT = "shovel"
-# Sections of notes (broker.policies.notes).
+# Sections of notes (broker.policies.parameters.Notes).
 PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"
 # How often stream positions are saved; a crash repeats at most this much.
 OFFSETS_INTERVAL_S = 5.0

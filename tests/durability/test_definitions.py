@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gomq_py.broker.broker import Broker
-from gomq_py.broker.topology import vhost_deletion
+from gomq_py.broker.topology import steps
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.hub.job import SliceClock
@@ -198,7 +198,7 @@ def test_cuts_lose_no_answered_definition_and_neither_do_cuts_of_the_recovery(tm
         def is_over(self):
             return random.random() < 0.5
 
-    for module in (definition_log, vhost_deletion):
+    for module in (definition_log, steps):
         monkeypatch.setattr(module, "SliceClock", FickleClock)
     (tmp_path / "data").mkdir()
     account = Account()

@@ -11,7 +11,7 @@ import pytest
 
 from gomq_py.auth.users import Users
 from gomq_py.broker.policies.parameters import Parameters
-from gomq_py.broker.policies.vhost_limits import LimitsComponent
+from gomq_py.broker.policies.limits import LimitsComponent
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.topology import recovery
 from gomq_py.broker.topology.bindings import Bindings

@@ -22,8 +22,8 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.routing.route import Destination
-from gomq_py.broker.topology import steps, vhost_deletion
-from gomq_py.broker.topology.binding import Binding
+from gomq_py.broker.topology import steps
+from gomq_py.broker.topology.bindings import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
@@ -607,7 +607,7 @@ def site(tmp_path_factory):
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
         patch.setattr(timers, "FIRST_PAUSE_MS", 5)
         patch.setattr(timers, "LONGEST_PAUSE_MS", 5)
-        for module in (vhost_deletion, steps, tx, clients, subscribe, broker_topics):
+        for module in (steps, tx, clients, subscribe, broker_topics):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)

@@ -3,7 +3,7 @@ from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.auth.users import Users
 from gomq_py.broker.policies.parameters import Parameters
 from gomq_py.broker.policies.policy import POLICY, PolicySet
-from gomq_py.broker.policies.vhost_limits import LimitsComponent
+from gomq_py.broker.policies.limits import LimitsComponent
 from gomq_py.hub.clients import Clients
 
 

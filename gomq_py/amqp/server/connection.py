@@ -39,8 +39,8 @@ from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
     ConnectionUnblocked, ConnectionUpdateSecret, decode_method,
 )
-from gomq_py.broker.policies.user_limits import CHANNELS
-from gomq_py.broker.signals.connection_events import connection_created
+from gomq_py.broker.policies.limits import MAX_CHANNELS
+from gomq_py.broker.signals.events import connection_created
 from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
 from gomq_py.content.fields import decode_table
@@ -347,7 +347,7 @@ class Connection(ClientConnection):
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
                 f"({limit})"
             )
-        limit = self.server.broker.user_limits.limit(self.user, CHANNELS)  # over all of its connections
+        limit = self.server.broker.user_limits.limit(self.user, MAX_CHANNELS)  # over all of its connections
         if (
             limit is not None
             and sum(len(one.channels) for one in self.hub.clients.of_user(self.user.identity)) >= limit

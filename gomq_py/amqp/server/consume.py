@@ -20,7 +20,7 @@ from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_fra
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
 )
-from gomq_py.broker.features.consumer_arguments import check_common_arguments
+from gomq_py.broker.features.arguments import check_common_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
 from gomq_py.broker.features.queue_type import queue_type_of
 from gomq_py.broker.features.stream_offset import GENERATED_TAG

@@ -4,7 +4,7 @@ words.
 Beside consume, which hands streams to it.
 """
 from gomq_py.amqp.wire.errors import NotImplemented_, PreconditionFailed
-from gomq_py.broker.features.consumer_arguments import check_own_arguments
+from gomq_py.broker.features.arguments import check_own_arguments
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import is_tracked, start_of
 from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of

@@ -1,5 +1,5 @@
 """Events of the AMQP door: what the event exchange tells about channels and consumers, with RabbitMQ's header
-names. Those about logins and connections are broker.signals.connection_events.
+names. Those about logins and connections are broker.signals.events.
 
 Beside connection, which emits them through the broker's Events; each function makes the headers of one kind,
 and is called only when they are wanted.

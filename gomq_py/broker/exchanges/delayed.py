@@ -30,15 +30,17 @@ LARGEST = (1 << 63) - 1
 
 
 class DelayedExchange(Exchange):
-    """Puts delayed messages into its delayed store, and routes all others at once."""
+    """Puts delayed messages into its delayed store, and routes all others at once. ``inner``: the exchange
+    whose rules count, with the same bindings.
+    """
 
     type = "x-delayed-message"
     needs_headers = True
+    delays = True
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.delayed_store = None
-        self._inner = INNER_TYPES[self.arguments.get(INNER_TYPE, "direct")](*args, **options)
+        self.inner = INNER_TYPES[self.arguments.get(INNER_TYPE, "direct")](*args, **options)
 
     @staticmethod
     def check_arguments(entity, arguments):
@@ -48,28 +50,23 @@ class DelayedExchange(Exchange):
             raise PreconditionFailed(f"Invalid argument, '{INNER_TYPE}' must be an existing exchange type")
 
     def set_defaults(self, defaults):
-        self._inner.set_defaults(defaults)
+        self.inner.set_defaults(defaults)
 
     def check_binding(self, routing_key, arguments):
-        self._inner.check_binding(routing_key, arguments)
-
-    @property
-    def inner(self):
-        """The exchange whose rules count, with the same bindings."""
-        return self._inner
+        self.inner.check_binding(routing_key, arguments)
 
     def match(self, routing_key, headers, targets):
         has_time = headers and (X_DELAY in headers or X_DELIVER_AT in headers)
         if has_time and self.delayed_store is not None and is_delayed(headers):
             targets[self.delayed_store] = None
         else:
-            self._inner.match(routing_key, headers, targets)
+            self.inner.match(routing_key, headers, targets)
 
     def _added(self, binding):
-        self._inner.bind(binding)
+        self.inner.bind(binding)
 
     def _removed(self, binding):
-        self._inner.unbind(binding)
+        self.inner.unbind(binding)
 
 
 def delay_of(headers):

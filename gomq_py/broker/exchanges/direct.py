@@ -1,13 +1,52 @@
-"""Direct exchange: the routing key equals the binding's."""
-from gomq_py.broker.exchanges.exchange import KeyedExchange
+"""Direct exchange: the routing key equals the binding's. Default exchange: it is a queue's name."""
+from gomq_py.broker.exchanges.exchange import Exchange
 
 
-class DirectExchange(KeyedExchange):
-    """One dictionary look-up per message, however many bindings there are."""
+class DirectExchange(Exchange):
+    """Destinations by routing key: one dictionary look-up per message. Several bindings of a destination with
+    one key are one entry.
+    """
 
     type = "direct"
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._by_key = {}
 
     def match(self, routing_key, headers, targets):
         destinations = self._by_key.get(routing_key)
         if destinations is not None:
             targets.update(destinations)
+
+    def _added(self, binding):
+        destinations = self._by_key.setdefault(binding.routing_key, {})
+        destinations[binding.destination] = destinations.get(binding.destination, 0) + 1
+
+    def _removed(self, binding):
+        destinations = self._by_key[binding.routing_key]
+        destinations[binding.destination] -= 1
+        if not destinations[binding.destination]:
+            del destinations[binding.destination]
+            if not destinations:
+                del self._by_key[binding.routing_key]
+
+
+class DefaultExchange(Exchange):
+    """Has no bindings and takes none. Looks into the vhost's ``queues``, then into ``sinks``: destinations
+    such as direct reply-to. Queues with state of clients (MQTT sessions) are not reachable by name: they get
+    only what their clients subscribe to.
+    """
+
+    type = DirectExchange.type
+
+    def __init__(self, vhost, queues, sinks):
+        super().__init__("", vhost, durable=True)
+        self.predeclared = True
+        self._queues = queues
+        self._sinks = sinks
+
+    def match(self, routing_key, headers, targets):
+        queue = self._queues.get(routing_key)
+        destination = queue if queue is not None else self._sinks.get(routing_key)
+        if destination is not None and (queue is None or not queue.is_state):
+            targets[destination] = None

@@ -1,7 +1,7 @@
 """Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types``
 names them.
 
-Below broker.vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
+Below the vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
 exchange only matches its own bindings. Only its vhost changes it. Never yields, never stores.
 """
 from typing import Any
@@ -24,7 +24,8 @@ class Exchange:
     needs_headers = False
     watched_list: Any = None
     needs_properties = False  # match() needs routing.with_properties()
-    delayed_store: Any = None  # of a delayed exchange
+    delays = False
+    delayed_store: Any = None  # of an exchange that delays
 
     def __init__(self, name, vhost, durable=False, auto_delete=False, internal=False, arguments=None):
         self.name = name
@@ -75,21 +76,16 @@ class Exchange:
         """Remove a binding this exchange has."""
         del self._bindings[binding.identity]
         if self.departed and binding.destination in self.departed:
-            self._unbind_departed(binding)
+            self.departed[binding.destination] -= 1
+            if not self.departed[binding.destination]:
+                del self.departed[binding.destination]
+            self._removed_departed(binding)
         else:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """Stop routing to a deleted ``destination``, which has ``count`` bindings here; the caller unbinds
-        them in slices.
-        """
+        """Stop routing to a deleted destination; its ``count`` bindings are unbound in slices."""
         self.departed[destination] = count
-
-    def _unbind_departed(self, binding):
-        self.departed[binding.destination] -= 1
-        if not self.departed[binding.destination]:
-            del self.departed[binding.destination]
-        self._removed_departed(binding)
 
     # what kinds define
 
@@ -124,23 +120,3 @@ class Exchange:
     def _removed_departed(self, binding):
         """Forget a removed binding whose destination has departed."""
         self._removed(binding)
-
-
-class KeyedExchange(Exchange):
-    """Keeps destinations by routing key. Several bindings of a destination with one key are one entry."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self._by_key = {}
-
-    def _added(self, binding):
-        destinations = self._by_key.setdefault(binding.routing_key, {})
-        destinations[binding.destination] = destinations.get(binding.destination, 0) + 1
-
-    def _removed(self, binding):
-        destinations = self._by_key[binding.routing_key]
-        destinations[binding.destination] -= 1
-        if not destinations[binding.destination]:
-            del destinations[binding.destination]
-            if not destinations:
-                del self._by_key[binding.routing_key]

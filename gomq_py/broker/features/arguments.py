@@ -1,7 +1,9 @@
-"""Queue arguments: checks a declare's arguments by features.table, with RabbitMQ's texts.
+"""Arguments of queues and consumers: checks those of a declare and of basic.consume by features.table, with
+RabbitMQ's texts.
 
-Used by vhosts. Unknown keys are accepted and kept, as in RabbitMQ. An existing queue's arguments are compared
-and never checked again, so that a definition from an older broker stays usable.
+Used by vhosts, and by doors for consumers. Unknown keys are accepted and kept, as in RabbitMQ. An existing
+queue's arguments are compared and never checked again, so that a definition from an older broker stays
+usable.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.checks import WrongValue
@@ -66,3 +68,31 @@ def check_values(entity, arguments, keys):
             ARGUMENTS[key][0](arguments[key], arguments)
         except WrongValue as reason:
             raise PreconditionFailed(f"invalid arg '{key}' for {entity}: {reason}") from None
+
+
+# consumers
+
+def check_common_arguments(entity, kind, arguments):
+    """Check the arguments that every kind of queue takes, and refuse arguments that this ``kind`` does not
+    take. ``entity`` names the queue in texts. Raises PreconditionFailed.
+    """
+    _check_consumer(entity, arguments, lambda row: row.kinds == TYPES)
+    for row in table.CONSUMER_ARGUMENTS.values():
+        if row.only_there and kind not in row.kinds and row.argument in arguments:
+            text = f"invalid arg '{row.argument}' for {entity} of queue type {TYPE_MODULES[kind]}"
+            raise PreconditionFailed(text)
+
+
+def check_own_arguments(entity, kind, arguments):
+    """Check the arguments that only this ``kind`` of queue takes. Raises PreconditionFailed."""
+    _check_consumer(entity, arguments, lambda row: row.kinds != TYPES and kind in row.kinds)
+
+
+def _check_consumer(entity, arguments, wanted):
+    for row in table.CONSUMER_ARGUMENTS.values():
+        if row.argument in arguments and wanted(row):
+            try:
+                row.check(arguments[row.argument], arguments)
+            except WrongValue as reason:
+                text = row.refusal.format(argument=row.argument, entity=entity, reason=reason)
+                raise PreconditionFailed(text) from None

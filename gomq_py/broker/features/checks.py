@@ -1,7 +1,12 @@
 """Checks of arguments: ``check(value, arguments)`` raises WrongValue with RabbitMQ's text, an Erlang term."""
-from gomq_py.broker.features.age import milliseconds_of_age
+import re
+
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
 from gomq_py.content.fields import Seconds
+
+# Seconds; a year of 365 days and a month of 30, as in RabbitMQ.
+_UNITS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
+_AGE = re.compile(r"([0-9]{1,12})([YMDhms])")
 
 
 class WrongValue(Exception):
@@ -76,3 +81,13 @@ def one_of(reason, *allowed):
         if value not in allowed:
             raise WrongValue(reason.format(value))
     return check
+
+
+def milliseconds_of_age(text):
+    """Milliseconds of an age, in RabbitMQ's form: a number above 0 and a unit, such as "7D" or "1h". Raises
+    ValueError.
+    """
+    match = _AGE.fullmatch(text)
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"no age: {text!r}")
+    return int(match[1]) * _UNITS[match[2]] * 1000

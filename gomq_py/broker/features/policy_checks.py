@@ -1,5 +1,5 @@
 """Checks of policy values, with RabbitMQ's texts: ``check_policy(feature, value)``."""
-from gomq_py.broker.features.age import milliseconds_of_age
+from gomq_py.broker.features.checks import milliseconds_of_age
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
 from gomq_py.patterns import Pattern

@@ -16,7 +16,7 @@ Applied by broker.queues.stream_queue. The broker stores the position of a consu
 from datetime import datetime
 
 from gomq_py.broker.features import checks
-from gomq_py.broker.features.age import milliseconds_of_age
+from gomq_py.broker.features.checks import milliseconds_of_age
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
 from gomq_py.broker.values import type_name
 from gomq_py.content.fields import seconds_of

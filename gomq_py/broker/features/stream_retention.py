@@ -2,7 +2,7 @@
 broker.queues.stream_queue and the stream's store.
 """
 from gomq_py.broker.features import checks, policy_checks
-from gomq_py.broker.features.age import milliseconds_of_age
+from gomq_py.broker.features.checks import milliseconds_of_age
 from gomq_py.broker.features.feature import STREAM_ONLY, Feature
 from gomq_py.broker.features.merging import smallest
 

@@ -226,6 +226,29 @@ class Parameters:
             vhost.waiting.discard((component, name))
 
 
+class Notes:
+    """State that a room keeps in a vhost (a shovel is paused, its position in a stream): ``vhost.notes``,
+    {(room, name): JSON value}. A note is deleted with its vhost, and is in no list and no export.
+    """
+
+    def __init__(self, log):
+        self._log = log
+
+    def set(self, vhost, room, name, value):
+        """Keep a JSON value; does nothing if the vhost is gone or has the value already. Raises OSError."""
+        if vhost.is_gone or vhost.notes.get((room, name)) == value:
+            return
+        self._log.append(records.note_set(vhost.name, room, name, encoded(value)))
+        vhost.notes[room, name] = value
+
+    def clear(self, vhost, room, name):
+        """Delete a value. Raises OSError."""
+        if vhost.is_gone or (room, name) not in vhost.notes:
+            return
+        self._log.append(records.note_cleared(vhost.name, room, name))
+        del vhost.notes[room, name]
+
+
 def _check_each(check, what, value):
     """``check(what, value)``; its ValueError names the faulty field if one is."""
     try:

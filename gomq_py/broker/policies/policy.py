@@ -143,18 +143,10 @@ class PolicySet:
         self._ranked = sorted(self.by_name.values(), key=lambda policy: (-policy.priority, policy.name))
 
 
-def merged(policy, operator_policy):
-    """The definition in force: of two numbers the smaller one, of anything else the operator policy's."""
-    definition = dict(policy.definition) if policy is not None else {}
-    for key, value in (operator_policy.definition if operator_policy is not None else {}).items():
-        own = definition.get(key)
-        definition[key] = min(own, value) if _is_number(own) and _is_number(value) else value
-    return definition
-
-
 class InForce:
     """The policy and operator policy in force for an entity (each may be None), and their merged
-    ``definition``. Immutable and shared by entities.
+    ``definition``: of two numbers the smaller one, of anything else the operator policy's. Immutable and
+    shared by entities.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")
@@ -163,9 +155,11 @@ class InForce:
         """``without``: keys without meaning for this kind of entity."""
         self.policy = policy
         self.operator_policy = operator_policy
-        self.definition = {
-            key: value for key, value in merged(policy, operator_policy).items() if key not in without
-        }
+        definition = dict(policy.definition) if policy is not None else {}
+        for key, value in (operator_policy.definition if operator_policy is not None else {}).items():
+            own = definition.get(key)
+            definition[key] = min(own, value) if _is_number(own) and _is_number(value) else value
+        self.definition = {key: value for key, value in definition.items() if key not in without}
 
 
 def _is_number(value):

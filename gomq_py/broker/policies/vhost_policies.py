@@ -4,6 +4,7 @@ A change of policies goes through all entities in slices, so that 100 000 queues
 up the hub. An entity declared meanwhile gets the current policies.
 """
 import time
+from typing import Any, NamedTuple
 
 from gomq_py.broker.features import alternate_exchange, tee
 from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
@@ -106,11 +107,13 @@ class VHostPolicies(Job):
         return any(
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
-    def would_be(self, kind, name, would, is_operator):
-        """The InForce that an entity would have if ``would`` were the policies, or operator policies."""
+    def change_of(self, entity, kind, policy, would, is_operator):
+        """The PolicyChange of an entity if ``would``, with the new ``policy``, were in force."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
-        policy = user.best(kind, name)
-        return InForce(policy, operator.best(kind, name), self._without(kind, name, policy)[0])
+        name = entity.name
+        best = user.best(kind, name)
+        after = InForce(best, operator.best(kind, name), self._without(kind, name, best)[0])
+        return PolicyChange(entity, kind, policy.applies(kind, name), entity.in_force, after)
 
     def changed(self):
         """Apply changed policies to all entities. Replaces a round at work."""
@@ -148,6 +151,47 @@ class VHostPolicies(Job):
                             vhost.name,
                         )
                 yield
+
+
+# what a policy would change if it were set now
+
+class PolicyChange(NamedTuple):
+    """``entity`` is of this ``kind`` (EXCHANGE or a type of queue); ``before`` and ``after``: InForce."""
+
+    entity: Any
+    kind: str
+    is_matched: bool
+    before: Any
+    after: Any
+
+    @property
+    def is_one(self):
+        """Whether the policies or their definition differ."""
+        return (self.before.policy, self.before.operator_policy, self.before.definition) != (
+            self.after.policy, self.after.operator_policy, self.after.definition)
+
+
+def would_be(users, vhost, name, value, is_operator, by):
+    """The Policy, or operator policy, that this value would become if ``by`` (see Parameters.set) set it.
+    Raises ValueError.
+    """
+    policy = policy_of(name, value, is_operator)
+    if not is_operator:
+        check_hands_on(users, vhost, policy.definition, by)
+        policy.rights = SetterRights(users, vhost, name, by)
+    return policy
+
+
+def previewed(vhost, policy, is_operator):
+    """Yield a PolicyChange for each queue and exchange with a name."""
+    would = PolicySet()
+    would.by_name.update((vhost.policies.operator if is_operator else vhost.policies.user).by_name)
+    would.put(policy)
+    for queue in list(vhost.queues.values()):
+        yield vhost.policies.change_of(queue, queue.type, policy, would, is_operator)
+    for exchange in list(vhost.exchanges.values()):
+        if exchange.name:
+            yield vhost.policies.change_of(exchange, EXCHANGE, policy, would, is_operator)
 
 
 class PolicyComponent(Component):

@@ -13,7 +13,7 @@ cdef class Queue(routes.Destination):
     cdef readonly object vhost, arguments, type
     cdef readonly bint auto_delete, closed
     cdef public bint paused, is_state
-    cdef public object exclusive_owner, on_unused, on_closed, on_expiring, in_force, on_turn
+    cdef public object exclusive_owner, on_unused, on_expiring, in_force, on_turn
     cdef public QueueGuard limits
     cdef readonly Store store
     cdef readonly Scheduler scheduler

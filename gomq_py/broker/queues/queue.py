@@ -32,19 +32,18 @@ class Queue(routes.Destination):
 
     Kinds that order, limit or expire differently are subclasses and collaborators.
 
-    ``on_unused(queue)`` is called when the last consumer has gone, ``on_closed(queue, reason)`` when a fault
-    of the store closed the queue, ``on_expiring(queue)`` when the first message that expires comes to a queue
-    without limits: it may give it some. ``consumer_timeout_ms``: how long a delivery may stay unacked, 0 for
-    any time; channels see to it. ``dead_letter_count``: messages that are dead and wait for their copies.
-    ``aside``: the SetAside of this queue, or None. ``in_force``: the policies it stands under
-    (broker.policies.InForce), as its vhost has applied them. ``is_state``: it is the state of somebody's
-    clients, and no definition (broker.topology.kinds). ``on_turn(queue)`` is called at the end of each turn,
-    for whoever looks whether consumers wait for messages (``has_hungry``); None: nobody does.
+    ``on_unused(queue)`` is called when the last consumer has gone, ``on_expiring(queue)`` when the first
+    message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how
+    long a delivery may stay unacked, 0 for any time; channels see to it. ``dead_letter_count``: messages that
+    are dead and wait for their copies. ``aside``: the SetAside of this queue, or None. ``in_force``: its
+    policies (broker.policies.InForce). ``is_state``: it is state of clients, and no definition
+    (broker.topology.kinds). ``on_turn(queue)``, or None, is called at the end of each turn, for those who
+    look whether consumers wait for messages (``has_hungry``).
     """
 
     __slots__ = (
         "vhost", "arguments", "type", "auto_delete", "closed", "paused", "exclusive_owner", "on_unused",
-        "on_closed", "on_expiring", "limits", "store", "scheduler", "ring",
+        "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
         "in_force", "is_state", "on_turn", "_waiting_for_files", "__weakref__",
@@ -63,7 +62,7 @@ class Queue(routes.Destination):
         self.arguments = arguments or {}
         self.type = queue_type_of(self.arguments)
         self.closed = self.paused = self.behind = self.turning = self.is_state = False
-        self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
+        self.on_unused = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
         self.holds = self.complained_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
@@ -671,8 +670,6 @@ class Queue(routes.Destination):
         LOG.error("queue '%s' in vhost '%s' closed: %s", self.name, self.vhost, error)
         self.closed = True
         self._let_go(str(error))
-        if self.on_closed is not None:
-            self.on_closed(self, str(error))
 
     def store_fenced(self, store, error):
         """The store heard of an I/O error from the disk (storage.flush.group_commit)."""

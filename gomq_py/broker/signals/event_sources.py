@@ -3,7 +3,7 @@
 Alarms, users and parameters know nothing of events: they call back.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
-from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
+from gomq_py.broker.policies.limits import COMPONENT as LIMITS
 
 
 class AlarmEvents:
@@ -30,10 +30,18 @@ class UserEvents:
         self._users = users
 
     def __call__(self, record):
-        name = record.get("user") or record["name"]
-        handler = _USER_RECORDS.get(record["op"])
-        if handler is not None and self._events.wanted:
-            handler(self, name, record)
+        if not self._events.wanted:
+            return
+        name, op = record.get("user") or record["name"], record["op"]
+        if op in _RIGHTS:
+            key, fields = _RIGHTS[op]
+            self._emit(key, {"user": name, **{field: record[field] for field in fields}})
+        elif op == "user":
+            self._user(name, record)
+        elif op == "user-delete":
+            self._emit("user.deleted", {"name": name})
+        elif op == "limits":
+            self._limits(name, record)
 
     def _emit(self, key, headers):
         self._events.emit(key, dict, headers)
@@ -52,25 +60,6 @@ class UserEvents:
                 {"user": name, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"},
             )
 
-    def _user_deleted(self, name, _record):
-        self._emit("user.deleted", {"name": name})
-
-    def _permission(self, name, record):
-        rights = {key: record[key] for key in ("vhost", "configure", "write", "read")}
-        self._emit("permission.created", {"user": name, **rights})
-
-    def _permission_deleted(self, name, record):
-        self._emit("permission.deleted", {"user": name, "vhost": record["vhost"]})
-
-    def _topic_permission(self, name, record):
-        rights = {key: record[key] for key in ("vhost", "exchange", "write", "read")}
-        self._emit("topic.permission.created", {"user": name, **rights})
-
-    def _topic_permission_deleted(self, name, record):
-        self._emit("topic.permission.deleted", {
-            "user": name, "vhost": record["vhost"], "exchange": record["exchange"]
-        })
-
     def _limits(self, name, record):
         self._emit(
             "user.limits.set" if record["limits"] else "user.limits.cleared",
@@ -78,10 +67,12 @@ class UserEvents:
         )
 
 
-_USER_RECORDS = {
-    "user": UserEvents._user, "user-delete": UserEvents._user_deleted, "permission": UserEvents._permission,
-    "permission-delete": UserEvents._permission_deleted, "topic-permission": UserEvents._topic_permission,
-    "topic-permission-delete": UserEvents._topic_permission_deleted, "limits": UserEvents._limits,
+# Kind of record about rights: (key of its event, fields of its headers).
+_RIGHTS = {
+    "permission": ("permission.created", ("vhost", "configure", "write", "read")),
+    "permission-delete": ("permission.deleted", ("vhost",)),
+    "topic-permission": ("topic.permission.created", ("vhost", "exchange", "write", "read")),
+    "topic-permission-delete": ("topic.permission.deleted", ("vhost", "exchange")),
 }
 
 

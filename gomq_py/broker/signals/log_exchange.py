@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import deque
 
+from gomq_py.broker.names import to_octets
 from gomq_py.hub.job import Job, SliceClock
 from gomq_py.observability.log import ROOT, escape
 from gomq_py.storage.message import Message
@@ -25,11 +26,8 @@ class LogExchange(logging.Handler):
 
     def __init__(self, vhost, scheduler):
         super().__init__(logging.INFO)
-        self._vhost = vhost
+        self._job = LogLines(vhost, scheduler)
         self._scheduler = scheduler
-        self._lines = deque(maxlen=WAITING_LINES)
-        self._publishing = False
-        self._job = LogLines(self)
         self._thread = threading.get_native_id()
         self._logger = logging.getLogger(ROOT)
         self._logger.addHandler(self)
@@ -37,60 +35,53 @@ class LogExchange(logging.Handler):
     def emit(self, record):
         """Keep the line until after the next poll; not from other threads, which must not wake the scheduler.
         """
-        if self._publishing or threading.get_native_id() != self._thread:
+        if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:
             line = f"{record.name.removeprefix(ROOT + '.')}: {escape(record.getMessage())}"
         except Exception:
             self.handleError(record)  # as other handlers do: logging must not raise
             return
-        self._lines.append((record.levelname.lower(), line))
+        self._job.lines.append((record.levelname.lower(), line))
         self._scheduler.start(self._job)
 
     def close(self):
         """Publish no more."""
         self._logger.removeHandler(self)
-        self._lines.clear()
+        self._job.lines.clear()
         super().close()
-
-    def has_lines(self):
-        """Whether lines wait."""
-        return bool(self._lines)
-
-    def publish_some(self):
-        """Publish some waiting lines. Returns whether there are more."""
-        exchange = self._vhost.exchanges.get(NAME)
-        self._publishing = True
-        clock = SliceClock()
-        try:
-            while self._lines and exchange is not None:
-                severity, line = self._lines.popleft()
-                message = Message()
-                message.assign(
-                    NAME.encode(), severity.encode(), _PROPERTIES, line.encode("utf-8", "surrogateescape"),
-                    self._scheduler.now_ms,
-                )
-                for destination in self._vhost.route(exchange, severity):
-                    destination.publish(message)
-                if clock.is_over():
-                    return bool(self._lines)
-        finally:
-            self._publishing = False
-        return False
 
 
 class LogLines(Job):
-    """Publishes the lines of a LogExchange."""
+    """Publishes ``lines``: (severity, text)."""
 
     name = "log lines"
 
-    def __init__(self, exchange):
+    def __init__(self, vhost, scheduler):
         super().__init__()
-        self._exchange = exchange
+        self.lines = deque(maxlen=WAITING_LINES)
+        self.is_publishing = False
+        self._vhost = vhost
+        self._scheduler = scheduler
 
     def step(self):
-        return self._exchange.publish_some()
+        exchange = self._vhost.exchanges.get(NAME)
+        self.is_publishing = True
+        clock = SliceClock()
+        try:
+            while self.lines and exchange is not None:
+                severity, line = self.lines.popleft()
+                message = Message()
+                message.assign(
+                    NAME.encode(), severity.encode(), _PROPERTIES, to_octets(line), self._scheduler.now_ms)
+                for destination in self._vhost.route(exchange, severity):
+                    destination.publish(message)
+                if clock.is_over():
+                    return bool(self.lines)
+        finally:
+            self.is_publishing = False
+        return False
 
     def failed(self, error):
         """Go on: the failed line is in the log itself."""
-        return self._exchange.has_lines()
+        return bool(self.lines)

@@ -111,9 +111,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise the disk alarm if the data folder is gone or replaced: unlinked files still take messages,
-        but lose them.
-        """
+        """Raise the disk alarm if the data folder is gone or replaced: unlinked files lose messages."""
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:

@@ -5,6 +5,7 @@ Called by broker.verbs and by deliveries if ``vhost.tracing`` is on; RabbitMQ's 
 own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never yields.
 """
 from gomq_py.broker.exchanges.types import TRACE
+from gomq_py.broker.names import to_octets, to_text
 from gomq_py.broker.signals.events import node_name, told_in_headers
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
@@ -47,15 +48,15 @@ def _trace(make, vhost, *of):
 
 
 def _published(vhost, client, message, more_keys, destinations):
-    exchange = _text(message.get_exchange())
-    headers = _headers(vhost, client, message, (_text(message.get_routing_key()), *more_keys))
+    exchange = to_text(message.get_exchange())
+    headers = _headers(vhost, client, message, (to_text(message.get_routing_key()), *more_keys))
     headers["routed_queues"] = [destination.name for destination in destinations]
     _publish(vhost, f"publish.{exchange}", exchange, headers, message)
 
 
 def _delivered(vhost, client, message, queue_name, added):
-    exchange = _text(message.get_exchange())
-    headers = _headers(vhost, client, message, (_text(message.get_routing_key()),))
+    exchange = to_text(message.get_exchange())
+    headers = _headers(vhost, client, message, (to_text(message.get_routing_key()),))
     if added:
         headers["properties"] = {
             **headers["properties"], "headers": {**(headers["properties"].get("headers") or {}), **added}
@@ -70,9 +71,9 @@ def _headers(vhost, client, message, keys):
     except Malformed:  # no door accepts such properties
         properties = {}
     return {
-        "exchange_name": _text(message.get_exchange()), "routing_keys": list(keys), "properties": properties,
-        "node": node_name(),
-        "vhost": vhost.name, "connection": client.connection, "channel": client.channel, "user": client.user,
+        "exchange_name": to_text(message.get_exchange()), "routing_keys": list(keys),
+        "properties": properties, "node": node_name(), "vhost": vhost.name,
+        "connection": client.connection, "channel": client.channel, "user": client.user,
     }
 
 
@@ -80,8 +81,8 @@ def _publish(vhost, key, exchange, headers, message):
     trace = vhost.exchanges.get(TRACE)
     if trace is None or exchange == TRACE:
         return
-    octets = key.encode("utf-8", "surrogateescape")[:255]
-    destinations = vhost.route(trace, octets.decode("utf-8", "surrogateescape"), headers)
+    octets = to_octets(key)[:255]
+    destinations = vhost.route(trace, to_text(octets), headers)
     trace.state.publish_in += 1
     trace.state.publish_out += len(destinations)
     if destinations:
@@ -92,7 +93,3 @@ def _publish(vhost, key, exchange, headers, message):
         )
         for destination in destinations:
             destination.publish(copy)
-
-
-def _text(octets):
-    return octets.decode("utf-8", "surrogateescape")

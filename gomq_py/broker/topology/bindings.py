@@ -1,22 +1,26 @@
-"""Bindings: from which exchanges of a vhost messages lead where, and every rule about binding and unbinding.
+"""Bindings: the rules that lead messages from a vhost's exchanges to queues and exchanges, and the checks of
+binding and unbinding.
 
-Beside vhost, above exchanges and the log of definitions. As a verb of the vhost, each checks everything
-first, then writes the log, then changes the model, all without yielding.
+Beside vhost, above exchanges and the definitions log. As in the vhost, a method checks everything first, then
+writes the log, then changes the model, all without yielding.
 """
+from base64 import urlsafe_b64encode
 from collections import Counter
+from functools import lru_cache
 from operator import attrgetter
+from urllib.parse import quote_plus
 
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import cleaned, described
 from gomq_py.broker.signals import events as events_
-from gomq_py.broker.topology.binding import Binding, identity_of
 from gomq_py.broker.topology_log import records
+from gomq_py.digests import md5
 
 _source_of = attrgetter("source")
 
 
 class Bindings:
-    """Those of one vhost, without the default exchange's. ``events`` hears what comes and goes."""
+    """The bindings of one vhost, without the default exchange's. Changes are reported to ``events``."""
 
     def __init__(self, vhost, events):
         self._vhost = vhost
@@ -24,19 +28,16 @@ class Bindings:
         self._to = {}  # destination: {binding: None}
 
     def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.bind, names given.
-
-        Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed,
-        ResourceLocked.
+        """queue.bind, by names. Returns whether the binding is new. Raises NotFound, AccessRefused,
+        PreconditionFailed, ResourceLocked.
         """
         source, destination = self._ends(exchange, queue, self._vhost.queue, owner)
         destination.check_binding_from(source)
         return self._bind(source, destination, routing_key, arguments or {})
 
     def bind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.bind, names given.
-
-        Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed.
+        """exchange.bind, by names. Returns whether the binding is new. Raises NotFound, AccessRefused,
+        PreconditionFailed.
         """
         self._vhost.check_not_default(cleaned(destination))
         exchange = self._vhost.exchange
@@ -44,18 +45,16 @@ class Bindings:
         return self._bind(source, target, routing_key, arguments or {})
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.unbind; of a missing queue, exchange or binding too.
-
-        Returns whether there was one. Raises AccessRefused, ResourceLocked.
+        """queue.unbind, also of a missing queue, exchange or binding. Returns whether there was one. Raises
+        AccessRefused, ResourceLocked.
         """
         self._vhost.check_not_default(cleaned(exchange))
         destination = self._vhost.queues.get(cleaned(queue))
         return self._unbind(exchange, destination, routing_key, arguments or {}, owner)
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.unbind; of a missing exchange or binding too.
-
-        Returns whether there was one. Raises AccessRefused.
+        """exchange.unbind, also of a missing exchange or binding. Returns whether there was one. Raises
+        AccessRefused.
         """
         self._vhost.check_not_default(cleaned(source))
         self._vhost.check_not_default(cleaned(destination))
@@ -63,11 +62,8 @@ class Bindings:
         return self._unbind(source, target, routing_key, arguments or {})
 
     def attach(self, source, destination, routing_key, arguments=None):
-        """Bind a Destination, which may have no name, to an exchange, for those who know that they may: the
-        binding is not checked.
-
-        Returns whether it is new. Raises OutOfResources, PreconditionFailed where it is durable and cannot be
-        recorded.
+        """Bind a Destination, which may have no name, to an exchange, without checks. Returns whether the
+        binding is new. Raises OutOfResources, PreconditionFailed if it is durable and cannot be recorded.
         """
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
@@ -80,7 +76,7 @@ class Bindings:
         return True
 
     def to(self, destination):
-        """Every binding that leads to a queue or exchange."""
+        """All bindings to a queue or exchange."""
         return list(self._to.get(destination, ()))
 
     # changing the model, for the vhost and recovery
@@ -92,15 +88,13 @@ class Bindings:
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Those to a destination lead to another one from now on, which has its name."""
+        """Have all bindings of a destination lead to another one of the same name."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))
 
     def remove_from(self, exchange):
-        """An exchange is gone, and nothing is routed through it any more: remove its bindings, in slices
-        where they are very many.
-        """
+        """Remove the bindings of a deleted exchange, in slices if they are many."""
         bindings = exchange.bindings()
 
         def remove_one():
@@ -115,11 +109,8 @@ class Bindings:
         self._vhost.in_slices(remove_one, "removing bindings")
 
     def remove_to(self, destination):
-        """A destination is gone, which nobody can bind again: remove every binding to it, and the auto-delete
-        exchanges that had no other.
-
-        From now on nothing is routed there and nobody is shown them; where they are very many exchanges
-        forget them in slices.
+        """Remove all bindings to a deleted destination, and the auto-delete exchanges that had no other.
+        Nothing is routed there from now on; exchanges forget many bindings in slices.
         """
         bindings = list(self._to.pop(destination, ()))
         bindings.reverse()
@@ -144,7 +135,7 @@ class Bindings:
         self._vhost.delete_if_unused(list(sources))
 
     def forget(self, destination):
-        """It goes with its vhost."""
+        """Forget the bindings to a destination, which goes with its vhost."""
         self._to.pop(destination, None)
 
     def clear(self):
@@ -198,3 +189,73 @@ class Bindings:
             del self._to[binding.destination]
         self._vhost.routes_changed(binding.source)
         self._events.emit("binding.deleted", events_.binding_made, binding)
+
+
+class Binding:
+    """``source`` is an Exchange, ``destination`` a queue or an Exchange; bindings of one source with equal
+    ``identity`` are the same.
+    """
+
+    __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
+
+    def __init__(self, source, destination, routing_key, arguments=None):
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = arguments or {}
+        self.identity = identity_of(destination, routing_key, self.arguments)
+
+    @property
+    def durable(self):
+        """Whether it outlives a restart: both ends must."""
+        return self.source.durable and self.destination.durable
+
+    @property
+    def destination_type(self):
+        """ "exchange" or "queue"; a sink counts as a queue."""
+        return "exchange" if isinstance(self.destination, Exchange) else "queue"
+
+    @property
+    def properties_key(self):
+        """The name of this binding in URLs: the percent-encoded key, and a digest of any arguments."""
+        if not self.arguments:
+            return escaped(self.routing_key) or "~"
+        digest = md5(
+            repr(frozen(self.arguments)).encode("utf-8", "surrogateescape"), usedforsecurity=False
+        ).digest()
+        return f"{escaped(self.routing_key)}~{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+    def __repr__(self):
+        return (
+            f"<Binding {self.source.name!r} -> {self.destination.name!r} by {self.routing_key!r} "
+            f"{self.arguments or ''}>"
+        )
+
+
+def escaped(routing_key):
+    """A routing key as part of a properties key: percent-encoded as RabbitMQ does, a space as ``+``, and
+    ``~`` too, which divides key from digest.
+    """
+    return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
+
+
+def identity_of(destination, routing_key, arguments):
+    """A hashable value that is equal for equal bindings of one source."""
+    return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
+
+
+@lru_cache(64)
+def _same(value):
+    """The first of equal values: very many bindings share equal arguments."""
+    return value
+
+
+def frozen(value):
+    """A hashable twin of a decoded field value; tables lose their order, booleans stay apart from numbers."""
+    if isinstance(value, dict):
+        return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
+    if isinstance(value, list):
+        return ("array", *(frozen(item) for item in value))
+    if isinstance(value, bool):
+        return ("bool", value)
+    return value

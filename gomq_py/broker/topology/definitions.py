@@ -7,6 +7,8 @@ dropped.
 """
 import json
 from base64 import b64decode, b64encode
+from datetime import datetime
+from types import NoneType
 
 from gomq_py import __version__
 from gomq_py.auth import passwords
@@ -15,7 +17,7 @@ from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
-from gomq_py.broker.policies.user_limits import check_limits
+from gomq_py.broker.policies.limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import DefinitionsError, Refused
 from gomq_py.hub.job import SliceClock
@@ -45,12 +47,7 @@ _HASHES_BY_SIZE = {
 
 def exported(broker):
     """The definitions of the whole broker, as a dict ready for JSON."""
-    return _whole(sections(broker))
-
-
-def exported_vhost(vhost):
-    """The definitions of one vhost, without its name, for import into another."""
-    return _whole(sections_of_vhost(vhost))
+    return {key: value if isinstance(value, str) else list(value) for key, value in sections(broker)}
 
 
 def sections(broker):
@@ -61,18 +58,9 @@ def sections(broker):
     yield (
         "vhosts", ({"name": vhost.name, **vhost.metadata(), "metadata": vhost.metadata()} for vhost in vhosts)
     )
-    yield (
-        "permissions",
-        (_permission(right) for user in list(broker.users) for right in list(user.permissions.values()))
-    )
-    yield (
-        "topic_permissions",
-        (
-            _topic_permission(limit) for user in list(broker.users)
-            for limit in list(user.topic_permissions.values())
-        )
-    )
-    yield "parameters", (entry for vhost in vhosts for entry in _parameters(vhost))
+    for key in ("permissions", "topic_permissions"):
+        yield key, _rights(list(broker.users), key)
+    yield "parameters", _of_all(vhosts, _parameters)
     yield (
         "global_parameters",
         ({"name": name, "value": value} for name, value in list(broker.parameters.global_.items()))
@@ -83,7 +71,7 @@ def sections(broker):
 
 
 def sections_of_vhost(vhost):
-    """``exported_vhost`` bit by bit: (key, text or iterator of entries)."""
+    """The sections of one vhost, without its name, for import into another."""
     yield from header().items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
@@ -91,10 +79,6 @@ def sections_of_vhost(vhost):
 
 def _of_all(vhosts, entries):
     return (entry for vhost in vhosts for entry in entries(vhost))
-
-
-def _whole(parts):
-    return {key: value if isinstance(value, str) else list(value) for key, value in parts}
 
 
 def header():
@@ -116,18 +100,11 @@ def _user(user):
     }
 
 
-def _permission(right):
-    return {
-        "user": right.user, "vhost": right.vhost, "configure": right.configure, "write": right.write,
-        "read": right.read,
-    }
-
-
-def _topic_permission(limit):
-    return {
-        "user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write,
-        "read": limit.read,
-    }
+def _rights(users, key):
+    """Permissions or topic permissions, whose entries have the required keys only."""
+    for user in users:
+        for right in list(getattr(user, key).values()):
+            yield {name: getattr(right, name) for name in _LISTS[key]}
 
 
 def _parameters(vhost):
@@ -204,7 +181,7 @@ def jsonable(value):
             return value.decode()
         except ValueError:
             return _OCTETS + b64encode(value).decode()
-    if hasattr(value, "timestamp"):
+    if isinstance(value, datetime):
         return int(value.timestamp())
     return value if value is None or isinstance(value, (str, bool, int, float)) else float(value)
 
@@ -360,7 +337,7 @@ class Importer:
         parts = [entry, entry["metadata"]] if isinstance(entry.get("metadata"), dict) else [entry]
         for part in parts:
             for name, value in part.items():
-                if name in _TYPES and not _TYPES[name][0](value):
+                if name in _TYPES and not _is_of(value, *_TYPES[name][0]):
                     raise DefinitionsError(f"{name} should be {_TYPES[name][1]} in {key}: {shown(entry)!r}")
 
     def _problem(self, key, entry, reason):
@@ -432,20 +409,17 @@ class Importer:
             self._broker.describe_vhost(vhost, default_queue_type=default)
 
     def permission(self, entry):
-        if entry["user"] not in self._broker.users:
-            raise ValueError(f"no user '{entry['user']}'")
-        vhost = self._vhost_of(entry)
         self._broker.users.set_permission(
-            entry["user"], vhost.name, entry["configure"], entry["write"], entry["read"]
-        )
+            *self._whose(entry), entry["configure"], entry["write"], entry["read"])
 
     def topic_permission(self, entry):
+        self._broker.users.set_topic_permission(
+            *self._whose(entry), entry["exchange"], entry["write"], entry["read"])
+
+    def _whose(self, entry):
         if entry["user"] not in self._broker.users:
             raise ValueError(f"no user '{entry['user']}'")
-        vhost = self._vhost_of(entry)
-        self._broker.users.set_topic_permission(
-            entry["user"], vhost.name, entry["exchange"], entry["write"], entry["read"]
-        )
+        return entry["user"], self._vhost_of(entry).name
 
     def parameter(self, entry):
         component = entry["component"]
@@ -535,43 +509,30 @@ def _algorithm_of(password_hash):
         return passwords.SHA256
 
 
-def _is_text(value):
-    return isinstance(value, str)
+def _is_of(value, *types):
+    """Whether a value has one of these types; a list is of texts."""
+    return isinstance(value, types) and (
+        not isinstance(value, list) or all(isinstance(item, str) for item in value))
 
 
-def _is_optional_text(value):
-    return value is None or isinstance(value, str)
-
-
-def _is_flag(value):
-    return isinstance(value, bool)
-
-
-def _are_tags(value):
-    return (
-        value is None or isinstance(value, str) or isinstance(value, list)
-        and all(isinstance(tag, str) for tag in value)
-    )
-
-
-# field: (check, description), in entries of any list.
+# field: (types, description), in entries of any list.
 _TYPES = {
     **dict.fromkeys(
         (
             "name", "vhost", "user", "source", "destination", "routing_key", "component", "configure",
             "write", "read", "exchange", "type", "destination_type", "pattern", "apply-to",
-        ), (_is_text, "a text"),
+        ), ((str,), "a text"),
     ),
     **dict.fromkeys(
         ("password", "password_hash", "hashing_algorithm", "description", "default_queue_type"),
-        (_is_optional_text, "a text"),
+        ((str, NoneType), "a text"),
     ),
     **dict.fromkeys(
-        ("durable", "auto_delete", "internal", "protected_from_deletion"), (_is_flag, "true or false")
+        ("durable", "auto_delete", "internal", "protected_from_deletion"), ((bool,), "true or false")
     ),
-    **dict.fromkeys(("arguments", "definition"), (lambda value: isinstance(value, dict), "an object")),
-    "metadata": (lambda value: value is None or isinstance(value, dict), "an object"),
-    "tags": (_are_tags, "a text or a list of texts"),
+    **dict.fromkeys(("arguments", "definition"), ((dict,), "an object")),
+    "metadata": ((dict, NoneType), "an object"),
+    "tags": ((str, list, NoneType), "a text or a list of texts"),
 }
 
 # Fields that identify an entry of a list.

@@ -1,7 +1,7 @@
-"""Own stores: what a vhost keeps besides its queues and delayed exchanges, each store under a name, for those
-who registered that with the kinds (broker.topology.kinds).
+"""Own stores: a vhost's message stores that belong to no queue or exchange, each under a name, for rooms that
+have registered it with the kinds (broker.topology.kinds).
 
-Beside vhost, above the factory that opens and removes stores, and the log that names them.
+Beside vhost, above the queue factory and the definitions log, which names the stores.
 """
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import OutOfResources, Refused
@@ -12,17 +12,16 @@ LOG = logger("broker")
 
 
 class OwnStores:
-    """Those of one vhost. ``record(record)`` writes to its log, and raises what VHost.record() does."""
+    """The own stores of one vhost."""
 
-    def __init__(self, vhost, factory, record):
+    def __init__(self, vhost, factory):
         self._vhost = vhost
         self._factory = factory
-        self._record = record
-        self._stores = {}  # name: (store, or None where it is not open, its incarnation)
+        self._stores = {}  # name: (store, or None if it could not be opened; its incarnation)
         self._is_closed = False  # the broker stops
 
     def make(self, name):
-        """The MessageStore under a name, made and recorded if it was not there. Raises OutOfResources."""
+        """The MessageStore of this name, made and recorded if it is new. Raises OutOfResources."""
         vhost = self._vhost.name
         if name not in self._stores:
             if self._vhost.is_gone:
@@ -32,7 +31,7 @@ class OwnStores:
             except StoreError as error:
                 raise OutOfResources(f"cannot make store '{name}' of vhost '{vhost}': {error}") from error
             try:
-                self._record(records.store_made(vhost, name, incarnation))
+                self._vhost.record(records.store_made(vhost, name, incarnation))
             except Refused:
                 self._factory.remove_own(vhost, name, store, incarnation)
                 raise
@@ -43,7 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Make and record another store under this name, whose files go: it has failed. As make()."""
+        """Make and record a new store in place of a failed one, whose files are removed. As make()."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -56,8 +55,8 @@ class OwnStores:
         return store
 
     def reopen(self, name, done):
-        """Open one again that a fault has closed: ``done(store, error)`` is called when that is so, with one
-        of both, unless the vhost has been closed or deleted by then.
+        """Reopen a store that a fault has closed: ``done(store, error)`` is called, one of them None, unless
+        the vhost is closed or deleted by then.
         """
         if self._is_closed:
             return
@@ -76,20 +75,19 @@ class OwnStores:
         self._factory.reopen_own(self._vhost.name, name, *before, opened)
 
     def recover(self, name, incarnation):
-        """Open one of an earlier run; for recovery at boot. Blocks. Raises LookupError where nobody has
-        registered it.
+        """Open a store of an earlier run, at boot. Blocks. Raises LookupError if no room has registered it.
         """
         opened = self._vhost.kinds.store_opened(name)
         store = None
         try:
             store, _ = self._factory.open_own(self._vhost.name, name, incarnation)
-        except StoreError as error:  # it is there, closed, and everything else goes on
+        except StoreError as error:  # closed; the boot goes on
             LOG.error("store %r of vhost %r is closed: %s", name, self._vhost.name, error)
         self._stores[name] = store, incarnation
         opened(self._vhost, store)
 
     def closed(self):
-        """The names of those that a fault has closed, until they are open again."""
+        """The names of the stores that a fault has closed."""
         return [
             name for name, (store, _) in self._stores.items() if store is None or store.failure is not None]
 
@@ -104,19 +102,19 @@ class OwnStores:
         return [incarnation for _, incarnation in self._stores.values()]
 
     def record_of(self, name):
-        """What the log keeps of one."""
+        """The record of a store in the log."""
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):
-        """The broker stops: close all, each whatever becomes of the others (hub.shutdown)."""
+        """The broker stops: close all stores, as tasks of ``shutdown`` (hub.shutdown)."""
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:
-                shutdown.do(store.listener.close)  # what is safe later it does not hear of
+                shutdown.do(store.listener.close)  # it is not told what is safe later
             shutdown.do(store.close)
 
     def remove_one(self):
-        """The vhost was deleted: let go of a store."""
+        """Remove a store of a deleted vhost."""
         name, (store, incarnation) = self._stores.popitem()
         if store is not None:
             store.flush()

@@ -58,8 +58,7 @@ class QueueFactory:
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
-        self.when_safe = durability.when_safe
-        self._durability = durability
+        self.durability, self.when_safe = durability, durability.when_safe
         self._committer = durability.disk
         self._segment_bytes = segment_bytes
         self._dead_letters = dead_letters
@@ -80,11 +79,6 @@ class QueueFactory:
         self._is_closed = True
         self._removals.close()
 
-    @property
-    def has_acknowledgers(self):
-        """As storage.flush.durability's."""
-        return self._durability.has_acknowledgers
-
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """Make a queue: new, or with ``incarnation`` from the last run's files. Raises OSError, StoreError;
         UnknownType, OutOfResources before any file is touched.
@@ -92,9 +86,7 @@ class QueueFactory:
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
         recovered = incarnation is not None
-        if not recovered:
-            incarnation = os.urandom(INCARNATION_SIZE)
-        folder = self._folder(vhost, name, incarnation) if durable else self._data_dir.transient_folder
+        incarnation, folder = self._place(vhost, name, durable, incarnation)
         store, failure = None, None
         try:
             store = self._open_store(_call, folder, incarnation, vhost, name, durable, arguments)
@@ -107,9 +99,18 @@ class QueueFactory:
             queue.fail(failure)  # closed; the boot goes on
         if durable:
             self._incarnations[queue] = incarnation
-            if recovered:
-                self._known_folders.add(folder)
         return queue
+
+    def _place(self, vhost, name, durable, incarnation):
+        """(incarnation, folder) of a new store, or, with ``incarnation``, of one of the last run."""
+        recovered = incarnation is not None
+        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
+        if not durable:
+            return incarnation, self._data_dir.transient_folder
+        folder = self._folder(vhost, name, incarnation)
+        if recovered:
+            self._known_folders.add(folder)
+        return incarnation, folder
 
     def _make_queue(self, kind, name, vhost, store, durable, owner, auto_delete, arguments):
         queue = kind.make(Parts(
@@ -158,7 +159,7 @@ class QueueFactory:
     def _settle_files(self):
         """Wait until earlier file operations are complete, or have failed. May switch."""
         done = Event()
-        self._durability.when_on_disk(lambda error: done.set())
+        self.durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
@@ -195,29 +196,20 @@ class QueueFactory:
             from gomq_py.broker.transfer.delayed import DelayQueue
 
         recovered = incarnation is not None
-        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
-        name = f"amq.delayed-{exchange.name}"
-        folder = (
-            self._folder(exchange.vhost, name, incarnation) if exchange.durable
-            else self._data_dir.transient_folder
-        )
+        name, whose = f"amq.delayed-{exchange.name}", delayed_in_words(exchange)
+        incarnation, folder = self._place(exchange.vhost, name, exchange.durable, incarnation)
         failure = None
         try:
-            store, report = open_store(
-                folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes,
-                exchange.durable)
-            _say_gone(delayed_in_words(exchange), report)
+            store = self._open_plain(whose, folder, incarnation, exchange.durable)
         except StoreError as error:
             if not recovered:
                 raise
             failure = error  # closed; the boot goes on
-            store, _ = open_store(
-                self._data_dir.transient_folder, self._files, self.pool, self._committer, incarnation,
-                self._segment_bytes, False)
+            store = self._open_plain(whose, self._data_dir.transient_folder, incarnation, False)
 
         def make(store):
             made = DelayQueue(
-                name, exchange.durable, store, self.scheduler, self._durability, self.timers)
+                name, exchange.durable, store, self.scheduler, self.durability, self.timers)
             made.due_ms_of = delayed.due_ms_of
             made.release = lambda message, pending: route(
                 exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
@@ -228,10 +220,7 @@ class QueueFactory:
         exchange.delayed_store = make(store)
         if exchange.durable:
             self._incarnations[exchange.delayed_store] = incarnation
-            if recovered:
-                self._known_folders.add(folder)
-            reopening = Reopening(self, exchange, make, changed)
-            exchange.delayed_store.on_failed = reopening.begin
+            exchange.delayed_store.on_failed = Reopening(self, exchange, make, changed).begin
         if failure is not None:
             exchange.delayed_store.fail(failure)
         while exchange.delayed_store.rebuild_some():
@@ -245,20 +234,16 @@ class QueueFactory:
         if not self.has_delayed_store(exchange, before):
             return
         before.store.listener = None
-        incarnation = self._incarnations[before]
+        before.store.close()
 
-        def opened(store, report, error):
+        def opened(store, error):
             if self.has_delayed_store(exchange, before):
-                if error is None:
-                    _say_gone(delayed_in_words(exchange), report)
                 done(store, error)
             elif store is not None:
                 store.close()
 
-        before.store.close()
-        self._durability.when_on_disk(lambda error: open_aside(
-            opened, open_store, self._folder(exchange.vhost, before.name, incarnation), self._files,
-            self.pool, self._committer, incarnation, self._segment_bytes))
+        self._reopen_plain(
+            delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
         """Whether ``one`` is the store of this existing exchange, and the broker runs."""
@@ -288,31 +273,31 @@ class QueueFactory:
         """A vhost's own store, new, or with ``incarnation`` from the last run's files: (store, incarnation).
         Raises StoreError.
         """
-        recovered = incarnation is not None
-        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
-        folder = self._folder(vhost, name, incarnation)
-        if recovered:
-            self._known_folders.add(folder)
+        incarnation, folder = self._place(vhost, name, True, incarnation)
+        return self._open_plain(_own(vhost, name), folder, incarnation), incarnation
+
+    def _open_plain(self, whose, folder, incarnation, durable=True):
         store, report = open_store(
-            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes)
-        _say_gone(_own(vhost, name), report)
-        return store, incarnation
+            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes, durable)
+        _say_gone(whose, report)
+        return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
         """Reopen a vhost's own store after a fault: ``done(store, error)`` is called, one of them None."""
         if store is not None:
             store.listener = None
             store.close()
-        folder = self._folder(vhost, name, incarnation)
+        self._reopen_plain(_own(vhost, name), vhost, name, incarnation, done)
 
-        def opened(again, report, error):
+    def _reopen_plain(self, whose, vhost, name, incarnation, done):
+        def opened(store, report, error):
             if error is None:
-                _say_gone(_own(vhost, name), report)
-            done(again, error)
+                _say_gone(whose, report)
+            done(store, error)
 
-        self._durability.when_on_disk(lambda error: open_aside(
-            opened, open_store, folder, self._files, self.pool, self._committer, incarnation,
-            self._segment_bytes))
+        self.durability.when_on_disk(lambda error: open_aside(
+            opened, open_store, self._folder(vhost, name, incarnation), self._files, self.pool,
+            self._committer, incarnation, self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
         """Remove a vhost's own store once the log is on disk."""
@@ -395,7 +380,7 @@ class QueueFactory:
             if queue is not None:
                 part(queue)
 
-        self._durability.when_on_disk(lambda error: self._removals.add(store, folder, whose, error, done))
+        self.durability.when_on_disk(lambda error: self._removals.add(store, folder, whose, error, done))
 
 
 class Partings(Job):

@@ -9,7 +9,7 @@ from functools import partial
 
 from gomq_py.broker.names import described
 from gomq_py.broker.policies.parameters import decoded, encoded
-from gomq_py.broker.topology.binding import Binding, frozen, identity_of
+from gomq_py.broker.topology.bindings import Binding, frozen, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import PreconditionFailed, Refused
 from gomq_py.observability.log import logger
@@ -33,43 +33,26 @@ class VHostDescription:
         self.stores = {}
         self._ends = {}  # (kind, name): keys of the bindings with that end
 
-    def declare_exchange(self, record):
-        self.exchanges[text(record["name"])] = record
-
-    def declare_queue(self, record):
-        self.queues[text(record["name"])] = record
-
-    def bind(self, record):
-        key = _binding_key(record)
-        self.bindings[key] = record
-        for end in _ends_of(key):
-            self._ends.setdefault(end, {})[key] = None
-
-    def unbind(self, record):
-        self._forget(_binding_key(record))
-
-    def delete_exchange(self, record):
-        self.exchanges.pop(text(record["name"]), None)
-        self._unbind_all("exchange", text(record["name"]))
-
-    def delete_queue(self, record):
-        self.queues.pop(text(record["name"]), None)
-        self._unbind_all("queue", text(record["name"]))
-
-    def make_store(self, record):
-        self.stores[text(record["name"])] = record
-
-    def set_parameter(self, record):
-        self.parameters[text(record["component"]), text(record["name"])] = record
-
-    def clear_parameter(self, record):
-        self.parameters.pop((text(record["component"]), text(record["name"])), None)
-
-    def set_note(self, record):
-        self.notes[text(record["room"]), text(record["name"])] = record
-
-    def clear_note(self, record):
-        self.notes.pop((text(record["room"]), text(record["name"])), None)
+    def take(self, record):
+        """Take over a record. Raises ValueError for an unknown kind."""
+        op = record["op"]
+        if op == "bind":
+            key = _binding_key(record)
+            self.bindings[key] = record
+            for end in _ends_of(key):
+                self._ends.setdefault(end, {})[key] = None
+        elif op == "unbind":
+            self._forget(_binding_key(record))
+        elif op in LATEST:
+            kept, fields = LATEST[op]
+            getattr(self, kept)[_key(record, fields)] = record
+        elif op in DELETED:
+            kept, fields = LATEST[DELETED[op]]
+            key = _key(record, fields)
+            getattr(self, kept).pop(key, None)
+            self._unbind_all(DELETED[op], key)
+        else:
+            raise ValueError("a record of a kind that is unknown here")
 
     def _unbind_all(self, kind, name):
         for key in list(self._ends.get((kind, name), ())):
@@ -85,19 +68,21 @@ class VHostDescription:
                         del self._ends[end]
 
 
-HANDLERS = {
-    "exchange": VHostDescription.declare_exchange,
-    "exchange-delete": VHostDescription.delete_exchange,
-    "queue": VHostDescription.declare_queue,
-    "queue-delete": VHostDescription.delete_queue,
-    "bind": VHostDescription.bind,
-    "unbind": VHostDescription.unbind,
-    "store": VHostDescription.make_store,
-    "parameter": VHostDescription.set_parameter,
-    "parameter-clear": VHostDescription.clear_parameter,
-    "note": VHostDescription.set_note,
-    "note-clear": VHostDescription.clear_note,
+# Kind of record: (attribute of a VHostDescription, fields of the key there), whose latest record counts.
+LATEST = {
+    "exchange": ("exchanges", ("name",)), "queue": ("queues", ("name",)), "store": ("stores", ("name",)),
+    "parameter": ("parameters", ("component", "name")), "note": ("notes", ("room", "name")),
 }
+# Kind of record: the kind that it undoes.
+DELETED = {
+    "exchange-delete": "exchange", "queue-delete": "queue", "parameter-clear": "parameter",
+    "note-clear": "note",
+}
+
+
+def _key(record, fields):
+    key = tuple(text(record[field]) for field in fields)
+    return key if len(key) > 1 else key[0]
 
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
@@ -156,10 +141,8 @@ def _take_over(record, vhosts, parameters):
         parameters.pop(text(record["name"]), None)
     elif op == records.REMOVAL:
         pass  # names the folder of a deleted entity, see noting_deleted
-    elif op in HANDLERS:
-        HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
     else:
-        raise ValueError("a record of a kind that is unknown here")
+        vhosts.setdefault(text(record["vhost"]), VHostDescription()).take(record)
 
 
 def restore(vhost, description, parameters):
@@ -270,28 +253,29 @@ def snapshot(vhosts, parameters, being_removed=tuple):
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
     for vhost in list(vhosts.values()):
-        yield partial(_vhost_record, vhosts, vhost)
+        record = partial(_record_in, vhosts, vhost)
+        yield partial(record, records.vhost_created)
         for key in list(vhost.parameters):
-            yield partial(_parameter_record, vhosts, vhost, key)
+            yield partial(record, _parameter_record, key)
         for key in list(vhost.notes):
-            yield partial(_note_record, vhosts, vhost, key)
+            yield partial(record, _note_record, key)
         for name in vhost.stores.names():
-            yield partial(_store_record, vhosts, vhost, name)
+            yield partial(record, _store_record, name)
         for exchange in list(vhost.exchanges.values()):
             is_kept = exchange.durable and not exchange.predeclared
-            yield partial(_exchange_record, vhosts, vhost, exchange) if is_kept else None
+            yield partial(record, _exchange_record, exchange) if is_kept else None
         for queue in list(vhost.queues.values()):
-            yield partial(_queue_record, vhosts, vhost, queue) if queue.durable else None
+            yield partial(record, _queue_record, queue) if queue.durable else None
         for exchange in list(vhost.exchanges.values()):
             yield None
             for binding in exchange.bindings():
-                yield partial(_binding_record, vhosts, vhost, binding) if binding.durable else None
+                yield partial(record, _binding_record, binding) if binding.durable else None
     for incarnation in being_removed():
         yield partial(records.removal, incarnation)
 
 
-def _vhost_record(vhosts, vhost):
-    return records.vhost_created(vhost) if vhosts.get(vhost.name) is vhost else None
+def _record_in(vhosts, vhost, record_of, *entity):
+    return record_of(vhost, *entity) if vhosts.get(vhost.name) is vhost else None
 
 
 def _global_parameter_record(parameters, name):
@@ -301,42 +285,37 @@ def _global_parameter_record(parameters, name):
     )
 
 
-def _parameter_record(vhosts, vhost, key):
-    there = vhosts.get(vhost.name) is vhost and key in vhost.parameters
-    component, name = key
-    return (
-        records.parameter_set(
-            vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting,
-            vhost.set_by.get(key),
-        ) if there else None
-    )
+def _parameter_record(vhost, key):
+    if key not in vhost.parameters:
+        return None
+    value, waits, by = encoded(vhost.parameters[key]), key in vhost.waiting, vhost.set_by.get(key)
+    return records.parameter_set(vhost.name, key[0], key[1], value, waits, by)
 
 
-def _note_record(vhosts, vhost, key):
-    there = vhosts.get(vhost.name) is vhost and key in vhost.notes
-    room, name = key
-    return records.note_set(vhost.name, room, name, encoded(vhost.notes[key])) if there else None
+def _note_record(vhost, key):
+    if key not in vhost.notes:
+        return None
+    return records.note_set(vhost.name, key[0], key[1], encoded(vhost.notes[key]))
 
 
-def _store_record(vhosts, vhost, name):
-    return vhost.stores.record_of(name) if vhosts.get(vhost.name) is vhost else None
+def _store_record(vhost, name):
+    return vhost.stores.record_of(name)
 
 
-def _exchange_record(vhosts, vhost, exchange):
-    there = vhosts.get(vhost.name) is vhost and vhost.exchanges.get(exchange.name) is exchange
-    return vhost.exchange_record(exchange) if there else None
+def _exchange_record(vhost, exchange):
+    return vhost.exchange_record(exchange) if vhost.exchanges.get(exchange.name) is exchange else None
 
 
-def _queue_record(vhosts, vhost, queue):
+def _queue_record(vhost, queue):
     """By name: a restarted queue is another object. Later changes are in the log behind the snapshot."""
-    now = vhost.queues.get(queue.name) if vhosts.get(vhost.name) is vhost else None
-    return None if now is None or not now.durable else records.queue_declared(now, vhost.incarnation_of(now))
+    now = vhost.queues.get(queue.name)
+    return None if now is None or not now.durable else vhost.queue_record(now)
 
 
-def _binding_record(vhosts, vhost, binding):
+def _binding_record(vhost, binding):
     """By the names of both ends: bindings of a deleted queue may remain for a while."""
     source = binding.source
-    if vhosts.get(vhost.name) is not vhost or vhost.exchanges.get(source.name) is not source:
+    if vhost.exchanges.get(source.name) is not source:
         return None
     ends = vhost.queues if binding.destination_type == "queue" else vhost.exchanges
     now = ends.get(binding.destination.name)

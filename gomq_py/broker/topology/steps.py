@@ -1,14 +1,22 @@
-"""Steps: a change of a vhost's model in slices, while everybody else goes on."""
+"""Steps: changes of a vhost's model in slices, and the removal of a deleted vhost's contents.
+
+Once a vhost's deletion is in the log, the vhost is not found any more, and declares by clients still in it
+are not kept. A crash before the removal is complete leaves folders without definitions, and permissions; the
+next boot removes both.
+"""
 import time
+from functools import partial
+
+from gevent.event import Event
 
 from gomq_py.hub.job import Job, SliceClock
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
 
 
 class Steps(Job):
-    """A change of the model step by step, on behalf of whoever began it.
-
-    It goes on whatever one step raises.
-    """
+    """A change of the model, on behalf of the user who began it. It goes on after errors of single steps."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -22,7 +30,7 @@ class Steps(Job):
         return self._events.on_behalf_of(self._actor, self.some)
 
     def some(self):
-        """Take some steps. Whether there are more."""
+        """Do a slice. Returns whether there are more."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -31,3 +39,63 @@ class Steps(Job):
 
     def failed(self, error):
         return True
+
+
+class VHostDeletion(Job):
+    """The removal of a vhost: its ``connections``, content, permissions; then calls ``done()``."""
+
+    name = "deleting a vhost"
+
+    def __init__(self, vhost, connections, users, done):
+        super().__init__()
+        self.vhost = vhost
+        # From here on no declare in the vhost is kept, before its first connection is closed.
+        self._steps = self._all_steps(list(connections), vhost.departures(), users)
+        self._done = done
+        self._over = Event()
+        # a small vhost is gone at once, however busy the machine is
+        self._clock = SliceClock(clock=time.thread_time)
+
+    def step(self):
+        """Do a slice. Returns whether there are more."""
+        self._clock.begin()
+        while self._step():
+            if self._clock.is_over():
+                return True
+        return False
+
+    def failed(self, error):
+        """Go on after ``done()`` has failed: the next slice finds nothing left."""
+        return True
+
+    def finish(self):
+        """Do the rest now, because the broker stops or the name is needed."""
+        while self._step():
+            pass
+
+    def wait(self):
+        """Wait until the vhost is gone. May switch."""
+        self._over.wait()
+
+    def _step(self):
+        """Do one step. False: there is none."""
+        step = next(self._steps, None)
+        if step is None:
+            if not self._over.is_set():
+                self._over.set()
+                self._done()
+            return False
+        try:
+            step()
+        except Exception:  # a fault of one part must not keep the others
+            LOG.exception("deleting vhost %r: one step failed, the others go on", self.vhost.name)
+        return True
+
+    def _all_steps(self, connections, departures, users):
+        """A generator of functions, in order."""
+        name = self.vhost.name
+        for connection in connections:
+            yield partial(connection.force_close, f"vhost '{name}' is down")
+        yield from departures
+        for user in list(users):
+            yield partial(users.forget_vhost, name, user.name)

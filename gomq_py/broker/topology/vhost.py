@@ -1,16 +1,15 @@
 """VHost: names to exchanges and queues, and every rule about declaring and deleting them.
 
-Above exchanges, queues and the log of definitions, below the doors. A verb checks everything first, then
-writes the log, then changes the model, all without yielding; what it raises is what the peer is told, in
-RabbitMQ's words. Permissions are the business of broker.verbs; waiting for the committer before an answer
-about something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
+Above exchanges, queues and the definitions log, below broker.verbs, which checks permissions. A method checks
+everything first, then writes the log, then changes the model, all without yielding; its errors have
+RabbitMQ's texts. Doors wait for the disk before they answer about durable entities. ``owner`` is any object
+that stands for a connection.
 """
 from functools import partial
 
 from gomq_py.broker import names
 from gomq_py.broker.envelope import EXTRA_KEYS
-from gomq_py.broker.exchanges.default import DefaultExchange
-from gomq_py.broker.exchanges.delayed import DelayedExchange
+from gomq_py.broker.exchanges.direct import DefaultExchange
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, check_exchange_arguments
 from gomq_py.broker.features.arguments import (
     CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of,
@@ -18,7 +17,7 @@ from gomq_py.broker.features.arguments import (
 from gomq_py.broker.names import (
     RESERVED_PREFIX, TOPIC_EXCHANGE, check_length, check_not_reserved, cleaned, described, locked,
 )
-from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
+from gomq_py.broker.policies.limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import Route
@@ -27,7 +26,7 @@ from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
 from gomq_py.broker.signals.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.tables import TableLimits
-from gomq_py.broker.topology.binding import frozen
+from gomq_py.broker.topology.bindings import frozen
 from gomq_py.broker.topology.bindings import Bindings
 from gomq_py.broker.topology.own_stores import OwnStores
 from gomq_py.broker.topology.steps import Steps
@@ -44,14 +43,12 @@ LOG = logger("broker")
 
 
 class VHost(Routing):
-    """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
+    """One virtual host. ``exchanges`` and ``queues``, by name, are changed here only.
 
-    ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` keeps what is durable
-    (storage.logs.definition_log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the
-    firehose is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables).
-    ``kinds``: of exchanges and queues (broker.topology.kinds); ``extras``: what those who registered some
-    keep of this vhost, each under its own name. ``topic_exchange``: name of the exchange that addresses of
-    topics lead to (broker.names), which there need not be.
+    ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` is the definitions log.
+    ``tracing``: the firehose is on. ``tables``: limits of arguments. ``kinds``: of exchanges and queues;
+    ``extras``: state that rooms with kinds of their own keep in this vhost, by their names.
+    ``topic_exchange``: the name of the exchange for addresses of topics (broker.names), which may be missing.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -71,19 +68,19 @@ class VHost(Routing):
         self.extras = {}
         self.topic_exchange = TOPIC_EXCHANGE
         self.blocked_publishes = set()  # their messages have not reached all its queues
-        self._is_gone = False  # deleted: what is still done in it is not kept
+        self.is_gone = False  # deleted: later changes are not kept
         self._factory = factory
         self._log = log
         self._tracing_watchers = {}
         self._exclusive = {}  # owner: {queue: None}
         self._restarting = set()
-        self.parameters = {}  # (component, name): value, see broker.parameters
-        self.waiting = set()  # those of them that nobody acted on when they were set
-        self.set_by = {}  # (component, name): who set it, see there; of those that nobody is known of nothing
-        self.notes = {}  # (room, name): value, see broker.policies.notes
+        self.parameters = {}  # (component, name): value (broker.policies.parameters)
+        self.waiting = set()  # keys of parameters that had no owner when they were set
+        self.set_by = {}  # (component, name): the setter, if known
+        self.notes = {}  # (room, name): value (broker.policies.parameters)
         self.limits = {}
         self.totals = Totals()
-        self.stores = OwnStores(self, factory, self.record)
+        self.stores = OwnStores(self, factory)
         self.policies = VHostPolicies(
             self, factory.scheduler, factory.configure, factory.when_safe, self.kinds.left_out,
             self.kinds.policies_looked_at)
@@ -97,7 +94,7 @@ class VHost(Routing):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
 
     def predeclare(self, name, type_, internal=False):
-        """An exchange that is there in every run, and so is no part of the log."""
+        """Make an exchange that exists in every run, and therefore is not in the log."""
         if name not in self.exchanges:
             kind = self.kinds.exchange_type(type_)
             exchange = kind(name, self.name, durable=True, internal=internal)
@@ -105,7 +102,7 @@ class VHost(Routing):
             self.add_exchange(exchange)
 
     def metadata(self):
-        """What is said about it, as RabbitMQ calls and groups that."""
+        """Its description, in RabbitMQ's terms."""
         return metadata(
             self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
         )
@@ -120,8 +117,8 @@ class VHost(Routing):
                 changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` when tracing is switched on or off, until the watcher says otherwise
-        (None): each has a function of its class, and no method of its own is kept.
+        """Call ``changed(watcher)`` when tracing is switched on or off; ``changed`` None: not any more.
+        ``changed`` is a function of the watcher's class, so that no bound method per watcher is kept.
         """
         if changed is None:
             self._tracing_watchers.pop(watcher, None)
@@ -138,10 +135,7 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """The queue of this name, for somebody who may use it.
-
-        Raises NotFound, also where it is closed; ResourceLocked.
-        """
+        """The queue of this name, for ``owner``. Raises NotFound, also if it is closed; ResourceLocked."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -150,10 +144,8 @@ class VHost(Routing):
         return queue
 
     def _check_open(self, queue):
-        """Refuse a queue whose store had a fault, as RabbitMQ refuses one whose process has stopped: it would
-        seem empty.
-
-        Raises NotFound.
+        """Raise NotFound for a queue whose store had a fault, as RabbitMQ does for one whose process has
+        stopped: it would seem empty.
         """
         if queue.closed:
             raise NotFound(
@@ -169,9 +161,8 @@ class VHost(Routing):
     # exchanges
 
     def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-        """exchange.declare that is not passive: the exchange, made if it was not there.
-
-        Raises AccessRefused, UnknownType, PreconditionFailed.
+        """exchange.declare that is not passive: the new or existing exchange. Raises AccessRefused,
+        UnknownType, PreconditionFailed.
         """
         kind = self.kinds.declarable_exchange_type(type_)
         name = cleaned(name)
@@ -206,42 +197,40 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """An exchange of this class, with a store if it is a delayed one; not in place yet.
-
-        For this class and recovery.
-        """
+        """An exchange of this class, with a store if it delays; not in place yet. For recovery, too."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
-        if isinstance(exchange, DelayedExchange):
+        if exchange.delays:
             self._factory.give_delayed_store(
                 exchange, self._late_route, self._route_late, self.routes_changed, incarnation)
         return exchange
 
     def exchange_record(self, exchange):
-        """What the log keeps of an exchange."""
-        is_delayed = isinstance(exchange, DelayedExchange)
-        incarnation = self._factory.incarnation_of(exchange.delayed_store) if is_delayed else b""
+        """The record of an exchange in the log."""
+        incarnation = self.incarnation_of(exchange.delayed_store) if exchange.delays else b""
         return records.exchange_declared(exchange, incarnation)
 
+    def queue_record(self, queue):
+        """The record of a queue in the log."""
+        return records.queue_declared(queue, self.incarnation_of(queue))
+
     def _remove_delayed_store(self, exchange):
-        if isinstance(exchange, DelayedExchange):
+        if exchange.delays:
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """What takes messages now for the destinations of an earlier route: queues that are gone do not,
-        others may have been restarted.
+        """The present destinations for those of an earlier route: deleted queues are left out, restarted ones
+        are other objects.
         """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """A Route for delayed messages that are due, or None where each has to be looked at."""
+        """A Route for delayed messages that are due; None: each must be routed by its headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Route a delayed message that is due; ``pending``: the destinations it has yet to reach, or None for
-        all.
-
+        """Route a delayed message that is due. ``pending``: destinations it has yet to reach; None: all.
         Returns those whose stores cannot take it now.
         """
         if pending is not None:
@@ -253,9 +242,8 @@ class VHost(Routing):
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """exchange.delete; of a missing one too.
-
-        Returns the exchange that went, or None. Raises AccessRefused, PreconditionFailed.
+        """exchange.delete, also of a missing one. Returns the deleted exchange, or None. Raises
+        AccessRefused, PreconditionFailed.
         """
         name = cleaned(name)
         self.check_not_default(name)
@@ -282,12 +270,11 @@ class VHost(Routing):
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
         server_named=False,
     ):
-        """queue.declare that is not passive: (queue, whether it was made).
+        """queue.declare that is not passive: (queue, whether it is new). An empty name asks for a generated
+        one; ``server_named``: the name was generated.
 
-        An empty name asks for a generated one; ``server_named``: so was this.
-
-        An exclusive queue is never durable, whatever was asked, as in RabbitMQ. Raises AccessRefused,
-        NotFound, PreconditionFailed, ResourceLocked.
+        An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
+        PreconditionFailed, ResourceLocked.
         """
         name = cleaned(name)
         unnamed = server_named or not name
@@ -296,7 +283,7 @@ class VHost(Routing):
             check_may_be_unnamed(arguments)
             name = name or names.server_named()
         else:
-            check_not_reserved("queue", name)  # of one that is there, too, as in RabbitMQ
+            check_not_reserved("queue", name)  # also of an existing queue, as in RabbitMQ
             check_length("queue", name)
         entity = described("queue", name, self.name)
         existing = self.queues.get(name)
@@ -320,9 +307,7 @@ class VHost(Routing):
         return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
 
     def create_queue(self, name, durable, auto_delete, arguments, owner=None):
-        """A new queue of any kind, for those who know that they may have it: neither its name nor its
-        arguments are checked. ``owner``: of an exclusive one.
-
+        """A new queue of any kind; its name and arguments are not checked. ``owner``: of an exclusive queue.
         Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
@@ -330,7 +315,7 @@ class VHost(Routing):
         queue = self._factory.create(self.name, name, durable, auto_delete, owner, arguments)
         if durable:
             try:
-                self.record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+                self.record(self.queue_record(queue))
             except Refused:
                 self._factory.remove(queue, "cannot be recorded")
                 raise
@@ -341,7 +326,7 @@ class VHost(Routing):
         return queue
 
     def _check_room(self, name):
-        """The vhost's limit lets one more queue in. Raises PreconditionFailed."""
+        """Raise PreconditionFailed if the vhost's limit of queues is reached."""
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
@@ -349,8 +334,8 @@ class VHost(Routing):
             )
 
     def _with_default_type(self, existing, may_be_another, arguments):
-        """Arguments of a declare, with a type where they name none: that of the queue which is there, or the
-        vhost's if the queue may have it.
+        """Arguments of a declare; if they name no type, with that of the existing queue, or with the vhost's
+        default if the queue may have it.
         """
         if QUEUE_TYPE in arguments:
             return arguments
@@ -361,16 +346,15 @@ class VHost(Routing):
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """queue.delete; of a missing one too.
-
-        Returns how many messages were ready. Raises PreconditionFailed, ResourceLocked.
+        """queue.delete, also of a missing one. Returns the count of ready messages. Raises
+        PreconditionFailed, ResourceLocked.
         """
         queue = self.queues.get(cleaned(name))
         if queue is None:
             return 0
         self.check_access(queue, owner)
         entity = described("queue", queue.name, self.name)
-        # What waits for files would be in it already if the disk were faster.
+        # a blocked publish would be in the queue already if the disk were faster
         if if_empty and (queue.ready_count or any(one.is_for(queue) for one in self.blocked_publishes)):
             raise PreconditionFailed(f"{entity} not empty")
         if if_unused and queue.consumer_count:
@@ -378,24 +362,19 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Deliver nothing of a queue until it is resumed, over a restart too if it is durable.
-
-        Raises OutOfResources.
-        """
+        """Pause deliveries, or resume them; over restarts, if durable. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
-                self.record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+                self.record(self.queue_record(queue))
             except OutOfResources:
                 queue.paused = before
                 raise
         queue.wake()
 
     def redefine_queue(self, queue, arguments):
-        """Give a queue other arguments of the same kind; the settings that they make are in force at once.
-
-        Returns whether they are others, which is recorded where the queue is durable. Raises OutOfResources,
-        PreconditionFailed; then nothing has changed.
+        """Give a queue other arguments of the same kind, in force at once, and recorded if it is durable.
+        Returns whether they differ. Raises OutOfResources, PreconditionFailed; then nothing has changed.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
@@ -404,7 +383,7 @@ class VHost(Routing):
         queue.redefine(arguments)
         if queue.durable:
             try:
-                self.record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+                self.record(self.queue_record(queue))
             except Refused:
                 queue.redefine(before)
                 raise
@@ -412,13 +391,12 @@ class VHost(Routing):
         return True
 
     def restart_queue(self, queue):
-        """Open a queue again that a fault of its store has closed; what its files hold is ready.
+        """Reopen a queue that a fault of its store has closed, as another object with the same bindings; all
+        messages in its files are ready.
 
-        It is another object, with the same bindings.
-
-        Deliveries that are unacked still belong to the closed one: settling them changes nothing. Until it is
-        open, clients are told that it is closed. Raises PreconditionFailed where it is not closed, or cannot
-        be opened; NotFound if it is deleted meanwhile. May switch.
+        Unacked deliveries still belong to the closed object: settling them changes nothing. Until the queue
+        is open, clients are told that it is closed. Raises PreconditionFailed if it is not closed or cannot
+        be opened, NotFound if it is deleted meanwhile. May switch.
         """
         entity = described("queue", queue.name, self.name)
         if not queue.closed:
@@ -435,10 +413,6 @@ class VHost(Routing):
             self._restarting.discard(queue)
         if again is None:
             raise NotFound(f"no {entity}")
-        self._replace_queue(queue, again)
-
-    def _replace_queue(self, queue, again):
-        """The other object for the same queue, with its bindings."""
         again.paused = queue.paused
         self.forget_tee(queue)
         queue.on_unused = None
@@ -448,10 +422,8 @@ class VHost(Routing):
         self.bindings.move(queue, again)
 
     def release_owner(self, owner):
-        """A connection is gone: delete its exclusive queues, in slices where they are very many; until then
-        they are locked.
-
-        Returns how many.
+        """Delete the exclusive queues of a connection that is gone, in slices if they are many; until then
+        they are locked. Returns their count.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -459,7 +431,7 @@ class VHost(Routing):
 
         def drop_one():
             queue = queues.pop()
-            if self.queues.get(queue.name) is queue:  # it may have gone by itself
+            if self.queues.get(queue.name) is queue:  # not deleted meanwhile
                 self._drop_queue(queue)
             return bool(queues)
 
@@ -467,30 +439,23 @@ class VHost(Routing):
             self.in_slices(drop_one, "deleting exclusive queues")
         return count
 
-    def owns_queues(self, owner):
-        """Whether a connection has exclusive queues here."""
-        return owner in self._exclusive
-
     # changing the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the
-        rest as a job that goes on whatever one step raises.
-
-        ``before_rest()`` is called where there is a rest.
+        """Call ``step()`` until it returns False: for some milliseconds of CPU time at once, the rest as a
+        job, which goes on after errors. ``before_rest()`` is called if there is a rest.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
             if before_rest is not None:
                 before_rest()
-            self._factory.scheduler.start(steps)
+            self.scheduler.start(steps)
 
     def record(self, record):
-        """Write a durable change before it is made.
-
-        Raises OutOfResources or PreconditionFailed (on the channel); then nothing may change.
+        """Write a durable change before it is made. Raises OutOfResources or PreconditionFailed; then
+        nothing may change.
         """
-        if self._is_gone:
+        if self.is_gone:
             return
         try:
             self._log.append(record)
@@ -504,7 +469,7 @@ class VHost(Routing):
             ) from error
 
     def add_exchange(self, exchange):
-        """Put a checked exchange into place; for this class and recovery."""
+        """Put a checked exchange into place. For recovery, too."""
         exchange.set_defaults(self._factory.exchange_defaults)
         self.needs_properties |= exchange.needs_properties
         self.exchanges[exchange.name] = exchange
@@ -525,7 +490,7 @@ class VHost(Routing):
         self.alternate_changed(exchange.name)
         self.bindings.remove_to(exchange)
         self.bindings.remove_from(exchange)
-        self._events.emit("exchange.deleted", events_.exchange_deleted, exchange)
+        self._events.emit("exchange.deleted", events_.entity_deleted, exchange)
 
     def _add_queue(self, queue):
         self.queues[queue.name] = queue
@@ -551,12 +516,12 @@ class VHost(Routing):
         self.bindings.remove_to(queue)
         reason = f"{described('queue', queue.name, self.name)} deleted"
         self._factory.remove(queue, reason, target_of)
-        self._events.emit("queue.deleted", events_.queue_deleted, queue)
+        self._events.emit("queue.deleted", events_.entity_deleted, queue)
         queue.on_deleted(reason)
         return count
 
     def _disown(self, queue):
-        """A queue is gone: its connection has one less."""
+        """Take a deleted queue from its connection."""
         owned = self._exclusive.get(queue.exclusive_owner)
         if owned is not None:
             owned.pop(queue, None)
@@ -569,79 +534,68 @@ class VHost(Routing):
         queue.paused = paused
         self._add_queue(queue)
 
+    # for rooms with state in this vhost
+
     @property
     def scheduler(self):
-        """The hub's, for those who keep something of this vhost."""
         return self._factory.scheduler
 
     @property
     def timers(self):
-        """Likewise."""
         return self._factory.timers
 
     @property
-    def when_safe(self):
-        """As storage.flush.durability's, likewise."""
-        return self._factory.when_safe
+    def durability(self):
+        return self._factory.durability
 
     @property
-    def has_acknowledgers(self):
-        """As storage.flush.durability's, likewise."""
-        return self._factory.has_acknowledgers
+    def when_safe(self):
+        return self._factory.when_safe
 
     def incarnation_of(self, queue):
-        """The random number that tells a durable queue from earlier ones of its name."""
+        """The incarnation of a durable queue, or of a delayed exchange's store."""
         return self._factory.incarnation_of(queue)
 
+    # closing and deleting
+
+    def _delayed_stores(self):
+        return [exchange.delayed_store for exchange in self.exchanges.values() if exchange.delays]
+
     def hold_back(self):
-        """The broker stops: what is delayed goes on at the next boot."""
-        for exchange in self.exchanges.values():
-            if isinstance(exchange, DelayedExchange):
-                exchange.delayed_store.hold_back()
+        """The broker stops: delayed messages are released after the next boot."""
+        for store in self._delayed_stores():
+            store.hold_back()
 
     def close(self):
-        """The broker stops: close every queue, keeping what is durable.
-
-        One that cannot be closed keeps no other one open; the first failure is raised at the end.
+        """The broker stops: close all queues and stores. A failure does not stop the rest; the first one is
+        raised at the end.
         """
         shutdown = Shutdown()
         for queue in list(self.queues.values()):
             queue.on_unused = None
             shutdown.do(queue.close, "broker stops")
-        for exchange in list(self.exchanges.values()):
-            if isinstance(exchange, DelayedExchange):
-                shutdown.do(exchange.delayed_store.close)
+        for store in self._delayed_stores():
+            shutdown.do(store.close)
         self.stores.close(shutdown)
         shutdown.raise_failure()
 
     def durable_stores(self):
-        """The stores of durable queues and delayed exchanges, where there is one, and its own. A generator.
-        """
-        delayed = [exchange for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
-        for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
+        """Yield the open stores of durable queues and delayed exchanges, and the vhost's own."""
+        for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable and queue.store is not None:
                 yield queue.store
         yield from self.stores.opened()
 
     def incarnations(self):
-        """Those of everything in it that has a folder. A generator."""
-        delayed = [exchange for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
-        for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
+        """Yield the incarnations of all its entities with folders."""
+        for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable:
-                yield self._factory.incarnation_of(queue)
+                yield self.incarnation_of(queue)
         yield from self.stores.incarnations()
 
-    @property
-    def is_gone(self):
-        """Whether it was deleted: what is still done in it by those who hold it is not kept."""
-        return self._is_gone
-
     def departures(self):
-        """The vhost was deleted, and the log says so.
-
-        Returns a generator of functions that let go of its queues and exchanges, one each.
-        """
-        self._is_gone = True
+        """Note the deletion. Returns a generator of functions that remove one entity each."""
+        self.is_gone = True
         return self._departures()
 
     def _departures(self):
@@ -672,21 +626,19 @@ class VHost(Routing):
         self._remove_delayed_store(exchange)
 
     def delete_if_unused(self, sources):
-        """Auto-delete: an exchange goes when its last binding has gone (never before it had one)."""
+        """Auto-delete: delete these exchanges if their last bindings have gone."""
         for source in sources:
             if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:
                 self._drop_exchange(source)
 
     def _queue_unused(self, queue):
-        """The last consumer of a queue has gone."""
+        """Delete an auto-delete queue whose last consumer has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
 
 
 def metadata(description, tags, default_queue_type, is_protected):
-    """What is said about a vhost, as RabbitMQ calls and groups that: of the protection only that there is
-    one.
-    """
+    """The description of a vhost, in RabbitMQ's terms; the protection is only shown if it is on."""
     facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
     return {**facts, "protected_from_deletion": True} if is_protected else facts
 

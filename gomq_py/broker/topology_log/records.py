@@ -122,7 +122,7 @@ def parameter_cleared(vhost, component, name):
 
 
 def note_set(vhost, room, name, value):
-    """State of a room in a vhost (broker.policies.notes). ``value``: JSON text."""
+    """State of a room in a vhost (broker.policies.parameters.Notes). ``value``: JSON text."""
     return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
 
 

@@ -452,7 +452,8 @@ class DeadLetterRoute:
             None if vhost is None or settings.dead_letter_exchange is None
             else vhost.exchanges.get(settings.dead_letter_exchange)
         )
-        self.exchange_name = b"" if self.exchange is None else _octets(self.exchange.name)
+        self.exchange_name = (
+            b"" if self.exchange is None else self.exchange.name.encode("utf-8", "surrogateescape"))
         self.count = self.published = 0
         self.first_deaths = {}
         self.addresses = {}
@@ -661,7 +662,3 @@ def texts_of(headers, key):
     """The texts in an array of a raw table."""
     values = get_key(headers, key)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-
-
-def _octets(text):
-    return text.encode("utf-8", "surrogateescape")

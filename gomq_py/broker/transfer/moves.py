@@ -9,6 +9,7 @@ cannot be copied stays, and is counted by its reason; the caller is always answe
 from fnmatch import fnmatchcase
 
 from gomq_py.broker.features.dead_lettering import DEATHS
+from gomq_py.broker.names import to_octets, to_text
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, Source, Target, Transfer
@@ -47,11 +48,11 @@ class Filter:
 
     def matches(self, message):
         """Whether this Message is selected."""
-        if self.exchange is not None and not fnmatchcase(_text(message.get_exchange()), self.exchange):
+        if self.exchange is not None and not fnmatchcase(to_text(message.get_exchange()), self.exchange):
             return False
         if (
             self.routing_key is not None
-            and not fnmatchcase(_text(message.get_routing_key()), self.routing_key)
+            and not fnmatchcase(to_text(message.get_routing_key()), self.routing_key)
         ):
             return False
         if not self.headers:
@@ -238,10 +239,7 @@ def to_queue(target):
     """A ``route`` that leads every message unchanged to one queue."""
 
     def route(message):
-        return (
-            target.name, (target,),
-            _copy(message, message.get_exchange(), message.get_routing_key())
-        )
+        return target.name, (target,), copied(message, message.get_exchange(), message.get_routing_key())
 
     return route
 
@@ -266,7 +264,7 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
             if not may_publish(exchange, origin.routing_keys):
                 return None, f"no permission to write to exchange '{exchange.name}'", None
         properties = origin.cleaned(message.get_properties()) if clean else message.get_properties()
-        copy = _copy(message, _octets(origin.exchange), _octets(origin.routing_keys[0]), properties)
+        copy = copied(message, to_octets(origin.exchange), to_octets(origin.routing_keys[0]), properties)
         if to == "exchange":
             decoded = Properties.decode(properties)
             headers = with_properties(decoded.headers, decoded)
@@ -348,23 +346,13 @@ def raw_headers(properties):
     return properties[scan.headers_at:scan.headers_at + scan.headers_length]
 
 
-def _copy(message, exchange, routing_key, properties=None):
+def copied(message, exchange, routing_key, properties=None):
     """A copy of a message with the same age; without new ``properties`` also its kind and flags."""
     fields = message.describe()
     copy = Message()
     copy.assign(
         exchange, routing_key, message.get_raw() if properties is None else properties, message.get_body(),
-        fields["timestamp_ms"],
-        fields["expires_at_ms"], fields["priority"],
-        fields["persistent"])
+        fields["timestamp_ms"], fields["expires_at_ms"], fields["priority"], fields["persistent"])
     if properties is None:
         copy.set_kind(fields["kind"], fields["flags"])
     return copy
-
-
-def _text(octets):
-    return octets.decode("utf-8", "surrogateescape")
-
-
-def _octets(text):
-    return text.encode("utf-8", "surrogateescape")

@@ -6,9 +6,9 @@ queue. Messages without a target are dropped with the queue; a kill in between d
 deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
+from gomq_py.broker.transfer.moves import copied
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
-from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
@@ -20,22 +20,23 @@ class Redistributions:
     def __init__(self, scheduler, timers, when_safe):
         self._others = scheduler, timers, when_safe
         self._when_safe = when_safe
-        self._transfers = {}  # Redistribution: (its Transfer, gone())
+        self._transfers = {}  # Redistribution: gone()
 
     def give(self, queue, target_of, gone):
         """Give the ready messages of a retired queue to ``target_of(message)``, a Destination or None; then
         call ``gone()``, once the copies are on disk.
         """
         redistribution = Redistribution(queue, self._over)
-        transfer = redistribution.transfer = Transfer(
+        redistribution.transfer = Transfer(
             "messages of deleted queues", redistribution, RedistributionTargets(queue, target_of),
             *self._others)
-        self._transfers[redistribution] = transfer, gone
-        transfer.start()
+        self._transfers[redistribution] = gone
+        redistribution.transfer.start()
 
     def close(self):
         """The broker stops: complete redistributions, as far as files are open for them."""
-        for redistribution, (transfer, _) in list(self._transfers.items()):
+        for redistribution in list(self._transfers):
+            transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():
                 pass
             transfer.close()
@@ -46,7 +47,7 @@ class Redistributions:
             self._when_safe(lambda _error: self._end(redistribution))
 
     def _end(self, redistribution):
-        _, gone = self._transfers.pop(redistribution, (None, None))
+        gone = self._transfers.pop(redistribution, None)
         redistribution.transfer = None  # breaks a reference cycle
         if gone is not None:
             try:
@@ -115,12 +116,6 @@ class RedistributionTargets(Target):
     def send(self, item, message):
         target = self._target_of(message)
         if target is not None:
-            about = message.describe()
-            copy = Message()
-            copy.assign(
-                message.get_exchange(), message.get_routing_key(), message.get_raw(), message.get_body(),
-                about["timestamp_ms"], about["expires_at_ms"], about["priority"], about["persistent"])
-            copy.set_kind(about["kind"], about["flags"])
-            target.publish(copy)
+            target.publish(copied(message, message.get_exchange(), message.get_routing_key()))
         self._queue.store.shift()
         return NOTHING_TO_DROP

@@ -3,8 +3,7 @@
 Doors parse logins and translate refusals; the decision is made here. The texts are RabbitMQ's.
 """
 from gomq_py.auth.errors import LoginRefused
-from gomq_py.broker.policies.user_limits import CONNECTIONS
-from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
+from gomq_py.broker.policies.limits import MAX_CONNECTIONS
 from gomq_py.broker.verbs.access import may_enter, refusal
 from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
@@ -69,7 +68,7 @@ def enter(broker, clients, user, name, door, most=0):
     if limit is not None and clients.count_in_vhost(vhost) >= limit:
         no_access = refusal(f"vhost '{name}'", user)
         raise OutOfResources(f"{no_access}: connection limit ({limit}) is reached")
-    limit = broker.user_limits.limit(user, CONNECTIONS) if user.limits else None
+    limit = broker.user_limits.limit(user, MAX_CONNECTIONS) if user.limits else None
     if limit is not None and clients.count_of_user(user.identity) >= limit:
         raise OutOfResources(
             f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"

@@ -12,7 +12,7 @@ from operator import attrgetter
 from gevent.event import Event
 
 from gomq_py.broker.envelope import check_user_id
-from gomq_py.broker.names import TOPIC_ADDRESS, cleaned
+from gomq_py.broker.names import TOPIC_ADDRESS, cleaned, to_octets, to_text
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER, Route
 from gomq_py.broker.routing.routing import with_properties
@@ -163,7 +163,7 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
         destinations = sorted(destinations, key=_takes_publishes_only, reverse=True)
     message = Message()
     message.assign(
-        _octets(exchange.name), _octets(routing_key), envelope.octets(), body, now_ms,
+        to_octets(exchange.name), to_octets(routing_key), envelope.octets(), body, now_ms,
         expires_at_ms=0 if lives_ms is None else now_ms + lives_ms, priority=envelope.priority,
         persistent=persistent,
     )
@@ -172,10 +172,6 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     if exchange.deduplication is not None:
         publication.seen = exchange.deduplication.read(message.get_properties())
     return publication
-
-
-def _octets(name):
-    return name.encode("utf-8", "surrogateescape")
 
 
 # storing
@@ -212,7 +208,7 @@ def store(caller, publication, now_ms, wait=None):
 
 def begun(vhost, message, destinations, mandatory=False):
     """The Publication of a message that a fast lane gave to some destinations, until one answered LATER."""
-    exchange = vhost.exchange(message.get_exchange().decode("utf-8", "surrogateescape"))
+    exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 

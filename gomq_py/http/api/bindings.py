@@ -3,7 +3,7 @@ from urllib.parse import quote
 
 from flask import Blueprint
 
-from gomq_py.broker.topology.binding import Binding, escaped
+from gomq_py.broker.topology.bindings import Binding, escaped
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
 from gomq_py.http import kinds, shapes

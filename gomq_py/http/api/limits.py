@@ -1,8 +1,8 @@
 """/api/vhost-limits and /api/user-limits: limits on connections, queues and channels of a vhost or user."""
 from flask import Blueprint
 
-from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
-from gomq_py.broker.policies.vhost_limits import NAME as LIMITS_NAME
+from gomq_py.broker.policies.limits import COMPONENT as LIMITS
+from gomq_py.broker.policies.limits import NAME as LIMITS_NAME
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.api.parameters import set_value
 from gomq_py.http.entities import find_user, find_vhost, vhosts_named, writable_vhost

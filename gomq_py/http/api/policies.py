@@ -5,8 +5,8 @@ One implementation, registered twice.
 from flask import Blueprint, g
 
 from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY
-from gomq_py.broker.policies.preview import previewed, would_be
 from gomq_py.broker.policies.setter_rights import HANDS_ON
+from gomq_py.broker.policies.vhost_policies import previewed, would_be
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.entities import find_vhost, vhosts_named, writable_vhost

@@ -131,7 +131,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
     def is_kept_elsewhere(self):
         """Whether an acknowledger (follower) keeps a copy and may lack the last records."""
-        return self.vhost.has_acknowledgers
+        return self.vhost.durability.has_acknowledgers
 
     def when_safe(self, callback):
         """Call ``callback(error or None)`` when all records until now, and their messages, are safe."""

@@ -5,7 +5,7 @@ them, so sessions of an earlier run get theirs from the definitions log.
 """
 from functools import lru_cache
 
-from gomq_py.broker.topology.binding import identity_of
+from gomq_py.broker.topology.bindings import identity_of
 from gomq_py.errors import Refused
 # Imported with the first session: a later import, in the middle of a change, might fail.
 from gomq_py.mqtt.model import (  # noqa: F401

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gevent.event import AsyncResult
 
-from gomq_py.broker.signals import connection_events, tracing
+from gomq_py.broker.signals import events, tracing
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.connections.connection import LAST_WORD_TIMEOUT_S, ClientConnection, socket_failed
@@ -224,7 +224,7 @@ class Connection(ClientConnection):
             self.vhost.name, self.client_id[:256], self.protocol,
         )
         self.events.emit_for(
-            self.user.name, "connection.created", connection_events.connection_created, self, self.protocol)
+            self.user.name, "connection.created", events.connection_created, self, self.protocol)
         self.output.write(greeting.connack(was_there))
         self.outbound.begin()
         self.server.broker_topics.connected(session)

@@ -12,7 +12,7 @@ import pytest
 
 from gomq_py.auth.users import SHAPES
 from gomq_py.broker.topology import queue_factory
-from gomq_py.broker.topology import vhost_deletion
+from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.definitions import Importer
 from gomq_py.broker.topology_log import records
 from gomq_py.config.settings import Settings
@@ -296,7 +296,7 @@ def fill(vhost, count):
 
 def cut_deletions_after(monkeypatch, steps):
     """Let a slice of a vhost's deletion end after so many steps."""
-    monkeypatch.setattr(vhost_deletion, "SliceClock", lambda clock: SliceClock(steps, clock=StepClock(1)))
+    monkeypatch.setattr(steps_module, "SliceClock", lambda clock: SliceClock(steps, clock=StepClock(1)))
 
 
 def test_vhost_is_deleted_in_slices_and_gone_for_everybody_at_once(start, restart, monkeypatch):

@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.broker.policies.policy import (
-    COSTLY_TRIES, EXCHANGE, Policy, PolicyError, PolicySet, merged, policy_of,
+    COSTLY_TRIES, EXCHANGE, InForce, Policy, PolicyError, PolicySet, policy_of,
 )
 from gomq_py.patterns import Pattern
 
@@ -78,13 +78,13 @@ def test_operators_policy_caps_numbers_and_overrides_the_rest():
         operator=True,
     )
 
-    assert merged(own, operator) == {
+    assert InForce(own, operator).definition == {
         "max-length": 3, "message-ttl": 5, "overflow": "reject-publish", "dead-letter-exchange": "x",
         "expires": 9,
     }
-    assert merged(None, operator) == operator.definition
-    assert merged(own, None) == own.definition
-    assert merged(None, None) == {}
+    assert InForce(None, operator).definition == operator.definition
+    assert InForce(own, None).definition == own.definition
+    assert InForce(None, None).definition == {}
 
 
 @pytest.mark.parametrize("key, good", [

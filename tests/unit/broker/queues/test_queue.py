@@ -545,16 +545,14 @@ def test_reader_whose_fault_it_is_costs_no_other_reader_and_not_the_queue(bench,
     assert "a reader that waited for files" in caplog.text
 
 
-def test_a_fault_of_the_store_closes_the_queue_and_cancels_its_consumers(bench, queue):
-    closed = []
-    queue.on_closed = lambda queue, reason: closed.append(reason)
+def test_a_fault_of_the_store_closes_the_queue_and_cancels_its_consumers(bench, queue, caplog):
     consumer = KeepingConsumer()
     queue.add_consumer(consumer)
     bench.publish(queue, b"a")
 
     queue.store.fence(StoreError("msgs.1", 7, "input/output error"))
 
-    assert queue.closed and "input/output error" in closed[0] and consumer.cancelled
+    assert queue.closed and "input/output error" in caplog.text and consumer.cancelled
     assert bench.publish(queue, b"b") == [0]
     assert not queue.get(Message(), True)
 

@@ -4,7 +4,7 @@ from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.routing.routing import Routing
 from gomq_py.broker.routing.trial import STEPS_MAX, try_out
-from gomq_py.broker.topology.binding import Binding
+from gomq_py.broker.topology.bindings import Binding
 
 
 def bindings_to(destination):

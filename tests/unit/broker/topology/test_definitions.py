@@ -7,7 +7,9 @@ import bcrypt
 import pytest
 
 from gomq_py.auth import passwords
-from gomq_py.broker.topology.definitions import DefinitionsError, Importer, exported, exported_vhost
+from gomq_py.broker.topology.definitions import (
+    DefinitionsError, Importer, exported, sections_of_vhost,
+)
 from tests.support.node import Node
 from tests.support.passwords import has_password
 
@@ -93,6 +95,10 @@ def make(tmp_path):
     yield make_node
     for node in nodes:
         node.stop()
+
+
+def exported_vhost(vhost):
+    return {key: value if isinstance(value, str) else list(value) for key, value in sections_of_vhost(vhost)}
 
 
 def without_versions(definitions):

@@ -318,7 +318,7 @@ def test_exclusive_queues_go_with_their_owner():
 
     assert set(vhost.queues) == {"r"}
     assert factory.removed == [queue]
-    assert not vhost.owns_queues(owner)
+    assert owner not in vhost._exclusive
 
 
 def cut_after(monkeypatch, steps):
@@ -341,7 +341,7 @@ def test_exclusive_queues_of_a_connection_that_is_gone_go_in_slices_and_are_lock
     factory.run_all()
 
     assert (count, left) == (35, 25)
-    assert list(vhost.queues) == ["q0"] and not vhost.owns_queues(owner)
+    assert list(vhost.queues) == ["q0"] and owner not in vhost._exclusive
 
 
 def test_bindings_of_a_deleted_exchange_go_in_slices(monkeypatch):

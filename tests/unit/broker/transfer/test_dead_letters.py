@@ -8,7 +8,7 @@ import pytest
 
 from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.broker.routing.route import Destination
-from gomq_py.broker.topology.binding import Binding
+from gomq_py.broker.topology.bindings import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.dead_letters import Death
 from gomq_py.content.fields import Int64

@@ -1,14 +1,35 @@
-"""Limits of a user: open connections and channels over all vhosts.
-
-Kept in the users' log, and deleted with the user. HTTP sets them, AMQP checks them. Names, meanings and texts
-are RabbitMQ's.
+"""Limits of a vhost (queues, connections) and of a user (connections and channels over all vhosts). Names,
+meanings and texts are RabbitMQ's.
 """
-from gomq_py.broker.policies.vhost_limits import MAX_CONNECTIONS
+from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.values import is_integer
 
-# A user's limit of connections has the name of a vhost's.
-CONNECTIONS, CHANNELS = MAX_CONNECTIONS, "max-channels"
-NAMES = (CONNECTIONS, CHANNELS)
+COMPONENT, NAME = "vhost-limits", "limits"
+MAX_CONNECTIONS, MAX_QUEUES, MAX_CHANNELS = "max-connections", "max-queues", "max-channels"
+VHOST_LIMITS, USER_LIMITS = (MAX_CONNECTIONS, MAX_QUEUES), (MAX_CONNECTIONS, MAX_CHANNELS)
+
+
+class LimitsComponent(Component):
+    """Limits of a vhost, kept as parameter ``limits`` of component ``vhost-limits``, in force as
+    ``vhost.limits`` = {"max-queues": n}; negative values mean no limit and are left out.
+    """
+
+    administrators_only = True
+
+    def check(self, vhost, name, value):
+        if not isinstance(value, dict):
+            raise ParameterError("limits should be an object")
+        for key, limit in value.items():
+            if key not in VHOST_LIMITS:
+                raise ParameterError(f"{key} is not a recognised limit")
+            if not is_integer(limit):
+                raise ParameterError(f"{key} should be a number, actually was {limit!r}")
+
+    def changed(self, vhost, name, value):
+        vhost.limits = {key: limit for key, limit in value.items() if limit >= 0}
+
+    def cleared(self, vhost, name):
+        vhost.limits = {}
 
 
 class UserLimitError(ValueError):
@@ -16,7 +37,9 @@ class UserLimitError(ValueError):
 
 
 class UserLimits:
-    """The limits of all ``users``. A negative value is kept and shown, and means no limit, as in RabbitMQ."""
+    """The limits of all ``users``, kept in their log and deleted with the user. A negative value is kept and
+    shown, and means no limit, as in RabbitMQ.
+    """
 
     def __init__(self, users):
         self._users = users
@@ -73,7 +96,7 @@ def check_limits(limits):
 
 def check(name, value):
     """Raise UserLimitError for an invalid limit."""
-    if name not in NAMES:
+    if name not in USER_LIMITS:
         raise UserLimitError(f"{name} is not a recognised limit of a user")
     if not is_integer(value):
         raise UserLimitError(f"{name} should be a number, actually was {value!r}")

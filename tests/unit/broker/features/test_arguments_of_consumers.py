@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gomq_py.broker.features import table
-from gomq_py.broker.features.consumer_arguments import check_common_arguments, check_own_arguments
+from gomq_py.broker.features.arguments import check_common_arguments, check_own_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
 from gomq_py.broker.features.feature import CLASSIC, QUORUM, STREAM
 from gomq_py.broker.features.stream_offset import NEXT, NUMBER, StreamStart, is_tracked, start_of
