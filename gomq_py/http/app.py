@@ -15,9 +15,8 @@ from gomq_py.http.api import (
     health, identity, limits, log, messages, metrics, mqtt, nodes, overview, parameters, permissions,
     policies, queue_states, queues, routes, search, session, shovels, streams, unacked, users, vhosts,
 )
-from gomq_py.http.login import LocalOperator, LoginCounts
+from gomq_py.http.login import LocalOperator, LoginCounts, policy_with_issuer
 from gomq_py.http.session import Sessions
-from gomq_py.http.sign_on import policy_with
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
@@ -98,7 +97,7 @@ def _add_headers(response):
         response.headers.setdefault(name, value)
     shown = current_app.extensions["gomq.node"]
     if shown is not None:
-        response.headers[POLICY] = policy_with(response.headers[POLICY], shown.settings)
+        response.headers[POLICY] = policy_with_issuer(response.headers[POLICY], shown.settings)
     # RabbitMQ sends the phrases of RFC 9110; the framework would write them in capitals.
     with contextlib.suppress(ValueError):
         response.status = f"{response.status_code} {HTTPStatus(response.status_code).phrase}"

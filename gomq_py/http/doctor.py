@@ -13,9 +13,9 @@ from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.http import shapes
 from gomq_py.http.api.health import certificates
 from gomq_py.http.api.nodes import node_shape
-from gomq_py.http.own_metrics import OwnFamilies
+from gomq_py.http.own_metrics import OwnFamilies, loop_lag_s
 from gomq_py.hub.threads import in_thread
-from gomq_py.hub.turns import give_way, paced
+from gomq_py.hub.turns import paced
 from gomq_py.diagnosis import checks
 from gomq_py.diagnosis.checks import QueueChecks
 
@@ -27,8 +27,6 @@ LOOK = 20
 WATCHED_MAX, WATCHED_FROM = 1000, 100
 # Growth is measured over at least this time, and at most about twice the other.
 GROWTH_FROM_S, GROWTH_UNTIL_S = 10.0, 30.0
-# Turns of the loop that are timed.
-LAG_SAMPLES = 5
 DAY_S = 86400
 EXAMINED_FOR_S = 2.0
 
@@ -99,11 +97,11 @@ class Doctor:
         if ends:
             yield checks.of_certificate((min(ends) - time.time()) / DAY_S)
         yield checks.of_blocked(sum(
-            getattr(one, "flow", None) == "blocked" for one in paced(node.connections(), LOOK)))
+            getattr(one, "flow", None) == "blocked" for one in paced(node.clients.all(), LOOK)))
         damaged, kept = in_thread(node.broker.damage)  # it lists folders
         yield from checks.of_damage(damaged, len(kept))
         yield checks.of_flushes(self._mean_flush_s(node))
-        yield checks.of_loop(_lag_s())
+        yield checks.of_loop(loop_lag_s())
 
     @staticmethod
     def _of_links(node):
@@ -121,13 +119,3 @@ class Doctor:
         count, total = sum(taken.counts), taken.total
         before, self._flushes = self._flushes, (count, total)
         return (total - before[1]) / (count - before[0]) if count > before[0] else 0.0
-
-
-def _lag_s():
-    """The loop's latency: the longest of some turns. May switch."""
-    worst = 0.0
-    for _ in range(LAG_SAMPLES):
-        began = time.perf_counter()
-        give_way()
-        worst = max(worst, time.perf_counter() - began)
-    return worst

@@ -47,8 +47,8 @@ class Families:
         """Identity and versions, with which dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
-            "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name,
-            "rabbitmq_cluster_permanent_id": node.cluster_name,
+            "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
+            "rabbitmq_cluster_permanent_id": node.broker.cluster_name,
             "rabbitmq_endpoint": self._endpoint})
         yield InfoMetricFamily(f"{self._outer}build", "Versions", value={
             "rabbitmq_version": RABBITMQ_VERSION, "prometheus_plugin_version": gomq_py.__version__,
@@ -67,7 +67,7 @@ class Families:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
         yield self._gauge(
-            "process_open_tcp_sockets", "Open connections of clients", len(self._node.connections())
+            "process_open_tcp_sockets", "Open connections of clients", len(self._node.clients.all())
         )
         yield self._gauge(
             "process_resident_memory_bytes", "Memory used in octets", resources.resident_memory()
@@ -133,7 +133,7 @@ class Families:
 
     def counts(self):
         """The number of connections, channels, consumers and queues."""
-        connections, vhosts = self._node.connections(), list(self._node.broker.vhosts.values())
+        connections, vhosts = self._node.clients.all(), list(self._node.broker.vhosts.values())
         yield self._gauge("connections", "Connections currently open", len(connections))
         yield self._gauge(
             "channels", "Channels currently open", sum(len(one.channels) for one in connections)
@@ -147,7 +147,7 @@ class Families:
             by_type, exchanges, channels = self._summed()
         (publishes, confirmable, confirmed), (unroutable, returned) = channels, exchanges
         whole = SimpleNamespace(**sums.over_types(by_type))
-        connections = self._node.connections()
+        connections = self._node.clients.all()
         yield self._gauge(
             "global_consumers", "Consumers currently connected", self._consumer_count(connections),
             protocol=PROTOCOL,
@@ -200,7 +200,7 @@ class Families:
                 )):
             yield self._counter(f"channel_messages_{name}", text, value)
         values = [0] * len(rows.CHANNEL_GAUGES)
-        for connection in paced(self._node.connections()):
+        for connection in paced(self._node.clients.all()):
             for channel in list(connection.channels.values()):
                 for index, row in enumerate(rows.CHANNEL_GAUGES):
                     values[index] += row[2](channel)
@@ -208,7 +208,7 @@ class Families:
             yield self._gauge(name, text, value)
 
     def _connection_totals(self):
-        connections, totals = self._node.connections(), self._node.totals()
+        connections, totals = self._node.clients.all(), self._node.totals()
         gone = (sum(one.received_octets for one in totals), sum(one.sent_octets for one in totals))
         for (name, text, value), before in zip(rows.CONNECTION_COUNTERS, gone):
             yield self._counter(name, text, before + sum(map(value, connections)))
@@ -224,7 +224,7 @@ class Families:
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
         for vhost in list(self._node.broker.vhosts.values()):
-            connections = self._node.connections_in(vhost)
+            connections = self._node.clients.in_vhost(vhost)
             by_type.append(sums.of_queues(vhost, connections))
             exchanges = _added(exchanges, sums.of_exchanges(vhost))
             channels = _added(channels, sums.of_channels(vhost, connections))
@@ -297,7 +297,7 @@ class Families:
 
     def connection_octets(self, _vhosts=None):
         """Octets of every connection."""
-        connections = self._node.connections()
+        connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
             yield (
                 CounterMetricFamily(self._prefix + name, text, labels=("connection",)),
@@ -309,7 +309,7 @@ class Families:
         yield (
             GaugeMetricFamily(
                 f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)
-            ), (((one.name,), len(one.channels)) for one in self._node.connections())
+            ), (((one.name,), len(one.channels)) for one in self._node.clients.all())
         )
 
     def channels(self, vhosts=None):
@@ -387,7 +387,7 @@ class Families:
         return [exchange for vhost in self._wanted(vhosts) for exchange in list(vhost.exchanges.values())]
 
     def _channels(self, vhosts):
-        return [(channel, one) for one in self._node.connections() for channel in list(one.channels.values())
+        return [(channel, one) for one in self._node.clients.all() for channel in list(one.channels.values())
                 if vhosts is None or one.vhost.name in vhosts]
 
     def _wanted(self, vhosts):

@@ -21,7 +21,7 @@ PREFIX = "gomq_"
 RETURNS = (1, 2, 3, 5, 10, 20)
 # Unacknowledged messages of one channel that are searched for the oldest of each queue.
 LOOKED_AT = 2000
-# Turns of the loop timed per scrape.
+# Turns of the loop that are timed.
 LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
@@ -92,7 +92,7 @@ class OwnFamilies:
     def mqtt(self):
         """MQTT in the whole broker: clients, sessions and retained messages. May switch."""
         connected = Counter(
-            one.protocol for one in paced(self._node.connections(), LOOK) if one.door == "mqtt")
+            one.protocol for one in paced(self._node.clients.all(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
             f"{PREFIX}mqtt_connections", "Clients that are connected over MQTT", labels=("protocol",))
         for version in MQTT_VERSIONS.values():
@@ -112,20 +112,14 @@ class OwnFamilies:
         dropped = CounterMetricFamily(
             f"{PREFIX}mqtt_messages_dropped",
             "Messages that clients did not get because they do not read, or do not take so large ones")
-        dropped.add_metric((), sums.of_dropped(self._node.totals(), self._node.connections()))
+        dropped.add_metric((), sums.of_dropped(self._node.totals(), self._node.clients.all()))
         yield dropped
 
     def loop(self, _vhosts=None):
-        """Latency of the event loop, measured now by waiting for some turns. May switch."""
-        worst = 0.0
-        for _ in range(LAG_SAMPLES):
-            began = time.perf_counter()
-            give_way()
-            worst = max(worst, time.perf_counter() - began)
+        """Latency of the event loop. May switch."""
         yield _gauge(
             "event_loop_lag_seconds",
-            f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", worst,
-        )
+            f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
 
     def ages(self, vhosts=None):
         """For each queue the age of its oldest ready and its oldest unacknowledged message."""
@@ -203,7 +197,7 @@ class OwnFamilies:
         messages of each channel. May switch.
         """
         oldest = {}
-        for connection in paced(self._node.connections()):
+        for connection in paced(self._node.clients.all()):
             for channel in paced(list(getattr(connection, "channels", {}).values())):
                 unacked = channel.unacked
                 sought = unacked.queues()
@@ -213,6 +207,16 @@ class OwnFamilies:
                     if since_s < oldest.get(holder.queue, since_s + 1):
                         oldest[holder.queue] = since_s
         return oldest
+
+
+def loop_lag_s():
+    """The event loop's latency: the longest of some turns, timed now. May switch."""
+    worst = 0.0
+    for _ in range(LAG_SAMPLES):
+        began = time.perf_counter()
+        give_way()
+        worst = max(worst, time.perf_counter() - began)
+    return worst
 
 
 def _is_stream(queue):

@@ -102,7 +102,7 @@ def octets_of(connection):
 def _vhost(thing):
     """``thing``: (vhost, node)."""
     vhost, node_ = thing
-    connections = node_.connections_in(vhost)
+    connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))
     unroutable, returned = sums.of_exchanges(vhost)
     published, _, confirmed = sums.of_channels(vhost, connections)
@@ -145,7 +145,7 @@ def _churn(node_):
 def _node(node_):
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return (
-        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.connections()),
+        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.clients.all()),
         node_.broker.resource_watch.free_disk or 0,
         1, usage.ru_utime, usage.ru_stime)
 

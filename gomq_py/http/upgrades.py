@@ -9,12 +9,11 @@ sites. Never parses what is sent afterwards.
 """
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import gevent
 import orjson
 
-from gomq_py.http.foreign_pages import login_address
+from gomq_py.http.foreign_pages import is_of, login_address
 from gomq_py.net.listener import format_address, host_of, serve, telling_why, unix_peer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -159,7 +158,7 @@ class Upgrades:
         if ANY_ORIGIN in allowed:
             return
         (origin, *others) = [origin.lower() for origin in origins]
-        if others or origin not in allowed and not _is_of(origin, headers.get("Host", "")):
+        if others or origin not in allowed and not is_of(origin, headers.get("Host", "")):
             raise UpgradeRefused(
                 "403 Forbidden",
                 f"a page of {origins[0][:200]} may not connect ([mgmt] websocket_origins)")
@@ -172,11 +171,3 @@ def chosen(subprotocols, path):
             if subprotocol.lower().startswith(protocol):
                 return protocol, subprotocol
     return (MQTT if path.rstrip("/") in MQTT_PATHS else AMQP), None
-
-
-def _is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``. Ignores the scheme: a proxy may have ended TLS."""
-    try:
-        return urlsplit(origin).netloc == host.lower() != ""
-    except ValueError:
-        return False

@@ -7,10 +7,10 @@ from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.transfer.moves import Filter, Move
 from gomq_py.broker.verbs import moves, queues
 from gomq_py.http.answers import body, boolean_of, integer_of, json_answer, node, paced_list
-from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.shapes import content_shown
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 

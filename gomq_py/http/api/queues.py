@@ -14,7 +14,6 @@ from gomq_py.http.answers import (
     node, number_in, paced_list, sliced,
 )
 from gomq_py.http.api.connections import visible
-from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import (
     caller, find_queue, find_vhost, queue_to_take_from, vhosts_named, writable_vhost,
@@ -204,7 +203,7 @@ def _shown(taken, encoding, truncate):
     octets = len(payload)
     if truncate is not None:
         payload = payload[:truncate]
-    text, used = encoded(payload, encoding)
+    text, used = shapes.encoded(payload, encoding)
     return {
         "payload_bytes": octets, "redelivered": facts["redelivered"],
         "exchange": exchange.decode("utf-8", "replace"),
