@@ -77,9 +77,7 @@ class Doctor:
             queue_checks.look(queue.name, shapes.queue_state(queue), 0, True)
             return
         ready_count = queue.ready_count
-        queue_checks.look(
-            queue.name, shapes.queue_state(queue), ready_count,
-            queue.ring is not None and bool(queue.ring.consumers))
+        queue_checks.look(queue.name, shapes.queue_state(queue), ready_count, queue.consumer_count > 0)
         if queue.aside is not None:
             queue_checks.look_at_aside(queue.name, queue.aside.count, queue.aside.reasons)
         if ready_count >= WATCHED_FROM and len(lengths) < WATCHED_MAX:

@@ -9,7 +9,9 @@ import resource
 import sys
 from types import SimpleNamespace
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import CounterMetricFamily as Counter
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import InfoMetricFamily
 
 import gomq_py
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM
@@ -26,7 +28,7 @@ PROTOCOL = "amqp091"
 QUEUE_TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 # A dead letter leaves its queue once its copies are on disk.
 STRATEGY = "at_least_once"
-QUEUE = ("vhost", "queue")
+QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
@@ -160,14 +162,11 @@ class Families:
                 ("received_confirm", "Messages received from publishers that want a confirm", confirmable),
                 ("confirmed", "Messages confirmed to publishers", confirmed),
                 ("routed", "Copies that queues took", whole.published),
-                (
-                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
-                    unroutable - returned,
-                ),
-                ("unroutable_returned", "Messages that no queue took and that went back", returned)):
+                ("unroutable_dropped", rows.UNROUTABLE_DROPPED, unroutable - returned),
+                ("unroutable_returned", rows.UNROUTABLE_RETURNED, returned)):
             yield self._counter(f"global_messages_{name}", text, value, protocol=PROTOCOL)
         for name, text, value in rows.GLOBAL_QUEUES:
-            family = CounterMetricFamily(
+            family = Counter(
                 f"{self._prefix}global_messages_{name}", text, labels=("protocol", "queue_type")
             )
             for kind, label in QUEUE_TYPES.items():
@@ -179,7 +178,7 @@ class Families:
     def _dead_letters(self):
         counts = self._node.broker.dead_letters.counts
         for reason, text in rows.DEAD_LETTERS:
-            family = CounterMetricFamily(
+            family = Counter(
                 f"{self._prefix}global_messages_dead_lettered_{reason}",
                 f"Messages sent to dead letter exchanges: {text}",
                 labels=("queue_type", "dead_letter_strategy"),
@@ -193,11 +192,8 @@ class Families:
         for name, text, value in (
                 ("published", "Messages published", publishes),
                 ("confirmed", "Messages confirmed to publishers", confirmed),
-                ("unroutable_returned", "Messages that no queue took and that went back", returned),
-                (
-                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
-                    unroutable - returned,
-                )):
+                ("unroutable_returned", rows.UNROUTABLE_RETURNED, returned),
+                ("unroutable_dropped", rows.UNROUTABLE_DROPPED, unroutable - returned)):
             yield self._counter(f"channel_messages_{name}", text, value)
         values = [0] * len(rows.CHANNEL_GAUGES)
         for connection in paced(self._node.clients.all()):
@@ -260,122 +256,91 @@ class Families:
 
     def queue_published(self, vhosts=None):
         """Messages published to every queue."""
-        queues = self._queues(vhosts)
-        yield (
-            CounterMetricFamily(
-                f"{self._prefix}queue_messages_published", rows.PUBLISHED, labels=("queue_vhost", "queue")
-            ), (((queue.vhost, queue.name), queue.published) for queue in queues)
-        )
+        yield self._series(
+            Counter, "queue_messages_published", rows.PUBLISHED, ("queue_vhost", "queue"),
+            (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
         """Messages published to every exchange, under the names of RabbitMQ's channels, and confirms of every
         channel.
         """
         yield from self._exchange_counters("channel_messages", vhosts)
-        yield (
-            CounterMetricFamily(
-                f"{self._prefix}channel_messages_confirmed", "Messages confirmed to publishers",
-                labels=("channel", "vhost"),
-            ), ((
-                (f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count
-            ) for channel, one in self._channels(vhosts) if channel.published)
-        )
+        yield self._series(
+            Counter, "channel_messages_confirmed", "Messages confirmed to publishers", ("channel", "vhost"), (
+                ((f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count)
+                for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
         """Messages published to every exchange, under RabbitMQ 4's names for exchanges, and the copies routed
         to queues.
         """
         yield from self._exchange_counters("exchange_messages", vhosts)
-        yield (
-            CounterMetricFamily(
-                f"{self._prefix}exchange_messages_routed", "Copies routed to queues",
-                labels=("vhost", "exchange"),
-            ), ((
-                (exchange.vhost, exchange.name), exchange.state.publish_out
-            ) for exchange in self._exchanges(vhosts))
-        )
+        yield self._series(
+            Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,
+            (((one.vhost, one.name), one.state.publish_out) for one in self._exchanges(vhosts)))
 
     def connection_octets(self, _vhosts=None):
         """Octets of every connection."""
         connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
-            yield (
-                CounterMetricFamily(self._prefix + name, text, labels=("connection",)),
-                (((one.name,), value(one)) for one in connections)
-            )
+            yield self._series(
+                Counter, name, text, ("connection",), (((one.name,), value(one)) for one in connections))
 
     def connection_channels(self, _vhosts=None):
         """Channels of every connection."""
-        yield (
-            GaugeMetricFamily(
-                f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)
-            ), (((one.name,), len(one.channels)) for one in self._node.clients.all())
-        )
+        yield self._series(
+            Gauge, "connection_channels", "Channels on a connection", ("connection",),
+            (((one.name,), len(one.channels)) for one in self._node.clients.all()))
 
     def channels(self, vhosts=None):
         """Every channel's consumers, unacknowledged and unconfirmed messages and limits."""
         channels = self._channels(vhosts)
         for name, text, value in rows.CHANNEL_GAUGES:
-            yield GaugeMetricFamily(self._prefix + name, text, labels=("connection", "channel", "vhost")), (
-                ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels)
+            yield self._series(Gauge, name, text, ("connection", "channel", "vhost"), (
+                ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels))
 
     def vhost_status(self, vhosts=None):
         """1 for every vhost: all of them run."""
-        names = [name for name in sorted(self._node.broker.vhosts) if vhosts is None or name in vhosts]
+        names = sorted(vhost.name for vhost in self._wanted(vhosts))
         yield (
-            GaugeMetricFamily(
-                f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)
-            ), (((name,), 1) for name in names)
-        )
+            Gauge(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)),
+            (((name,), 1) for name in names))
 
     def exchange_bindings(self, vhosts=None):
         """Number of bindings of every exchange; the default exchange's are implicit and not counted."""
-        yield (
-            GaugeMetricFamily(
-                f"{self._outer}cluster_exchange_bindings", "Bindings of the exchange",
-                labels=("vhost", "exchange", "type"),
-            ), ((
-                (exchange.vhost, exchange.name, exchange.type), exchange.binding_count
-            ) for exchange in self._exchanges(vhosts) if exchange.name)
-        )
+        yield self._of_exchanges(
+            "bindings", "Bindings of the exchange", vhosts, lambda one: one.binding_count)
 
     def exchange_names(self, vhosts=None):
         """1 for every exchange."""
-        yield (
-            GaugeMetricFamily(
-                f"{self._outer}cluster_exchange_name", "Every exchange there is",
-                labels=("vhost", "exchange", "type"),
-            ), ((
-                (exchange.vhost, exchange.name, exchange.type), 1
-            ) for exchange in self._exchanges(vhosts) if exchange.name)
-        )
+        yield self._of_exchanges("name", "Every exchange there is", vhosts, lambda _: 1)
+
+    def _of_exchanges(self, name, text, vhosts, value):
+        return Gauge(
+            f"{self._outer}cluster_exchange_{name}", text, labels=(*EXCHANGE, "type")
+        ), (((one.vhost, one.name, one.type), value(one)) for one in self._exchanges(vhosts) if one.name)
 
     def _queue_gauges(self, table, vhosts):
         queues = self._queues(vhosts)
         for name, text, value, _ in table:
-            yield GaugeMetricFamily(f"{self._prefix}queue_{name}", text, labels=QUEUE), (
-                ((queue.vhost, queue.name), value(queue)) for queue in queues)
+            yield self._series(Gauge, f"queue_{name}", text, QUEUE, (
+                ((queue.vhost, queue.name), value(queue)) for queue in queues))
 
     def _queue_counters(self, kind, vhosts):
         queues = self._queues(vhosts)
         for name, text, value in rows.DELIVERY:
-            yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=QUEUE), (
-                ((queue.vhost, queue.name), value(queue)) for queue in queues)
+            yield self._series(Counter, f"{kind}_{name}", text, QUEUE, (
+                ((queue.vhost, queue.name), value(queue)) for queue in queues))
 
     def _exchange_counters(self, kind, vhosts):
         exchanges = self._exchanges(vhosts)
-        for name, text, value in (
-                ("published", "Messages published to the exchange", lambda state: state.publish_in),
-                (
-                    "unroutable_returned", "Messages that no queue took and that went back",
-                    lambda state: state.returned,
-                ),
-                (
-                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
-                    lambda state: state.unroutable - state.returned,
-                )):
-            yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=("vhost", "exchange")), (
-                ((exchange.vhost, exchange.name), value(exchange.state)) for exchange in exchanges)
+        for name, text, value in rows.EXCHANGE_COUNTERS:
+            yield self._series(Counter, f"{kind}_{name}", text, EXCHANGE, (
+                ((one.vhost, one.name), value(one.state)) for one in exchanges))
+
+    def _series(self, kind, name, text, labels, samples):
+        """A family with a series per object, whose ``samples`` are (label values, value)."""
+        return kind(self._prefix + name, text, labels=labels), samples
 
     def _queues(self, vhosts):
         found = []
@@ -392,15 +357,13 @@ class Families:
 
     def _wanted(self, vhosts):
         return [
-            vhost
-            for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts
-        ]
+            one for one in list(self._node.broker.vhosts.values()) if vhosts is None or one.name in vhosts]
 
     def _gauge(self, name, text, value, **labels):
-        return _family(GaugeMetricFamily, self._prefix + name, text, value, labels)
+        return _family(Gauge, self._prefix + name, text, value, labels)
 
     def _counter(self, name, text, value, **labels):
-        return _family(CounterMetricFamily, self._prefix + name, text, value, labels)
+        return _family(Counter, self._prefix + name, text, value, labels)
 
 
 def _family(kind, name, text, value, labels):

@@ -69,11 +69,9 @@ class OwnFamilies:
     def damage(self, _vhosts=None):
         """Messages found damaged on disk, and files kept of them. May switch."""
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
-        family = CounterMetricFamily(
-            f"{PREFIX}damaged_messages",
-            "Flushed messages that were found damaged, or gone with their files, since the start")
-        family.add_metric((), count)
-        yield family
+        yield _counter(
+            "damaged_messages",
+            "Flushed messages that were found damaged, or gone with their files, since the start", count)
         yield _gauge(
             "kept_files",
             "Files kept of damage, or because they were not where they belong, until an operator deletes "
@@ -109,11 +107,10 @@ class OwnFamilies:
         yield _gauge("mqtt_subscriptions", "Subscriptions of all sessions", subscriptions)
         yield _gauge("mqtt_retained_messages", "Topics that a message is retained for", topics)
         yield _gauge("mqtt_retained_bytes", "Octets of the payloads that are retained", octets)
-        dropped = CounterMetricFamily(
-            f"{PREFIX}mqtt_messages_dropped",
-            "Messages that clients did not get because they do not read, or do not take so large ones")
-        dropped.add_metric((), sums.of_dropped(self._node.totals(), self._node.clients.all()))
-        yield dropped
+        yield _counter(
+            "mqtt_messages_dropped",
+            "Messages that clients did not get because they do not read, or do not take so large ones",
+            sums.of_dropped(self._node.totals(), self._node.clients.all()))
 
     def loop(self, _vhosts=None):
         """Latency of the event loop. May switch."""
@@ -125,28 +122,20 @@ class OwnFamilies:
         """For each queue the age of its oldest ready and its oldest unacknowledged message."""
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}queue_oldest_ready_age_seconds", "Age of the oldest ready message", labels=LABELS
-            ), (((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues)
-        )
+        yield _series("queue_oldest_ready_age_seconds", "Age of the oldest ready message", LABELS, (
+            ((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues))
         unacked = self.oldest_unacked()
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}queue_oldest_unacked_age_seconds",
-                "Time since the delivery of the oldest unacknowledged message", labels=LABELS,
-            ), (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
-        )
+        yield _series(
+            "queue_oldest_unacked_age_seconds",
+            "Time since the delivery of the oldest unacknowledged message", LABELS,
+            (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
         """For each queue how many of its messages came back how often, if any did."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}queue_messages_returned",
-                "Messages in the queue that came back at most le times, cumulative", labels=(*LABELS, "le"),
-            ), (sample for queue in queues for sample in _returned(queue))
-        )
+        yield _series(
+            "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
+            (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
         """For each consumer of a stream the messages between it and the end of the stream."""
@@ -158,18 +147,15 @@ class OwnFamilies:
                     ((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"])
                     for reader in readers if "lag" in reader
                 ]
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
-                labels=(*LABELS, "consumer_tag"),
-            ), iter(samples)
-        )
+        yield _series(
+            "stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
+            (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
         """For each queue the number of its messages that are set aside, if it has any."""
         queues = paced(self._queues(vhosts), LOOK)
-        yield GaugeMetricFamily(f"{PREFIX}queue_messages_set_aside", SET_ASIDE, labels=LABELS), (
-            ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None)
+        yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
+            ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
 
     def per_object(self, vhosts=None):
         """All families per queue or consumer."""
@@ -244,3 +230,13 @@ def _returned(queue):
 
 def _gauge(name, text, value):
     return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _counter(name, text, value):
+    family = CounterMetricFamily(PREFIX + name, text)
+    family.add_metric((), value)
+    return family
+
+
+def _series(name, text, labels, samples):
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels), samples

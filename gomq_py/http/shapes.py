@@ -148,7 +148,7 @@ def queue(one):
     }
     if one.exclusive_owner is not None:
         shape["owner_pid_details"] = owner(one)
-    view, store, consumers = statistics.view(statistics.QUEUE, one), one.store, len(consumers_of(one))
+    view, store, consumers = statistics.view(statistics.QUEUE, one), one.store, one.consumer_count
     ready_bytes = store.ready_bytes if store is not None else 0
     unacked_bytes = store.unacked_bytes if store is not None else 0
     capacity = 1.0 if consumers else 0

@@ -31,9 +31,8 @@ def of_queue(queue):
     persistent, persistent_octets = (
         (ready + unacked, ready_octets + unacked_octets) if queue.durable else (0, 0)
     )
-    consumers = len(queue.ring.consumers) if queue.ring is not None else 0
     return (
-        ready, unacked, ready_octets, unacked_octets, persistent, persistent_octets, consumers,
+        ready, unacked, ready_octets, unacked_octets, persistent, persistent_octets, queue.consumer_count,
         *_queue_counters(queue),
     )
 
