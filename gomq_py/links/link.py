@@ -366,18 +366,14 @@ class Link:
                 self._target_uri = random.choice(self.target.uris)
                 writer = self._open_target()
             with self._at(OURS):
-                return self._make_session(channel, writer), queue
+                return LinkSession(
+                    self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
+                    self.poison_detection.careful), queue
         except BaseException:
             for end in (source, writer):
                 if end is not None:
                     end.abort()
             raise
-
-    def _make_session(self, channel, writer):
-        return LinkSession(
-            self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
-            self.poison_detection.careful,
-        )
 
     def _open_source(self, connection):
         name = self.source.queue

@@ -180,7 +180,8 @@ class WireTargetWriter(TargetWriter):
 
     def reached(self):
         """Number of the last settled publish, or count of written bytes."""
-        return self.confirms.low - 1 if self._is_confirmed else self._wire.written_octets()
+        wire = self._wire
+        return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
         """Send heartbeats and check the peer's."""

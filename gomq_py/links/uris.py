@@ -9,7 +9,6 @@ path means the vhost ``/``. Query keys are RabbitMQ's; those without a meaning f
 ignored. No error repeats a password.
 """
 import os
-import random
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,11 +118,6 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
     if not 0 < len(texts) <= URIS_MAX:
         raise URIError(f"a list of URIs has 1 to {URIS_MAX} of them, this one {len(texts)}")
     return [parse(text, schemes) for text in texts]
-
-
-def choose(uris: Any) -> str:
-    """A random URI of a list, or the only one; called for each attempt."""
-    return uris if isinstance(uris, str) else random.choice(uris)
 
 
 def without_login(uri: str) -> str:
