@@ -15,6 +15,7 @@ from gomq_py.http.json_slices import (
 )
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way, paced
+from gomq_py.patterns import Pattern
 
 # Octets of a body read between two checks of the clock.
 RECEIVED_OCTETS = 64 * 1024
@@ -263,6 +264,14 @@ def number_in(text):
     """The whole number in a text of plain digits; None if it has other characters or 20 digits and more."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def pattern_of(text, ignore_case):
+    """A Pattern from a client. Raises BadRequest."""
+    try:
+        return Pattern(text, ignore_case)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):

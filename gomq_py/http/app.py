@@ -9,9 +9,9 @@ from flask import Flask, current_app, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
-from gomq_py.http import durability, errors, foreign_pages, page
+from gomq_py.http import doctor, durability, errors, foreign_pages, page
 from gomq_py.http.api import (
-    bindings, changes, closed, connections, definitions, delayed, docs, doctor, exchanges, federation,
+    bindings, changes, closed, connections, definitions, delayed, docs, exchanges, federation,
     health, identity, limits, log, messages, metrics, mqtt, nodes, overview, parameters, permissions,
     policies, queue_states, queues, routes, search, session, shovels, streams, unacked, users, vhosts,
 )

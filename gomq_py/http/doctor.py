@@ -1,4 +1,5 @@
-"""Doctor: examines this broker, at most once in two seconds, however many clients ask.
+"""/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
+most once in two seconds, however many clients ask.
 
 Beside rates and index: reads the model in slices, and leaves the verdicts to diagnosis.checks. Each
 finding says who may see it; the view filters by it. Growth compares two examinations, so the first one finds
@@ -7,18 +8,21 @@ none.
 import time
 from collections import defaultdict
 
+from flask import Blueprint, g
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
-from gomq_py.http import shapes
+from gomq_py.http import answers, shapes
 from gomq_py.http.api.health import certificates
 from gomq_py.http.api.nodes import node_shape
+from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, access, sees_vhost
 from gomq_py.http.own_metrics import OwnFamilies, loop_lag_s
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import paced
 from gomq_py.diagnosis import checks
 from gomq_py.diagnosis.checks import QueueChecks
 
+blueprint = Blueprint("doctor", __name__)
 # Visibility of findings without a virtual host: users with the tag monitoring; policymakers, too.
 OF_NODE, OF_LINKS = "node", "links"
 # Queues between two checks of the clock: about a microsecond each.
@@ -117,3 +121,22 @@ class Doctor:
         count, total = sum(taken.counts), taken.total
         before, self._flushes = self._flushes, (count, total)
         return (total - before[1]) / (count - before[0]) if count > before[0] else 0.0
+
+
+@blueprint.get("/api/doctor")
+@access(MANAGEMENT)
+def examine():
+    """What is wrong as far as the user may see it, the worst first: of the node with the tag monitoring, of
+    queues in the vhosts that the user sees. An empty list: nothing was found.
+    """
+    found = [one for scope, one in answers.node().doctor.examined(answers.node()) if _is_seen(scope, one)]
+    found.sort(key=lambda one: one.level != checks.BAD)
+    return answers.json_answer({"findings": [one._asdict() for one in found]})
+
+
+def _is_seen(scope, finding):
+    if scope == OF_NODE:
+        return MONITORING in g.tags
+    if scope == OF_LINKS:
+        return bool({MONITORING, POLICYMAKER} & g.tags) and sees_vhost(finding.vhost)
+    return sees_vhost(scope)

@@ -56,18 +56,12 @@ def check_node_name(name):
 
 def find_user(name):
     """The user of this name. Raises NoSuchObject."""
-    user = node().broker.users.get(name)
-    if user is None:
-        raise NoSuchObject()
-    return user
+    return _found(node().broker.users.get(name))
 
 
 def find_queue(vhost_name, name):
     """The queue of this name. Raises NoSuchObject."""
-    queue = find_vhost(vhost_name).queues.get(name)
-    if queue is None:
-        raise NoSuchObject()
-    return queue
+    return _found(find_vhost(vhost_name).queues.get(name))
 
 
 def queue_to_take_from(vhost_name, name):
@@ -91,10 +85,13 @@ def there_is(kind, one, name, vhost_name):
 
 def find_exchange(vhost_name, name):
     """The exchange of this name; ``amq.default`` is the default exchange. Raises NoSuchObject."""
-    exchange = find_vhost(vhost_name).exchanges.get(named(name))
-    if exchange is None:
+    return _found(find_vhost(vhost_name).exchanges.get(named(name)))
+
+
+def _found(one):
+    if one is None:
         raise NoSuchObject()
-    return exchange
+    return one
 
 
 def exchange_to_publish_to(vhost_name, name):

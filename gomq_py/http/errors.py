@@ -65,12 +65,6 @@ class NoSuchObject(APIError):
         super().__init__(reason, error)
 
 
-class MethodNotAllowed(APIError):
-    """405: the path has no such method."""
-
-    status, error = 405, "Method Not Allowed"
-
-
 class PreconditionNotMet(APIError):
     """412: the state of the entity does not allow it."""
 

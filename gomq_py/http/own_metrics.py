@@ -1,5 +1,5 @@
 """Own metrics: families without a name in RabbitMQ: ages of messages, how often they came back, durations of
-flushes, latency of the loop.
+flushes, latency of the loop, shovels and federation links.
 
 Beside metrics. Reads only; costly values (the loop's latency) are measured during a scrape, never at other
 times.
@@ -27,6 +27,24 @@ LABELS = ("vhost", "queue")
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
 # Queues between two checks of the clock: some 2 us each, more if messages came back.
 LOOK = 10
+# shovels and federation links
+SHOVEL, FEDERATION = "shovel", "federation_link"
+STATES = ("starting", "running", "stopped", "terminated", "error", "paused", "waiting")
+FEDERATION_STATES = (*STATES[:5], "waiting")
+SHOVEL_LABELS = ("vhost", "shovel")
+FEDERATION_LABELS = ("vhost", "upstream", "type", "name")
+# field of the description, kind of family, end of the name, help
+ROWS = (
+    ("moved", CounterMetricFamily, "messages_moved", "Messages that arrived and left their source"),
+    ("unconfirmed", GaugeMetricFamily, "messages_unconfirmed", "Messages sent that are not confirmed yet"),
+    ("refused", CounterMetricFamily, "refusals", "Times that the destination refused a message"),
+    (
+        "set_aside", CounterMetricFamily, "messages_rejected",
+        "Messages rejected to their source, because the destination refused them too often",
+    ),
+    ("reconnects", CounterMetricFamily, "reconnects", "Attempts to connect after the first"),
+)
+LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, where that is known")
 
 
 class OwnFamilies:
@@ -193,6 +211,68 @@ class OwnFamilies:
                     if since_s < oldest.get(holder.queue, since_s + 1):
                         oldest[holder.queue] = since_s
         return oldest
+
+
+class LinkFamilies:
+    """Families of shovels and federation links, from the supervisors' descriptions without URIs and error
+    texts.
+    """
+
+    def __init__(self, node):
+        self._node = node
+
+    def overview(self):
+        """Number of links in each state. May switch."""
+        for kind, states, found in (
+            (SHOVEL, STATES, (one.state for one in paced(self._shovels(), LOOK))),
+            (FEDERATION, FEDERATION_STATES, (one.state for one in paced(self._links(), LOOK))),
+        ):
+            counts = Counter(found)
+            family = GaugeMetricFamily(
+                f"{PREFIX}{kind}s", f"{kind.replace('_', ' ').capitalize()}s by state", labels=("state",))
+            for state in states:
+                family.add_metric((state,), counts[state])
+            yield family
+
+    def shovels(self, vhosts=None):
+        """Families of each shovel. May switch."""
+        described = [
+            ((one.vhost.name, one.name), self._node.shovels.described(one))
+            for one in paced(self._shovels(vhosts), LOOK)
+        ]
+        yield from _families(SHOVEL, SHOVEL_LABELS, described, "state", (*ROWS, LAG))
+
+    def federation(self, vhosts=None):
+        """Families of each federation link. May switch."""
+        described = [
+            ((one.vhost.name, one.upstream.name, one.type, one.name), one.described())
+            for one in paced(self._links(vhosts), LOOK)
+        ]
+        yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
+
+    def per_object(self):
+        """Families of each shovel and federation link. May switch."""
+        yield from self.shovels()
+        yield from self.federation()
+
+    def _shovels(self, vhosts=None):
+        shovels = self._node.shovels
+        return [] if shovels is None else [
+            one for one in shovels.all() if vhosts is None or one.vhost.name in vhosts]
+
+    def _links(self, vhosts=None):
+        federation = self._node.federation
+        return [] if federation is None else [
+            one for one in federation.links() if vhosts is None or one.vhost.name in vhosts]
+
+
+def _families(kind, labels, described, state, table):
+    text = kind.replace("_", " ")
+    yield _series(f"{kind}_up", f"1 where the {text} runs", labels, (
+        (names, int(one[state] == "running")) for names, one in described))
+    for field, family, name, help_ in table:
+        yield family(f"{PREFIX}{kind}_{name}", help_, labels=labels), (
+            (names, one[field]) for names, one in described if one[field] is not None)
 
 
 def loop_lag_s():

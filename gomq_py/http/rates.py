@@ -111,7 +111,9 @@ class Rates:
         """
         values = group.read(thing)
         history = self._history((group, _reference(thing)), values, windows) if windows else None
-        return View(group, values, self._rates_of(group, thing, values), history, windows)
+        look = self._look(group, thing, values)
+        rates = array("d", bytes(8 * len(values))) if look is None else look.rates
+        return View(group, values, rates, history, windows)
 
     def forget(self):
         """Drop all looks and histories; sampling ends with the next round."""
@@ -130,10 +132,6 @@ class Rates:
             self._keeper = None
 
     # rates
-
-    def _rates_of(self, group, thing, values):
-        look = self._look(group, thing, values)
-        return array("d", bytes(8 * len(values))) if look is None else look.rates
 
     def _look(self, group, thing, values):
         now = self._now_s()

@@ -8,7 +8,7 @@ selects the protocol; without a known one the path does. Refuses before the 101,
 sites. Never parses what is sent afterwards.
 """
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 import orjson
@@ -45,19 +45,18 @@ class UpgradeRefused(Exception):
         return [body]
 
 
-class Accepted:
+class Accepted(NamedTuple):
     """An accepted upgrade: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` serves the
     protocol, ``gate`` admits logins; ``host`` is the field Host.
     """
 
-    def __init__(self, protocol, subprotocol, handle, gate, connection, octets, host):
-        self.protocol = protocol
-        self.handle = handle
-        self.gate = gate
-        self.subprotocol = subprotocol
-        self.connection = connection
-        self.octets = octets
-        self.host = host
+    protocol: str
+    subprotocol: str | None
+    handle: Any
+    gate: Any
+    connection: Any
+    octets: bytes
+    host: str
 
 
 class Upgrades:

@@ -91,16 +91,12 @@ def delete_parameter(component, vhost, name):
     _may_change(component)
     there = find_vhost(vhost)
     if component == POLICY or not node().broker.parameters.clear(there, component, name):
-        if component == SHOVEL and node().shovels is not None:
-            _refuse_configured(node().shovels.find(there.name, name))
+        shovels = node().shovels if component == SHOVEL else None
+        shovel = shovels.find(there.name, name) if shovels is not None else None
+        if shovel is not None and shovel.why_kept is not None:  # of the configuration file
+            raise BadRequest(shovel.why_kept)
         raise NoSuchObject()
     return no_content()
-
-
-def _refuse_configured(shovel):
-    """A shovel of the configuration file has no parameter: the error names its owner. Raises BadRequest."""
-    if shovel is not None and shovel.why_kept is not None:
-        raise BadRequest(shovel.why_kept)
 
 
 def _may_change(component):

@@ -107,13 +107,9 @@ def purge_queue(vhost, name):
         if count is None or count < 0:
             raise BadRequest("count must be a number of messages")
         queue = queues.purge_some(caller(vhost), name, count)
-    _await_purge(queue)
-    return no_content()
-
-
-def _await_purge(queue):
-    """Wait for the purge: some kinds of queue need more than the wait in ``durability``. May switch."""
+    # some kinds of queue need more than the wait of every request
     durability.wait(partial(queue.after_purge, node().broker.durability))
+    return no_content()
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
