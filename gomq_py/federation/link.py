@@ -163,9 +163,7 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Why its messages may not be published here, or not be read if the upstream is this broker too, or
-        None.
-        """
+        """Why publishing here, or reading an upstream in this broker, is not allowed; or None."""
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 

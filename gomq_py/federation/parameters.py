@@ -168,9 +168,7 @@ class UpstreamComponent(Component):
     """One of the two parameter components. ``on_change(vhost)`` is called after a change."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check(name, value)``: check_upstream() or check_set(); ``check_setter``: Component.check_set_by()
-        for a valid value.
-        """
+        """``check``: check_upstream() or check_set(); ``check_setter``: check_set_by() of valid values."""
         self._component = component
         self._check = check
         self._on_change = on_change

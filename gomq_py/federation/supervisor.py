@@ -78,9 +78,7 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Who set the upstream of this name, or ``before`` if it was deleted: cleanup upstream still needs a
-        login.
-        """
+        """The upstream's setter, or ``before`` if it was deleted: cleanup upstream still needs a login."""
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 

@@ -47,9 +47,7 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response of a list of octets, which it consumes, written in slices: writing many megabytes at once
-    would stop the loop.
-    """
+    """A response of octets in a list, which it consumes, in slices: many megabytes at once stop the loop."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -175,9 +173,7 @@ def body_octets():
 
 
 def body_pieces():
-    """The raw request body as a deque of octets, which the caller may consume piece by piece. Raises
-    TooLarge, UnsupportedType.
-    """
+    """The raw request body as a deque, which the caller may empty. Raises TooLarge, UnsupportedType."""
     pieces = g.pop("body", None) or deque()
     if isinstance(pieces, Exception):
         raise pieces

@@ -39,9 +39,7 @@ SECURITY_HEADERS = {
 
 
 class NameConverter(UnicodeConverter):
-    """One name in a path. The server leaves an encoded slash or percent sign encoded (``server.path_info``);
-    it is decoded here.
-    """
+    """A name in a path: decodes the slashes and percent signs that the server leaves (server.path_info)."""
 
     def to_python(self, value):
         return value.replace("%2F", "/").replace("%25", "%")

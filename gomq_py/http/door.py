@@ -71,9 +71,7 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake followers of the log. They run in the hub's thread: another thread's line is shown with the hub's
-    next one.
-    """
+    """Wake followers of the log, in the hub's thread: other threads' lines are shown with its next one."""
     if threading.get_native_id() == thread_id:
         source.wake()
 

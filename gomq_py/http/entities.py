@@ -28,9 +28,7 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently
-    there.
-    """
+    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
@@ -95,9 +93,7 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """As ``find_exchange``, for publishing: a missing exchange is a bad request, with AMQP's error text.
-    Raises BadRequest.
-    """
+    """As ``find_exchange``, for publishing: a missing one is a BadRequest with AMQP's error text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")

@@ -45,9 +45,7 @@ class LoginFailed(NotAuthorised):
 
 
 class SessionEnded(LoginFailed):
-    """401: the cookie's session has ended. The page logs in again; the browser must not prompt for a
-    password.
-    """
+    """401: the cookie's session has ended. The page logs in again, without the browser's prompt."""
 
 
 class ForeignPage(APIError):

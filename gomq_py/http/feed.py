@@ -16,9 +16,7 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change. ``vhost`` and ``user`` (a User's identity) are its owners, or None; ``facts`` are further
-    fields.
-    """
+    """One change. ``vhost`` and ``user`` (a User's identity): its owners, or None; ``facts``: more fields."""
 
     what: str
     at_ms: int

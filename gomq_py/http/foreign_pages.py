@@ -68,9 +68,7 @@ def login_address(address, host, base_url):
 
 
 def _names_this_machine(host, base_url):
-    """Whether the host is an address, or a known name of this machine: localhost, the machine's name, or the
-    host of ``base_url``.
-    """
+    """Whether the host is an address, localhost, the machine's name or the host of ``base_url``."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         ours = urlsplit(base_url).hostname
@@ -87,9 +85,7 @@ def _names_this_machine(host, base_url):
 
 
 def is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``, the field Host. Ignores the scheme: a proxy may have
-    ended TLS.
-    """
+    """Whether a page of ``origin`` came from ``host``, whatever the scheme: a proxy may have ended TLS."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:

@@ -32,9 +32,7 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families over a node's present state; ``endpoint`` in identity_info tells two scrapes of one
-    node apart.
-    """
+    """Metric families over a node's present state; ``endpoint``, in identity_info, tells scrapes apart."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""
@@ -213,9 +211,7 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, including deleted
-        ones. May switch.
-        """
+        """({type: sums of queues}, of exchanges, of channels) over all vhosts, also deleted. May switch."""
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
@@ -261,9 +257,7 @@ class Families:
             (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
-        """Messages published to every exchange, under the names of RabbitMQ's channels, and confirms of every
-        channel.
-        """
+        """Messages published to every exchange, by RabbitMQ's names for channels, and channels' confirms."""
         yield from self._exchange_counters("channel_messages", vhosts)
         yield self._series(
             Counter, "channel_messages_confirmed", "Messages confirmed to publishers", ("channel", "vhost"), (
@@ -271,9 +265,7 @@ class Families:
                 for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
-        """Messages published to every exchange, under RabbitMQ 4's names for exchanges, and the copies routed
-        to queues.
-        """
+        """Messages published to every exchange, by RabbitMQ 4's names, and copies routed to queues."""
         yield from self._exchange_counters("exchange_messages", vhosts)
         yield self._series(
             Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,

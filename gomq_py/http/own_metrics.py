@@ -214,9 +214,7 @@ class OwnFamilies:
 
 
 class LinkFamilies:
-    """Families of shovels and federation links, from the supervisors' descriptions without URIs and error
-    texts.
-    """
+    """Families of shovels and federation links, by their descriptions without URIs and error texts."""
 
     def __init__(self, node):
         self._node = node

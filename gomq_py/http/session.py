@@ -128,9 +128,7 @@ def number_in_cookie():
 
 
 def numbers_in_cookies():
-    """The numbers of all session cookies of this request: a browser may hold one from a page over TLS and one
-    from a page without.
-    """
+    """The numbers of all its session cookies: a browser may hold one of a page over TLS, and one without."""
     return [request.cookies[each] for each in _cookie_names() if each in request.cookies]
 
 

@@ -105,9 +105,7 @@ def set_aside(aside):
 
 
 def in_force(one):
-    """The policies that an entity observes and their merged definition; a policy that is not applied yet is
-    left out.
-    """
+    """The policies in force on an entity, not one yet to be applied, and their merged definition."""
     found = one.in_force
     return {
         "policy": found.policy.name if found.policy else None,
@@ -328,9 +326,7 @@ def encoded(payload, encoding):
 
 
 def content_shown(message, encoding, most):
-    """Properties of a Message and up to ``most`` octets of its body; of malformed content the reason instead
-    of the properties.
-    """
+    """Properties of a Message, or why they are malformed, and up to ``most`` octets of its body."""
     text, used = encoded(message.get_body_start(most), encoding)
     shape = {
         "payload": text, "payload_bytes": message.get_body_length(), "payload_encoding": used,

@@ -40,9 +40,7 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds, from this request's query, for views of single things. Raises
-    BadRequest.
-    """
+    """{category: (age, increment)} in seconds, from the query for a single thing. Raises BadRequest."""
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")

@@ -38,9 +38,7 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """{type of queue: [sums of QUEUE_SUMS]}, including deliveries to the vhost's ``connections`` that passed
-    no queue. May switch.
-    """
+    """{type of queue: [QUEUE_SUMS]}, and deliveries to ``connections`` that passed no queue. May switch."""
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
         _add(sums, queue_type_of(queue.arguments), of_queue(queue))

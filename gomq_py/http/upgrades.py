@@ -63,9 +63,7 @@ class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as in a listener; ``options``:
-        SocketOptions.
-        """
+        """``serving(protocol)``: (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub
@@ -116,9 +114,7 @@ class Upgrades:
         return Accepted(protocol, subprotocol, handle, gate, connection, octets, headers.get("Host", ""))
 
     def begin(self, accepted, socket, address, rest):
-        """Serve the protocol in its own greenlet, which owns the socket. ``rest``: octets read behind the
-        request.
-        """
+        """Serve the protocol in a greenlet that owns the socket; ``rest``: octets read behind the request."""
         from gomq_py.net.websocket import WebSocket
         most = f"{'mqtt_' if accepted.protocol == MQTT else ''}max_octets_before_login"
         websocket = WebSocket(
@@ -147,11 +143,9 @@ class Upgrades:
             websocket.close()
 
     def _check_origin(self, headers):
-        """Check that a page comes from this host or from the configured origins; programs send no origin.
-        Raises UpgradeRefused.
-        """
+        """Raises UpgradeRefused for pages of other hosts than this and configured origins."""
         origins = headers.get_all("Origin", ())
-        if not origins:
+        if not origins:  # programs send none
             return
         allowed = [origin.lower().rstrip("/") for origin in self._settings.websocket_origins]
         if ANY_ORIGIN in allowed:

@@ -109,9 +109,7 @@ class Link:
             self._spawn()
 
     def stop(self):
-        """Take nothing more; messages in flight are settled for up to DRAIN_S. The state is "stopped" once
-        all has ended.
-        """
+        """Take nothing more, and settle what is in flight for up to DRAIN_S; then the state is "stopped"."""
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -423,9 +421,7 @@ class Link:
         ))
 
     def _is_over(self, session):
-        """True if the session is over, or the link is stopping and nothing is in flight any more. Raises
-        _Failed. May switch.
-        """
+        """True once the session is over, or stopped with nothing in flight. Raises _Failed. May switch."""
         self._wakened.clear()
         if not session.is_over():
             if not self._is_stopping:

@@ -54,9 +54,7 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a confirm, as seen at the last call; 0 if no confirm is due or the target has asked
-        for a pause.
-        """
+        """Seconds without a due confirm, as seen at the last call; 0 while the target asks for a pause."""
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
             self._seen_low, self._seen_s = self.confirms.low, now

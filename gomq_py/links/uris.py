@@ -144,9 +144,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """A copy of the options with full paths of their files. Raises URIError for a file outside of
-    ``tls_folder``.
-    """
+    """A copy of the options, files with full paths. Raises URIError for a file outside of ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:

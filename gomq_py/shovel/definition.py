@@ -44,9 +44,7 @@ class DefinitionError(ValueError):
 
 
 class Definition:
-    """One shovel's definition. The attributes are the keys with underscores (see KEYS); keys that were not
-    given have their default.
-    """
+    """One shovel's definition: an attribute for each of KEYS, with underscores, given or its default."""
 
     def __init__(self, value):
         """Raises DefinitionError."""

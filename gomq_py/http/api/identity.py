@@ -43,9 +43,7 @@ def cluster_name():
 @blueprint.put("/api/cluster-name")
 @access(ADMINISTRATOR)
 def put_cluster_name():
-    """Give the broker another name; connections to come are told it, and it is kept as a global parameter, as
-    in RabbitMQ.
-    """
+    """Rename the broker for new connections; kept as a global parameter, as in RabbitMQ."""
     name = text_of(body(required=("name",)), "name")
     if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
         raise BadRequest("name must be of 1 to 255 octets")
@@ -131,9 +129,7 @@ def list_extensions():
 @blueprint.get("/api/deprecated-features/used")
 @access(ADMINISTRATOR)
 def list_feature_flags():
-    """What a cluster of RabbitMQ switches on once every node can do it, and what is going away: one node can,
-    and nothing is.
-    """
+    """Features that a cluster of RabbitMQ switches on, or gives up: a single node has none of either."""
     return json_answer([])
 
 

@@ -42,9 +42,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """The query of a peek: ``count`` messages from ``offset`` on, and the form of their bodies. Raises
-    BadRequest.
-    """
+    """Query of a peek: ``count`` messages from ``offset`` on, and the form of bodies. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -109,9 +107,7 @@ def shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages to the queue ``destination``: ``count`` of them, those that match, or all;
-    ``dry_run`` only counts.
-    """
+    """Move ready messages to the queue ``destination``: ``count``, matching, or all; ``dry_run`` counts."""
     return _move(vhost, name, keep=False)
 
 

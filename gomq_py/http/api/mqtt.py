@@ -65,9 +65,7 @@ def list_connections(vhost=None):
 @blueprint.get("/api/mqtt/sessions/<vhost>")
 @access(MANAGEMENT)
 def list_sessions(vhost=None):
-    """The sessions, in one vhost or in all that the user sees, of clients that are connected and of those
-    that may come back.
-    """
+    """The sessions, connected or not, in one vhost or in all that the user sees."""
     return listing(_sessions(vhosts_named(vhost)), MQTT_SESSIONS)
 
 

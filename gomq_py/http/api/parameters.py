@@ -32,9 +32,7 @@ def _described(vhost, component, name):
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
 def list_parameters(component=None, vhost=None):
-    """The parameters, of one component or of all, in one vhost or in all that the user sees; policies have
-    their own list.
-    """
+    """The parameters, of one component and vhost or of all, but policies, which have their own list."""
     return listing(sliced([
         (there, owner, name) for there in vhosts_named(vhost) for owner, name in there.parameters
         if owner != POLICY and component in (None, owner)

@@ -115,9 +115,7 @@ def purge_queue(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
 @access(ADMINISTRATOR)
 def act_on_queue(vhost, name):
-    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to
-    do.
-    """
+    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors, of which one node has none: nothing is done."""
     find_queue(vhost, name)
     if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
         raise BadRequest("unknown action: it is sync or cancel_sync")
@@ -134,9 +132,7 @@ def rebalance_queues():
 @blueprint.get("/api/queues/<vhost>/<name>/unacked")
 @access(MANAGEMENT)
 def list_unacked(vhost, name):
-    """Who holds which of its messages, and since when, of the connections that the user sees; LavinMQ's. At
-    most MAX_UNACKED.
-    """
+    """Its unacknowledged messages on connections that the user sees, at most MAX_UNACKED; LavinMQ's."""
     queue = find_queue(vhost, name)
     return paced_list(islice(_unacked(queue), MAX_UNACKED))
 

@@ -16,9 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user of a login: from the Authorization header if there is one, else from the body; never from a
-    cookie. May switch.
-    """
+    """The user by the Authorization header, else by the body; never by a cookie. May switch."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
@@ -37,9 +35,7 @@ def _authenticate():
 @blueprint.post("/api/session")
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
-    """Log in: the answer sets a cookie, and has the token that requests which change
-    something bring in X-CSRF-Token.
-    """
+    """Log in: sets a cookie, and returns the token for X-CSRF-Token of requests that change something."""
     _end_all_given()  # the browser drops their cookies with this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)

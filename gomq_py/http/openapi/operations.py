@@ -17,9 +17,7 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation(NamedTuple):
-    """``answers`` maps status codes to schemas (None: no body); ``body`` is a name in schemas.BODIES;
-    ``media`` the answer's type.
-    """
+    """``answers``: {status: schema or None}; ``body``: name in schemas.BODIES; ``media``: the answer's."""
 
     answers: dict
     body: str | None = None
