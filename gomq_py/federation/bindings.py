@@ -64,9 +64,7 @@ class Bindings:
         return bool(self._changed)
 
     def take_changes(self):
-        """Return (routing key, arguments, True to make or False to remove) of all changes, and consider them
-        done.
-        """
+        """Return all changes, then done: (routing key, arguments, True to make or False to remove)."""
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
             asked, there = self._asked.get(identity), self._there.get(identity)

@@ -166,9 +166,7 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Refuse an upstream that is this exchange, or looks the same: each message would come back. Raises
-        ClientError.
-        """
+        """Raises ClientError if the upstream is, or looks like, this exchange: messages would come back."""
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (

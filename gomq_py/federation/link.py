@@ -58,7 +58,7 @@ class FederationLink:
             ack_mode=upstream.ack_mode,
             backoff=Backoff(upstream.reconnect_delay_s, max(upstream.reconnect_delay_s, MOST_DELAY_S)),
             refusals=upstream.refusal_limit, connect=self._connect_upstream,
-            connect_target=self._connect_here, ends_with=frozenset(),
+            connect_target=self._connect, ends_with=frozenset(),
             on_change=self._changed, on_end=self._ended, paused=self.begins_paused,
             account=(vhost.set_by.get((UPSTREAM, upstream.name)), vhost.name),
         )
@@ -163,9 +163,7 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Why its messages may not be published here, or not be read if the upstream is this broker too, or
-        None.
-        """
+        """Why publishing here, or reading an upstream in this broker, is not allowed; or None."""
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
@@ -187,9 +185,6 @@ class FederationLink:
         """
         self._uri = uri or self._uri or self.upstream.uris[0]
         return self._connect(self._uri)
-
-    def _connect_here(self, uri):
-        return self._connect(uri)
 
     def _connect(self, uri):
         self._by = self._context.set_by(self.vhost, self.upstream.name, self._by)

@@ -168,9 +168,7 @@ class UpstreamComponent(Component):
     """One of the two parameter components. ``on_change(vhost)`` is called after a change."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check(name, value)``: check_upstream() or check_set(); ``check_setter``: Component.check_set_by()
-        for a valid value.
-        """
+        """``check``: check_upstream() or check_set(); ``check_setter``: check_set_by() of valid values."""
         self._component = component
         self._check = check
         self._on_change = on_change
@@ -186,11 +184,7 @@ class UpstreamComponent(Component):
             self._check_setter(vhost, name, value, by)
 
     def fault_of(self, vhost, name, value):
-        try:
-            check_stored(self._component, name, value)
-        except ParameterError as error:
-            return str(error)
-        return None
+        return _fault_in(self._component, name, value)
 
     def changed(self, vhost, name, value):
         self._on_change(vhost)
@@ -234,21 +228,21 @@ def upstreams_for(vhost, entity):
     return list(dict.fromkeys(found))
 
 
-def check_stored(component, name, value):
-    """Raises ParameterError if a stored value is invalid."""
-    if component == UPSTREAM:
-        check_upstream(name, value, parse)
-    else:
-        check_set(name, value)
-
-
 def fault_of(vhost, component, name):
     """Why the stored value of this name is invalid; None if it is valid or missing."""
-    if (component, name) in vhost.parameters:
-        try:
-            check_stored(component, name, vhost.parameters[component, name])
-        except ParameterError as error:
-            return str(error)
+    if (component, name) not in vhost.parameters:
+        return None
+    return _fault_in(component, name, vhost.parameters[component, name])
+
+
+def _fault_in(component, name, value):
+    try:
+        if component == UPSTREAM:
+            check_upstream(name, value, parse)
+        else:
+            check_set(name, value)
+    except ParameterError as error:
+        return str(error)
     return None
 
 
@@ -304,17 +298,6 @@ def _with_vhost(uri, vhost):
     return f"{place.rstrip('/')}/{quote(vhost, safe='')}{mark}{query}"
 
 
-def _default_tag(upstream):
-    tag = f"federation-link-{upstream}"
-    return tag if fits_short_string(tag) else "federation-link"
-
-
-def _prefetch(said):
-    """The prefetch count; 0, which means no limit to a broker, becomes the greatest."""
-    count = said.get("prefetch-count")
-    return MOST_PREFETCH if count == 0 else count
-
-
 def uris_of(value, vhost):
     """The URIs of an upstream's value, each with a virtual host."""
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
@@ -323,11 +306,13 @@ def uris_of(value, vhost):
 
 def _upstream(entry, value, name, vhost, chosen_by):
     said = {**value, **entry}
+    prefetch_count, tag = said.get("prefetch-count"), f"federation-link-{entry['upstream']}"
     return Upstream(
         name=entry["upstream"], uris=uris_of(value, vhost), chosen_by=chosen_by,
         exchange=said.get("exchange") or name, queue=said.get("queue") or name,
-        consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
-        prefetch_count=_prefetch(said),
+        consumer_tag=said.get("consumer-tag") or (tag if fits_short_string(tag) else "federation-link"),
+        # 0, which means no limit to a broker, becomes the greatest
+        prefetch_count=MOST_PREFETCH if prefetch_count == 0 else prefetch_count,
         reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
         refusal_limit=said.get("refusal-limit", 0),
         max_hops=said.get("max-hops", 1), expires_ms=said.get(EXPIRES_KEY),

@@ -64,9 +64,7 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """Declare the queue upstream like the one here, if it is missing. May switch. Raises what the client
-        raises.
-        """
+        """Declare the queue upstream like this one, if missing. May switch. Raises the client's errors."""
         name = self.upstream.queue
         try:
             channel.queue_declare(name, passive=True)

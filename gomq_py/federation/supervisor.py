@@ -5,6 +5,7 @@ Made by the node, which registers it with the kinds before the broker is recover
 are open and stops it before they close.
 """
 import time
+from operator import methodcaller
 
 from gevent.event import Event
 
@@ -35,6 +36,7 @@ AGAIN_S = 30
 # Time in seconds to settle messages in flight at the end: a little more than a link takes.
 END_S = 6.0
 STATUS, REMOVED = "federation.link.status", "federation.link.removed"
+_described = methodcaller("described")
 
 
 class LinkContext:
@@ -75,9 +77,7 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Who set the upstream of this name, or ``before`` if it was deleted: cleanup upstream still needs a
-        login.
-        """
+        """The upstream's setter, or ``before`` if it was deleted: cleanup upstream still needs a login."""
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
@@ -385,7 +385,7 @@ class Federation(Job):
         if not any(upstream.is_at_the_place_of(link.upstream) for upstream in wanted):
             link.clean_up()
         LOG.info("federation link %s has ended", link.title)
-        self._broker.events.emit(REMOVED, _headers_of, link)
+        self._broker.events.emit(REMOVED, _described, link)
         link.gone()
 
     @staticmethod
@@ -412,7 +412,7 @@ class Federation(Job):
         if link.state == link.told_status:
             return
         link.told_status = link.state
-        self._broker.events.emit(STATUS, _headers_of, link)
+        self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
         """Restart a link that ended by itself: no error is final while it is wanted."""
@@ -441,10 +441,6 @@ def _hands_on(broker, onward, name):
     """Whether the exchange of this name hands all its messages on to ``onward``."""
     exchange = broker.vhosts[onward.vhost].exchanges.get(name)
     return exchange is not None and exchange.onward is onward
-
-
-def _headers_of(link):
-    return link.described()
 
 
 def _nothing(_vhost):

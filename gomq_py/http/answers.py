@@ -15,6 +15,7 @@ from gomq_py.http.json_slices import (
 )
 from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way, paced
+from gomq_py.patterns import Pattern
 
 # Octets of a body read between two checks of the clock.
 RECEIVED_OCTETS = 64 * 1024
@@ -46,9 +47,7 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response of a list of octets, which it consumes, written in slices: writing many megabytes at once
-    would stop the loop.
-    """
+    """A response of octets in a list, which it consumes, in slices: many megabytes at once stop the loop."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -174,9 +173,7 @@ def body_octets():
 
 
 def body_pieces():
-    """The raw request body as a deque of octets, which the caller may consume piece by piece. Raises
-    TooLarge, UnsupportedType.
-    """
+    """The raw request body as a deque, which the caller may empty. Raises TooLarge, UnsupportedType."""
     pieces = g.pop("body", None) or deque()
     if isinstance(pieces, Exception):
         raise pieces
@@ -263,6 +260,14 @@ def number_in(text):
     """The whole number in a text of plain digits; None if it has other characters or 20 digits and more."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def pattern_of(text, ignore_case):
+    """A Pattern from a client. Raises BadRequest."""
+    try:
+        return Pattern(text, ignore_case)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):

@@ -9,15 +9,14 @@ from flask import Flask, current_app, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
-from gomq_py.http import durability, errors, foreign_pages, page
+from gomq_py.http import doctor, durability, errors, foreign_pages, page
 from gomq_py.http.api import (
-    bindings, changes, closed, connections, definitions, delayed, docs, doctor, exchanges, federation,
+    bindings, changes, closed, connections, definitions, delayed, docs, exchanges, federation,
     health, identity, limits, log, messages, metrics, mqtt, nodes, overview, parameters, permissions,
     policies, queue_states, queues, routes, search, session, shovels, streams, unacked, users, vhosts,
 )
-from gomq_py.http.login import LocalOperator, LoginCounts
+from gomq_py.http.login import LocalOperator, LoginCounts, policy_with_issuer
 from gomq_py.http.session import Sessions
-from gomq_py.http.sign_on import policy_with
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
@@ -40,9 +39,7 @@ SECURITY_HEADERS = {
 
 
 class NameConverter(UnicodeConverter):
-    """One name in a path. The server leaves an encoded slash or percent sign encoded (``server.path_info``);
-    it is decoded here.
-    """
+    """A name in a path: decodes the slashes and percent signs that the server leaves (server.path_info)."""
 
     def to_python(self, value):
         return value.replace("%2F", "/").replace("%25", "%")
@@ -98,7 +95,7 @@ def _add_headers(response):
         response.headers.setdefault(name, value)
     shown = current_app.extensions["gomq.node"]
     if shown is not None:
-        response.headers[POLICY] = policy_with(response.headers[POLICY], shown.settings)
+        response.headers[POLICY] = policy_with_issuer(response.headers[POLICY], shown.settings)
     # RabbitMQ sends the phrases of RFC 9110; the framework would write them in capitals.
     with contextlib.suppress(ValueError):
         response.status = f"{response.status_code} {HTTPStatus(response.status_code).phrase}"

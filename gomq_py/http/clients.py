@@ -110,9 +110,7 @@ class Clients:
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Inside, the server waits for the client to send, or (``writing``) to read. A late client's socket
-        is shut down.
-        """
+        """Inside, the server waits for the client to send or (``writing``) read; if late, it is shut down."""
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
         try:

@@ -1,4 +1,5 @@
-"""Doctor: examines this broker, at most once in two seconds, however many clients ask.
+"""/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
+most once in two seconds, however many clients ask.
 
 Beside rates and index: reads the model in slices, and leaves the verdicts to diagnosis.checks. Each
 finding says who may see it; the view filters by it. Growth compares two examinations, so the first one finds
@@ -7,18 +8,21 @@ none.
 import time
 from collections import defaultdict
 
+from flask import Blueprint, g
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
-from gomq_py.http import shapes
+from gomq_py.http import answers, shapes
 from gomq_py.http.api.health import certificates
 from gomq_py.http.api.nodes import node_shape
-from gomq_py.http.own_metrics import OwnFamilies
+from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, access, sees_vhost
+from gomq_py.http.own_metrics import OwnFamilies, loop_lag_s
 from gomq_py.hub.threads import in_thread
-from gomq_py.hub.turns import give_way, paced
+from gomq_py.hub.turns import paced
 from gomq_py.diagnosis import checks
 from gomq_py.diagnosis.checks import QueueChecks
 
+blueprint = Blueprint("doctor", __name__)
 # Visibility of findings without a virtual host: users with the tag monitoring; policymakers, too.
 OF_NODE, OF_LINKS = "node", "links"
 # Queues between two checks of the clock: about a microsecond each.
@@ -27,8 +31,6 @@ LOOK = 20
 WATCHED_MAX, WATCHED_FROM = 1000, 100
 # Growth is measured over at least this time, and at most about twice the other.
 GROWTH_FROM_S, GROWTH_UNTIL_S = 10.0, 30.0
-# Turns of the loop that are timed.
-LAG_SAMPLES = 5
 DAY_S = 86400
 EXAMINED_FOR_S = 2.0
 
@@ -79,9 +81,7 @@ class Doctor:
             queue_checks.look(queue.name, shapes.queue_state(queue), 0, True)
             return
         ready_count = queue.ready_count
-        queue_checks.look(
-            queue.name, shapes.queue_state(queue), ready_count,
-            queue.ring is not None and bool(queue.ring.consumers))
+        queue_checks.look(queue.name, shapes.queue_state(queue), ready_count, queue.consumer_count > 0)
         if queue.aside is not None:
             queue_checks.look_at_aside(queue.name, queue.aside.count, queue.aside.reasons)
         if ready_count >= WATCHED_FROM and len(lengths) < WATCHED_MAX:
@@ -99,11 +99,11 @@ class Doctor:
         if ends:
             yield checks.of_certificate((min(ends) - time.time()) / DAY_S)
         yield checks.of_blocked(sum(
-            getattr(one, "flow", None) == "blocked" for one in paced(node.connections(), LOOK)))
+            getattr(one, "flow", None) == "blocked" for one in paced(node.clients.all(), LOOK)))
         damaged, kept = in_thread(node.broker.damage)  # it lists folders
         yield from checks.of_damage(damaged, len(kept))
         yield checks.of_flushes(self._mean_flush_s(node))
-        yield checks.of_loop(_lag_s())
+        yield checks.of_loop(loop_lag_s())
 
     @staticmethod
     def _of_links(node):
@@ -123,11 +123,20 @@ class Doctor:
         return (total - before[1]) / (count - before[0]) if count > before[0] else 0.0
 
 
-def _lag_s():
-    """The loop's latency: the longest of some turns. May switch."""
-    worst = 0.0
-    for _ in range(LAG_SAMPLES):
-        began = time.perf_counter()
-        give_way()
-        worst = max(worst, time.perf_counter() - began)
-    return worst
+@blueprint.get("/api/doctor")
+@access(MANAGEMENT)
+def examine():
+    """What is wrong as far as the user may see it, the worst first: of the node with the tag monitoring, of
+    queues in the vhosts that the user sees. An empty list: nothing was found.
+    """
+    found = [one for scope, one in answers.node().doctor.examined(answers.node()) if _is_seen(scope, one)]
+    found.sort(key=lambda one: one.level != checks.BAD)
+    return answers.json_answer({"findings": [one._asdict() for one in found]})
+
+
+def _is_seen(scope, finding):
+    if scope == OF_NODE:
+        return MONITORING in g.tags
+    if scope == OF_LINKS:
+        return bool({MONITORING, POLICYMAKER} & g.tags) and sees_vhost(finding.vhost)
+    return sees_vhost(scope)

@@ -10,14 +10,15 @@ All of them show one Node and share its rates, its index and its feed.
 """
 import socket as socket_module
 import threading
+import time
 from functools import partial
 
+from gomq_py.broker.signals.totals import CHURN
 from gomq_py.http.app import create_app, create_control_app, create_metrics_app
 from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
 from gomq_py.http.live import Source
-from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import Upgrades
@@ -39,16 +40,13 @@ class Management:
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
-        self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=hub.spawn)
-        self._feed = Feed(broker.events)
-        self._index = Index(settings.stats_interval / 1000)
-        hub.at_close(self._index.close)
-        self._doctor = Doctor()
-        log_source = Source()
-        self._log = LogRing(partial(_wake, log_source, threading.get_native_id()))
+        interval_s, log_source = settings.stats_interval / 1000, Source()
         self._node = Node(
-            broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates,
-            self._index, self._feed, shovels, federation, self._doctor, self._log, log_source)
+            broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
+            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(interval_s),
+            Feed(broker.events), shovels, federation, Doctor(),
+            LogRing(partial(_wake, log_source, threading.get_native_id())), log_source)
+        hub.at_close(self._node.index.close)
         self._apps = {}
         self._settings = settings
 
@@ -66,17 +64,14 @@ class Management:
 
     def close(self):
         """Close the shared state, after the last door. May switch."""
-        self._log.close()
-        self._doctor.close()
-        self._feed.close()
-        self._index.close()
-        self._rates.close()
+        for part in (
+            self._node.log, self._node.doctor, self._node.feed, self._node.index, self._node.rates,
+        ):
+            part.close()
 
 
 def _wake(source, thread_id):
-    """Wake followers of the log. They run in the hub's thread: another thread's line is shown with the hub's
-    next one.
-    """
+    """Wake followers of the log, in the hub's thread: other threads' lines are shown with its next one."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
@@ -106,3 +101,49 @@ class Door:
         self._server.close()
         if self._path:
             remove_path(self._path, self._path_id)
+
+
+class Node:
+    """One running broker, as the management doors see it. They never use another door: connections come from
+    the hub's ``clients``, shovels and links from their supervisors.
+
+    ``listeners()`` returns the open ones, with protocol, address and port; ``name`` is the node's:
+    ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
+    federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
+    ``log_source`` wakes its followers.
+    """
+
+    def __init__(
+        self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
+        doctor=None, log=None, log_source=None,
+    ):
+        self.broker = broker
+        self.clients = clients
+        self.settings = settings
+        self.listeners = listeners
+        self.rates = rates
+        self.index = index
+        self.feed = feed
+        self.shovels = shovels
+        self.federation = federation
+        self.doctor = doctor
+        self.log = log
+        self.log_source = log_source
+        self.name = name
+        self.started_monotonic = time.monotonic()
+
+    def uptime_s(self):
+        """Seconds since the start, by the monotonic clock."""
+        return time.monotonic() - self.started_monotonic
+
+    def totals(self):
+        """The Totals of every vhost, and those of deleted ones."""
+        return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
+
+    def churn(self):
+        """{event: count}, by the names of statistics.CHURN."""
+        totals, churn = self.totals(), self.clients.churn
+        return {
+            name: getattr(churn, name)
+            for name in ("connection_created", "connection_closed", "channel_created", "channel_closed")
+        } | {name: sum(getattr(one, name) for one in totals) for name in CHURN}

@@ -49,10 +49,5 @@ def wait(when_safe):
         if request.environ.get("gomq.is_gone", bool)():
             raise NotFlushed
     if done.value is not None:
-        raise not_flushed(done.value)
-
-
-def not_flushed(error):
-    """Log a failed flush; returns the APIError of its request."""
-    LOG.error("%s %s was done, but not flushed: %s", request.method, request.path, error)
-    return NotFlushed()
+        LOG.error("%s %s was done, but not flushed: %s", request.method, request.path, done.value)
+        raise NotFlushed

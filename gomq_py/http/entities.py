@@ -28,9 +28,7 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently
-    there.
-    """
+    """As ``find_vhost``, for requests that change something: RabbitMQ words a missing vhost differently."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)
@@ -56,18 +54,12 @@ def check_node_name(name):
 
 def find_user(name):
     """The user of this name. Raises NoSuchObject."""
-    user = node().broker.users.get(name)
-    if user is None:
-        raise NoSuchObject()
-    return user
+    return _found(node().broker.users.get(name))
 
 
 def find_queue(vhost_name, name):
     """The queue of this name. Raises NoSuchObject."""
-    queue = find_vhost(vhost_name).queues.get(name)
-    if queue is None:
-        raise NoSuchObject()
-    return queue
+    return _found(find_vhost(vhost_name).queues.get(name))
 
 
 def queue_to_take_from(vhost_name, name):
@@ -91,16 +83,17 @@ def there_is(kind, one, name, vhost_name):
 
 def find_exchange(vhost_name, name):
     """The exchange of this name; ``amq.default`` is the default exchange. Raises NoSuchObject."""
-    exchange = find_vhost(vhost_name).exchanges.get(named(name))
-    if exchange is None:
+    return _found(find_vhost(vhost_name).exchanges.get(named(name)))
+
+
+def _found(one):
+    if one is None:
         raise NoSuchObject()
-    return exchange
+    return one
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """As ``find_exchange``, for publishing: a missing exchange is a bad request, with AMQP's error text.
-    Raises BadRequest.
-    """
+    """As ``find_exchange``, for publishing: a missing one is a BadRequest with AMQP's error text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")

@@ -45,9 +45,7 @@ class LoginFailed(NotAuthorised):
 
 
 class SessionEnded(LoginFailed):
-    """401: the cookie's session has ended. The page logs in again; the browser must not prompt for a
-    password.
-    """
+    """401: the cookie's session has ended. The page logs in again, without the browser's prompt."""
 
 
 class ForeignPage(APIError):
@@ -63,12 +61,6 @@ class NoSuchObject(APIError):
 
     def __init__(self, reason="Not Found", error=None):
         super().__init__(reason, error)
-
-
-class MethodNotAllowed(APIError):
-    """405: the path has no such method."""
-
-    status, error = 405, "Method Not Allowed"
 
 
 class PreconditionNotMet(APIError):

@@ -7,6 +7,7 @@ all of this run's.
 import time
 from collections import deque
 from itertools import islice
+from typing import NamedTuple
 
 from gomq_py.http.live import Source
 
@@ -14,19 +15,14 @@ from gomq_py.http.live import Source
 KEPT = 10_000
 
 
-class Change:
-    """One change. ``vhost`` and ``user`` (a User's identity) are its owners, or None; ``facts`` are further
-    fields.
-    """
+class Change(NamedTuple):
+    """One change. ``vhost`` and ``user`` (a User's identity): its owners, or None; ``facts``: more fields."""
 
-    __slots__ = ("what", "at_ms", "vhost", "user", "facts")
-
-    def __init__(self, what, at_ms, vhost, user, facts):
-        self.what = what
-        self.at_ms = at_ms
-        self.vhost = vhost
-        self.user = user
-        self.facts = facts
+    what: str
+    at_ms: int
+    vhost: str | None
+    user: tuple[str, bool] | None
+    facts: dict
 
 
 class Feed:

@@ -32,7 +32,7 @@ def check():
     if site in FOREIGN_SITES:
         raise ForeignPage(f"a page of another site ({origin or site}) may change nothing here")
     # A proxy may have changed Host; then only the browser knows that page and API have one origin.
-    if site != "same-origin" and origin is not None and not _is_ours(origin):
+    if site != "same-origin" and origin is not None and not is_of(origin, request.headers.get("Host", "")):
         raise ForeignPage(
             f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}"
         )
@@ -68,9 +68,7 @@ def login_address(address, host, base_url):
 
 
 def _names_this_machine(host, base_url):
-    """Whether the host is an address, or a known name of this machine: localhost, the machine's name, or the
-    host of ``base_url``.
-    """
+    """Whether the host is an address, localhost, the machine's name or the host of ``base_url``."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         ours = urlsplit(base_url).hostname
@@ -86,16 +84,9 @@ def _names_this_machine(host, base_url):
     return True
 
 
-def is_over_tls():
-    """Whether the browser uses TLS, to this server or to a proxy in front of it."""
-    return request.is_secure or request.headers.get("Origin", "").startswith("https://")
-
-
-def _is_ours(origin):
-    """Whether the page came from the host and port of the request. Ignores the scheme: a proxy may have ended
-    TLS.
-    """
+def is_of(origin, host):
+    """Whether a page of ``origin`` came from ``host``, whatever the scheme: a proxy may have ended TLS."""
     try:
-        return urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower() != ""
+        return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:
         return False

@@ -38,9 +38,7 @@ class TooLong(Exception):
 
 
 def parsed(pieces):
-    """The JSON object in octets that came in ``pieces``, a deque that is consumed. Raises NotJSON, TooLong.
-    May switch.
-    """
+    """The JSON object in a deque of octets, which is consumed. Raises NotJSON, TooLong. May switch."""
     text = _Text(pieces)
     try:
         value = _object(text, None)
@@ -67,9 +65,7 @@ def dumped(sections):
 
 
 def elements(values):
-    """The elements of a JSON array with commas between them, as a list of octets, built in slices. May
-    switch.
-    """
+    """The elements of a JSON array with commas, as a list of octets, built in slices. May switch."""
     parts, some, octets = [], [], 0
     for value in paced(values):
         some.append(json_octets(value))
@@ -124,9 +120,7 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """The text in pieces of octets, with a reading position. Frees the text before it, and decodes little
-    ahead of it.
-    """
+    """A text in pieces of octets with a reading position; frees what is read, and decodes little ahead."""
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -177,9 +171,7 @@ class _Text:
             self._clock.begin()
 
     def _look_ahead(self, count):
-        """Decode at least ``count`` characters from here, or all that are left. Raises ValueError if they are
-        no UTF-8.
-        """
+        """Decode at least ``count`` characters from here, or all left. Raises ValueError if not UTF-8."""
         parts = [self._shown[self._at:]]
         self._behind += self._at
         self._at = 0
@@ -192,9 +184,7 @@ class _Text:
 
 
 def _object(text, limit):
-    """The object at the reading position; ``limit`` is the position where its element has to end, None for
-    the outermost.
-    """
+    """The object at the reading position; its element must end at ``limit``, None for the outermost."""
     found: dict = {}
     text.expect("{")
     if text.peek() == "}":
@@ -239,9 +229,7 @@ def _limit_of(text, limit):
 
 
 def _value(text, limit):
-    """The value at the reading position, piece by piece if it is longer than GLANCE. Raises ValueError,
-    TooLong. May switch.
-    """
+    """The next value, in pieces if longer than GLANCE. Raises ValueError, TooLong. May switch."""
     text.give_way()
     mark = text.peek()
     value = text.scan(min(GLANCE, ELEMENT_MAX))

@@ -146,7 +146,7 @@ _ITSELF = {
     "exclusive": lambda queue: queue.exclusive_owner is not None,
 }
 _QUEUE = {
-    **_ITSELF, **_LENGTHS, "consumers": lambda queue: len(shapes.consumers_of(queue)),
+    **_ITSELF, **_LENGTHS, "consumers": lambda queue: queue.consumer_count,
     "message_bytes": lambda queue: (
         queue.store.ready_bytes + queue.store.unacked_bytes if queue.store is not None else 0
     ),

@@ -48,7 +48,7 @@ class Followers:
     def __init__(self, settings):
         self._settings = settings
         self._users = {}  # {Event: name of the user}
-        self._is_closed = False
+        self.is_closed = False  # then the remaining streams have to end
 
     def __len__(self):
         return len(self._users)
@@ -56,7 +56,7 @@ class Followers:
     def enter(self, event, user):
         """Add a stream of this User. Raises Unavailable if there are too many."""
         most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
-        if self._is_closed or len(self._users) >= most:
+        if self.is_closed or len(self._users) >= most:
             raise Unavailable(f"{len(self._users)} event streams are open, and no more may be")
         if list(self._users.values()).count(user.identity) >= OF_USER_MAX:
             raise Unavailable(
@@ -69,14 +69,9 @@ class Followers:
 
     def close(self):
         """End all streams; no new one is accepted."""
-        self._is_closed = True
+        self.is_closed = True
         for event in list(self._users):
             event.set()
-
-    @property
-    def is_closed(self):
-        """Whether the remaining streams have to end."""
-        return self._is_closed
 
 
 class Source:

@@ -4,21 +4,26 @@ Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go on to ``a
 guessing, and nowhere else. A request without them may belong to a session (``http.session``).
 """
 import functools
+from urllib.parse import urlsplit
 
 from flask import current_app, g, request
 from werkzeug.datastructures import Authorization
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
+from gomq_py.auth.logins import OAUTH, backends_named
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import LoginProof, User
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import may_enter
-from gomq_py.http import cookie, foreign_pages
+from gomq_py.http import foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
 from gomq_py.http.errors import LoginFailed, NotAuthorised, SessionEnded, Throttled
+from gomq_py.http.session import number_in_cookie
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
+# Characters that would end a source in a Content-Security-Policy.
+_SEPARATORS = " ;,'\"\t\r\n"
 # Tags that a tag includes: RabbitMQ's table of management tags.
 IMPLIED = {
     "administrator": frozenset({"administrator", "monitoring", "policymaker", "management"}),
@@ -66,7 +71,7 @@ def authenticate():
     operator = current_app.extensions.get("gomq.operator")
     if operator is not None:
         return operator
-    number = cookie.given() if request.authorization is None else None
+    number = number_in_cookie() if request.authorization is None else None
     return by_password(request.authorization) if number is None else _by_session(number)
 
 
@@ -198,3 +203,43 @@ def sees_vhost(name):
 def user_sees_vhost(user, tags, name):
     """Whether a user with these tags may look into the vhost."""
     return MONITORING in tags or may_enter(user, name)
+
+
+# sign-on at the issuer of tokens
+
+def sign_on_settings(given):
+    """The settings that a page needs to log in at the issuer of tokens ([oauth]), for /api/auth; None if
+    tokens are not accepted, or pages have no client id.
+
+    The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and exchanges it for a
+    token itself; the broker sees only the token, as from any client. A client id is no secret.
+    """
+    if (
+        not given.oauth_client_id or OAUTH not in backends_named(given.auth_backends)
+        or not issuer_origins(given)
+    ):
+        return None
+    return {
+        "oauth_client_id": given.oauth_client_id, "oauth_provider_url": given.oauth_issuer,
+        "oauth_scopes": given.oauth_mgmt_scopes, "oauth_redirect_url": given.oauth_mgmt_base_url,
+    }
+
+
+def issuer_origins(given):
+    """The issuer's origin, in a tuple; () if a policy could not name it."""
+    try:
+        parts = urlsplit(given.oauth_issuer)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return ()
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    if parts.scheme not in ("http", "https") or not host or any(mark in origin for mark in _SEPARATORS):
+        return ()
+    return (origin,) if origin.isascii() and origin.isprintable() else ()
+
+
+def policy_with_issuer(policy, given):
+    """A Content-Security-Policy that lets the page connect to the issuer, if sign-on is set up."""
+    if sign_on_settings(given) is None:
+        return policy
+    return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

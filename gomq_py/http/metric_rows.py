@@ -22,7 +22,7 @@ COARSE = (
     ),
 )
 CONSUMERS = (
-    ("consumers", "Consumers of the queue", lambda queue: _consumers(queue), lambda sums: sums.consumers),
+    ("consumers", "Consumers of the queue", lambda queue: queue.consumer_count, lambda sums: sums.consumers),
 )
 DETAILS = (
     (
@@ -47,10 +47,10 @@ DETAILS = (
 )
 # RabbitMQ reports a share of time here; this is whether there is a consumer at all, as in the API.
 CAPACITY = (
-    ("consumer_capacity", "1 where there are consumers", lambda queue: int(_consumers(queue) > 0), None),
+    ("consumer_capacity", "1 where there are consumers", lambda queue: int(queue.consumer_count > 0), None),
     (
         "consumer_utilisation", "As consumer_capacity, under its older name",
-        lambda queue: int(_consumers(queue) > 0), None,
+        lambda queue: int(queue.consumer_count > 0), None,
     ),
 )
 
@@ -99,6 +99,13 @@ DEAD_LETTERS = (
     ("maxlen", "there were too many"), ("delivery_limit", "they came back too often"),
 )
 
+UNROUTABLE_RETURNED = "Messages that no queue took and that went back"
+UNROUTABLE_DROPPED = "Messages that no queue took and nobody wanted back"
+EXCHANGE_COUNTERS = (
+    ("published", "Messages published to the exchange", lambda state: state.publish_in),
+    ("unroutable_returned", UNROUTABLE_RETURNED, lambda state: state.returned),
+    ("unroutable_dropped", UNROUTABLE_DROPPED, lambda state: state.unroutable - state.returned),
+)
 CHANNEL_GAUGES = (
     ("channel_consumers", "Consumers on the channel", lambda channel: len(channel.consumers)),
     (
@@ -142,10 +149,6 @@ CHURN = (
 def unconfirmed(channel):
     """Messages of a channel that are not confirmed yet."""
     return channel.published - channel.confirmed_count if channel.confirming else 0
-
-
-def _consumers(queue):
-    return len(queue.ring.consumers) if queue.ring is not None else 0
 
 
 def _octets(queue):

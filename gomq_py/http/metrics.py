@@ -9,7 +9,9 @@ import resource
 import sys
 from types import SimpleNamespace
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import CounterMetricFamily as Counter
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import InfoMetricFamily
 
 import gomq_py
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM
@@ -26,13 +28,11 @@ PROTOCOL = "amqp091"
 QUEUE_TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 # A dead letter leaves its queue once its copies are on disk.
 STRATEGY = "at_least_once"
-QUEUE = ("vhost", "queue")
+QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families over a node's present state; ``endpoint`` in identity_info tells two scrapes of one
-    node apart.
-    """
+    """Metric families over a node's present state; ``endpoint``, in identity_info, tells scrapes apart."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""
@@ -47,8 +47,8 @@ class Families:
         """Identity and versions, with which dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
-            "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name,
-            "rabbitmq_cluster_permanent_id": node.cluster_name,
+            "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
+            "rabbitmq_cluster_permanent_id": node.broker.cluster_name,
             "rabbitmq_endpoint": self._endpoint})
         yield InfoMetricFamily(f"{self._outer}build", "Versions", value={
             "rabbitmq_version": RABBITMQ_VERSION, "prometheus_plugin_version": gomq_py.__version__,
@@ -67,7 +67,7 @@ class Families:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
         yield self._gauge(
-            "process_open_tcp_sockets", "Open connections of clients", len(self._node.connections())
+            "process_open_tcp_sockets", "Open connections of clients", len(self._node.clients.all())
         )
         yield self._gauge(
             "process_resident_memory_bytes", "Memory used in octets", resources.resident_memory()
@@ -133,7 +133,7 @@ class Families:
 
     def counts(self):
         """The number of connections, channels, consumers and queues."""
-        connections, vhosts = self._node.connections(), list(self._node.broker.vhosts.values())
+        connections, vhosts = self._node.clients.all(), list(self._node.broker.vhosts.values())
         yield self._gauge("connections", "Connections currently open", len(connections))
         yield self._gauge(
             "channels", "Channels currently open", sum(len(one.channels) for one in connections)
@@ -147,7 +147,7 @@ class Families:
             by_type, exchanges, channels = self._summed()
         (publishes, confirmable, confirmed), (unroutable, returned) = channels, exchanges
         whole = SimpleNamespace(**sums.over_types(by_type))
-        connections = self._node.connections()
+        connections = self._node.clients.all()
         yield self._gauge(
             "global_consumers", "Consumers currently connected", self._consumer_count(connections),
             protocol=PROTOCOL,
@@ -160,14 +160,11 @@ class Families:
                 ("received_confirm", "Messages received from publishers that want a confirm", confirmable),
                 ("confirmed", "Messages confirmed to publishers", confirmed),
                 ("routed", "Copies that queues took", whole.published),
-                (
-                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
-                    unroutable - returned,
-                ),
-                ("unroutable_returned", "Messages that no queue took and that went back", returned)):
+                ("unroutable_dropped", rows.UNROUTABLE_DROPPED, unroutable - returned),
+                ("unroutable_returned", rows.UNROUTABLE_RETURNED, returned)):
             yield self._counter(f"global_messages_{name}", text, value, protocol=PROTOCOL)
         for name, text, value in rows.GLOBAL_QUEUES:
-            family = CounterMetricFamily(
+            family = Counter(
                 f"{self._prefix}global_messages_{name}", text, labels=("protocol", "queue_type")
             )
             for kind, label in QUEUE_TYPES.items():
@@ -179,7 +176,7 @@ class Families:
     def _dead_letters(self):
         counts = self._node.broker.dead_letters.counts
         for reason, text in rows.DEAD_LETTERS:
-            family = CounterMetricFamily(
+            family = Counter(
                 f"{self._prefix}global_messages_dead_lettered_{reason}",
                 f"Messages sent to dead letter exchanges: {text}",
                 labels=("queue_type", "dead_letter_strategy"),
@@ -193,14 +190,11 @@ class Families:
         for name, text, value in (
                 ("published", "Messages published", publishes),
                 ("confirmed", "Messages confirmed to publishers", confirmed),
-                ("unroutable_returned", "Messages that no queue took and that went back", returned),
-                (
-                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
-                    unroutable - returned,
-                )):
+                ("unroutable_returned", rows.UNROUTABLE_RETURNED, returned),
+                ("unroutable_dropped", rows.UNROUTABLE_DROPPED, unroutable - returned)):
             yield self._counter(f"channel_messages_{name}", text, value)
         values = [0] * len(rows.CHANNEL_GAUGES)
-        for connection in paced(self._node.connections()):
+        for connection in paced(self._node.clients.all()):
             for channel in list(connection.channels.values()):
                 for index, row in enumerate(rows.CHANNEL_GAUGES):
                     values[index] += row[2](channel)
@@ -208,7 +202,7 @@ class Families:
             yield self._gauge(name, text, value)
 
     def _connection_totals(self):
-        connections, totals = self._node.connections(), self._node.totals()
+        connections, totals = self._node.clients.all(), self._node.totals()
         gone = (sum(one.received_octets for one in totals), sum(one.sent_octets for one in totals))
         for (name, text, value), before in zip(rows.CONNECTION_COUNTERS, gone):
             yield self._counter(name, text, before + sum(map(value, connections)))
@@ -217,14 +211,12 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, including deleted
-        ones. May switch.
-        """
+        """({type: sums of queues}, of exchanges, of channels) over all vhosts, also deleted. May switch."""
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
         for vhost in list(self._node.broker.vhosts.values()):
-            connections = self._node.connections_in(vhost)
+            connections = self._node.clients.in_vhost(vhost)
             by_type.append(sums.of_queues(vhost, connections))
             exchanges = _added(exchanges, sums.of_exchanges(vhost))
             channels = _added(channels, sums.of_channels(vhost, connections))
@@ -260,122 +252,87 @@ class Families:
 
     def queue_published(self, vhosts=None):
         """Messages published to every queue."""
-        queues = self._queues(vhosts)
-        yield (
-            CounterMetricFamily(
-                f"{self._prefix}queue_messages_published", rows.PUBLISHED, labels=("queue_vhost", "queue")
-            ), (((queue.vhost, queue.name), queue.published) for queue in queues)
-        )
+        yield self._series(
+            Counter, "queue_messages_published", rows.PUBLISHED, ("queue_vhost", "queue"),
+            (((queue.vhost, queue.name), queue.published) for queue in self._queues(vhosts)))
 
     def channel_exchange(self, vhosts=None):
-        """Messages published to every exchange, under the names of RabbitMQ's channels, and confirms of every
-        channel.
-        """
+        """Messages published to every exchange, by RabbitMQ's names for channels, and channels' confirms."""
         yield from self._exchange_counters("channel_messages", vhosts)
-        yield (
-            CounterMetricFamily(
-                f"{self._prefix}channel_messages_confirmed", "Messages confirmed to publishers",
-                labels=("channel", "vhost"),
-            ), ((
-                (f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count
-            ) for channel, one in self._channels(vhosts) if channel.published)
-        )
+        yield self._series(
+            Counter, "channel_messages_confirmed", "Messages confirmed to publishers", ("channel", "vhost"), (
+                ((f"{one.name} ({channel.id})", one.vhost.name), channel.confirmed_count)
+                for channel, one in self._channels(vhosts) if channel.published))
 
     def exchanges(self, vhosts=None):
-        """Messages published to every exchange, under RabbitMQ 4's names for exchanges, and the copies routed
-        to queues.
-        """
+        """Messages published to every exchange, by RabbitMQ 4's names, and copies routed to queues."""
         yield from self._exchange_counters("exchange_messages", vhosts)
-        yield (
-            CounterMetricFamily(
-                f"{self._prefix}exchange_messages_routed", "Copies routed to queues",
-                labels=("vhost", "exchange"),
-            ), ((
-                (exchange.vhost, exchange.name), exchange.state.publish_out
-            ) for exchange in self._exchanges(vhosts))
-        )
+        yield self._series(
+            Counter, "exchange_messages_routed", "Copies routed to queues", EXCHANGE,
+            (((one.vhost, one.name), one.state.publish_out) for one in self._exchanges(vhosts)))
 
     def connection_octets(self, _vhosts=None):
         """Octets of every connection."""
-        connections = self._node.connections()
+        connections = self._node.clients.all()
         for name, text, value in rows.CONNECTION_COUNTERS:
-            yield (
-                CounterMetricFamily(self._prefix + name, text, labels=("connection",)),
-                (((one.name,), value(one)) for one in connections)
-            )
+            yield self._series(
+                Counter, name, text, ("connection",), (((one.name,), value(one)) for one in connections))
 
     def connection_channels(self, _vhosts=None):
         """Channels of every connection."""
-        yield (
-            GaugeMetricFamily(
-                f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)
-            ), (((one.name,), len(one.channels)) for one in self._node.connections())
-        )
+        yield self._series(
+            Gauge, "connection_channels", "Channels on a connection", ("connection",),
+            (((one.name,), len(one.channels)) for one in self._node.clients.all()))
 
     def channels(self, vhosts=None):
         """Every channel's consumers, unacknowledged and unconfirmed messages and limits."""
         channels = self._channels(vhosts)
         for name, text, value in rows.CHANNEL_GAUGES:
-            yield GaugeMetricFamily(self._prefix + name, text, labels=("connection", "channel", "vhost")), (
-                ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels)
+            yield self._series(Gauge, name, text, ("connection", "channel", "vhost"), (
+                ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels))
 
     def vhost_status(self, vhosts=None):
         """1 for every vhost: all of them run."""
-        names = [name for name in sorted(self._node.broker.vhosts) if vhosts is None or name in vhosts]
+        names = sorted(vhost.name for vhost in self._wanted(vhosts))
         yield (
-            GaugeMetricFamily(
-                f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)
-            ), (((name,), 1) for name in names)
-        )
+            Gauge(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)),
+            (((name,), 1) for name in names))
 
     def exchange_bindings(self, vhosts=None):
         """Number of bindings of every exchange; the default exchange's are implicit and not counted."""
-        yield (
-            GaugeMetricFamily(
-                f"{self._outer}cluster_exchange_bindings", "Bindings of the exchange",
-                labels=("vhost", "exchange", "type"),
-            ), ((
-                (exchange.vhost, exchange.name, exchange.type), exchange.binding_count
-            ) for exchange in self._exchanges(vhosts) if exchange.name)
-        )
+        yield self._of_exchanges(
+            "bindings", "Bindings of the exchange", vhosts, lambda one: one.binding_count)
 
     def exchange_names(self, vhosts=None):
         """1 for every exchange."""
-        yield (
-            GaugeMetricFamily(
-                f"{self._outer}cluster_exchange_name", "Every exchange there is",
-                labels=("vhost", "exchange", "type"),
-            ), ((
-                (exchange.vhost, exchange.name, exchange.type), 1
-            ) for exchange in self._exchanges(vhosts) if exchange.name)
-        )
+        yield self._of_exchanges("name", "Every exchange there is", vhosts, lambda _: 1)
+
+    def _of_exchanges(self, name, text, vhosts, value):
+        return Gauge(
+            f"{self._outer}cluster_exchange_{name}", text, labels=(*EXCHANGE, "type")
+        ), (((one.vhost, one.name, one.type), value(one)) for one in self._exchanges(vhosts) if one.name)
 
     def _queue_gauges(self, table, vhosts):
         queues = self._queues(vhosts)
         for name, text, value, _ in table:
-            yield GaugeMetricFamily(f"{self._prefix}queue_{name}", text, labels=QUEUE), (
-                ((queue.vhost, queue.name), value(queue)) for queue in queues)
+            yield self._series(Gauge, f"queue_{name}", text, QUEUE, (
+                ((queue.vhost, queue.name), value(queue)) for queue in queues))
 
     def _queue_counters(self, kind, vhosts):
         queues = self._queues(vhosts)
         for name, text, value in rows.DELIVERY:
-            yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=QUEUE), (
-                ((queue.vhost, queue.name), value(queue)) for queue in queues)
+            yield self._series(Counter, f"{kind}_{name}", text, QUEUE, (
+                ((queue.vhost, queue.name), value(queue)) for queue in queues))
 
     def _exchange_counters(self, kind, vhosts):
         exchanges = self._exchanges(vhosts)
-        for name, text, value in (
-                ("published", "Messages published to the exchange", lambda state: state.publish_in),
-                (
-                    "unroutable_returned", "Messages that no queue took and that went back",
-                    lambda state: state.returned,
-                ),
-                (
-                    "unroutable_dropped", "Messages that no queue took and nobody wanted back",
-                    lambda state: state.unroutable - state.returned,
-                )):
-            yield CounterMetricFamily(f"{self._prefix}{kind}_{name}", text, labels=("vhost", "exchange")), (
-                ((exchange.vhost, exchange.name), value(exchange.state)) for exchange in exchanges)
+        for name, text, value in rows.EXCHANGE_COUNTERS:
+            yield self._series(Counter, f"{kind}_{name}", text, EXCHANGE, (
+                ((one.vhost, one.name), value(one.state)) for one in exchanges))
+
+    def _series(self, kind, name, text, labels, samples):
+        """A family with a series per object, whose ``samples`` are (label values, value)."""
+        return kind(self._prefix + name, text, labels=labels), samples
 
     def _queues(self, vhosts):
         found = []
@@ -387,20 +344,18 @@ class Families:
         return [exchange for vhost in self._wanted(vhosts) for exchange in list(vhost.exchanges.values())]
 
     def _channels(self, vhosts):
-        return [(channel, one) for one in self._node.connections() for channel in list(one.channels.values())
+        return [(channel, one) for one in self._node.clients.all() for channel in list(one.channels.values())
                 if vhosts is None or one.vhost.name in vhosts]
 
     def _wanted(self, vhosts):
         return [
-            vhost
-            for vhost in list(self._node.broker.vhosts.values()) if vhosts is None or vhost.name in vhosts
-        ]
+            one for one in list(self._node.broker.vhosts.values()) if vhosts is None or one.name in vhosts]
 
     def _gauge(self, name, text, value, **labels):
-        return _family(GaugeMetricFamily, self._prefix + name, text, value, labels)
+        return _family(Gauge, self._prefix + name, text, value, labels)
 
     def _counter(self, name, text, value, **labels):
-        return _family(CounterMetricFamily, self._prefix + name, text, value, labels)
+        return _family(Counter, self._prefix + name, text, value, labels)
 
 
 def _family(kind, name, text, value, labels):

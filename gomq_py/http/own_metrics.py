@@ -1,5 +1,5 @@
 """Own metrics: families without a name in RabbitMQ: ages of messages, how often they came back, durations of
-flushes, latency of the loop.
+flushes, latency of the loop, shovels and federation links.
 
 Beside metrics. Reads only; costly values (the loop's latency) are measured during a scrape, never at other
 times.
@@ -21,12 +21,30 @@ PREFIX = "gomq_"
 RETURNS = (1, 2, 3, 5, 10, 20)
 # Unacknowledged messages of one channel that are searched for the oldest of each queue.
 LOOKED_AT = 2000
-# Turns of the loop timed per scrape.
+# Turns of the loop that are timed.
 LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
 # Queues between two checks of the clock: some 2 us each, more if messages came back.
 LOOK = 10
+# shovels and federation links
+SHOVEL, FEDERATION = "shovel", "federation_link"
+STATES = ("starting", "running", "stopped", "terminated", "error", "paused", "waiting")
+FEDERATION_STATES = (*STATES[:5], "waiting")
+SHOVEL_LABELS = ("vhost", "shovel")
+FEDERATION_LABELS = ("vhost", "upstream", "type", "name")
+# field of the description, kind of family, end of the name, help
+ROWS = (
+    ("moved", CounterMetricFamily, "messages_moved", "Messages that arrived and left their source"),
+    ("unconfirmed", GaugeMetricFamily, "messages_unconfirmed", "Messages sent that are not confirmed yet"),
+    ("refused", CounterMetricFamily, "refusals", "Times that the destination refused a message"),
+    (
+        "set_aside", CounterMetricFamily, "messages_rejected",
+        "Messages rejected to their source, because the destination refused them too often",
+    ),
+    ("reconnects", CounterMetricFamily, "reconnects", "Attempts to connect after the first"),
+)
+LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, where that is known")
 
 
 class OwnFamilies:
@@ -69,11 +87,9 @@ class OwnFamilies:
     def damage(self, _vhosts=None):
         """Messages found damaged on disk, and files kept of them. May switch."""
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
-        family = CounterMetricFamily(
-            f"{PREFIX}damaged_messages",
-            "Flushed messages that were found damaged, or gone with their files, since the start")
-        family.add_metric((), count)
-        yield family
+        yield _counter(
+            "damaged_messages",
+            "Flushed messages that were found damaged, or gone with their files, since the start", count)
         yield _gauge(
             "kept_files",
             "Files kept of damage, or because they were not where they belong, until an operator deletes "
@@ -92,7 +108,7 @@ class OwnFamilies:
     def mqtt(self):
         """MQTT in the whole broker: clients, sessions and retained messages. May switch."""
         connected = Counter(
-            one.protocol for one in paced(self._node.connections(), LOOK) if one.door == "mqtt")
+            one.protocol for one in paced(self._node.clients.all(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
             f"{PREFIX}mqtt_connections", "Clients that are connected over MQTT", labels=("protocol",))
         for version in MQTT_VERSIONS.values():
@@ -109,50 +125,35 @@ class OwnFamilies:
         yield _gauge("mqtt_subscriptions", "Subscriptions of all sessions", subscriptions)
         yield _gauge("mqtt_retained_messages", "Topics that a message is retained for", topics)
         yield _gauge("mqtt_retained_bytes", "Octets of the payloads that are retained", octets)
-        dropped = CounterMetricFamily(
-            f"{PREFIX}mqtt_messages_dropped",
-            "Messages that clients did not get because they do not read, or do not take so large ones")
-        dropped.add_metric((), sums.of_dropped(self._node.totals(), self._node.connections()))
-        yield dropped
+        yield _counter(
+            "mqtt_messages_dropped",
+            "Messages that clients did not get because they do not read, or do not take so large ones",
+            sums.of_dropped(self._node.totals(), self._node.clients.all()))
 
     def loop(self, _vhosts=None):
-        """Latency of the event loop, measured now by waiting for some turns. May switch."""
-        worst = 0.0
-        for _ in range(LAG_SAMPLES):
-            began = time.perf_counter()
-            give_way()
-            worst = max(worst, time.perf_counter() - began)
+        """Latency of the event loop. May switch."""
         yield _gauge(
             "event_loop_lag_seconds",
-            f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", worst,
-        )
+            f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
 
     def ages(self, vhosts=None):
         """For each queue the age of its oldest ready and its oldest unacknowledged message."""
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}queue_oldest_ready_age_seconds", "Age of the oldest ready message", labels=LABELS
-            ), (((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues)
-        )
+        yield _series("queue_oldest_ready_age_seconds", "Age of the oldest ready message", LABELS, (
+            ((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues))
         unacked = self.oldest_unacked()
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}queue_oldest_unacked_age_seconds",
-                "Time since the delivery of the oldest unacknowledged message", labels=LABELS,
-            ), (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
-        )
+        yield _series(
+            "queue_oldest_unacked_age_seconds",
+            "Time since the delivery of the oldest unacknowledged message", LABELS,
+            (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
         """For each queue how many of its messages came back how often, if any did."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}queue_messages_returned",
-                "Messages in the queue that came back at most le times, cumulative", labels=(*LABELS, "le"),
-            ), (sample for queue in queues for sample in _returned(queue))
-        )
+        yield _series(
+            "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
+            (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
         """For each consumer of a stream the messages between it and the end of the stream."""
@@ -164,18 +165,15 @@ class OwnFamilies:
                     ((queue.vhost, queue.name, reader["consumer_tag"]), reader["lag"])
                     for reader in readers if "lag" in reader
                 ]
-        yield (
-            GaugeMetricFamily(
-                f"{PREFIX}stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
-                labels=(*LABELS, "consumer_tag"),
-            ), iter(samples)
-        )
+        yield _series(
+            "stream_consumer_lag", "Messages of the stream that the consumer has not got yet",
+            (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
         """For each queue the number of its messages that are set aside, if it has any."""
         queues = paced(self._queues(vhosts), LOOK)
-        yield GaugeMetricFamily(f"{PREFIX}queue_messages_set_aside", SET_ASIDE, labels=LABELS), (
-            ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None)
+        yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
+            ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
 
     def per_object(self, vhosts=None):
         """All families per queue or consumer."""
@@ -203,7 +201,7 @@ class OwnFamilies:
         messages of each channel. May switch.
         """
         oldest = {}
-        for connection in paced(self._node.connections()):
+        for connection in paced(self._node.clients.all()):
             for channel in paced(list(getattr(connection, "channels", {}).values())):
                 unacked = channel.unacked
                 sought = unacked.queues()
@@ -213,6 +211,76 @@ class OwnFamilies:
                     if since_s < oldest.get(holder.queue, since_s + 1):
                         oldest[holder.queue] = since_s
         return oldest
+
+
+class LinkFamilies:
+    """Families of shovels and federation links, by their descriptions without URIs and error texts."""
+
+    def __init__(self, node):
+        self._node = node
+
+    def overview(self):
+        """Number of links in each state. May switch."""
+        for kind, states, found in (
+            (SHOVEL, STATES, (one.state for one in paced(self._shovels(), LOOK))),
+            (FEDERATION, FEDERATION_STATES, (one.state for one in paced(self._links(), LOOK))),
+        ):
+            counts = Counter(found)
+            family = GaugeMetricFamily(
+                f"{PREFIX}{kind}s", f"{kind.replace('_', ' ').capitalize()}s by state", labels=("state",))
+            for state in states:
+                family.add_metric((state,), counts[state])
+            yield family
+
+    def shovels(self, vhosts=None):
+        """Families of each shovel. May switch."""
+        described = [
+            ((one.vhost.name, one.name), self._node.shovels.described(one))
+            for one in paced(self._shovels(vhosts), LOOK)
+        ]
+        yield from _families(SHOVEL, SHOVEL_LABELS, described, "state", (*ROWS, LAG))
+
+    def federation(self, vhosts=None):
+        """Families of each federation link. May switch."""
+        described = [
+            ((one.vhost.name, one.upstream.name, one.type, one.name), one.described())
+            for one in paced(self._links(vhosts), LOOK)
+        ]
+        yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
+
+    def per_object(self):
+        """Families of each shovel and federation link. May switch."""
+        yield from self.shovels()
+        yield from self.federation()
+
+    def _shovels(self, vhosts=None):
+        shovels = self._node.shovels
+        return [] if shovels is None else [
+            one for one in shovels.all() if vhosts is None or one.vhost.name in vhosts]
+
+    def _links(self, vhosts=None):
+        federation = self._node.federation
+        return [] if federation is None else [
+            one for one in federation.links() if vhosts is None or one.vhost.name in vhosts]
+
+
+def _families(kind, labels, described, state, table):
+    text = kind.replace("_", " ")
+    yield _series(f"{kind}_up", f"1 where the {text} runs", labels, (
+        (names, int(one[state] == "running")) for names, one in described))
+    for field, family, name, help_ in table:
+        yield family(f"{PREFIX}{kind}_{name}", help_, labels=labels), (
+            (names, one[field]) for names, one in described if one[field] is not None)
+
+
+def loop_lag_s():
+    """The event loop's latency: the longest of some turns, timed now. May switch."""
+    worst = 0.0
+    for _ in range(LAG_SAMPLES):
+        began = time.perf_counter()
+        give_way()
+        worst = max(worst, time.perf_counter() - began)
+    return worst
 
 
 def _is_stream(queue):
@@ -240,3 +308,13 @@ def _returned(queue):
 
 def _gauge(name, text, value):
     return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _counter(name, text, value):
+    family = CounterMetricFamily(PREFIX + name, text)
+    family.add_metric((), value)
+    return family
+
+
+def _series(name, text, labels, samples):
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels), samples

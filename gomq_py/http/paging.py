@@ -8,11 +8,10 @@ from typing import Any
 import orjson
 from flask import request
 
-from gomq_py.http.answers import cut, elements, node, number_in, paced_answer, paths_in
+from gomq_py.http.answers import cut, elements, node, number_in, paced_answer, paths_in, pattern_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.index import Rows, chunks
 from gomq_py.http.kinds import JSON
-from gomq_py.patterns import Pattern
 
 DEFAULT_PAGE_SIZE = 100
 # RabbitMQ's limit.
@@ -102,18 +101,10 @@ def _matches(rows, wanted, is_pattern):
     """Whether each row's name contains the text, or matches the pattern. Raises BadRequest. May switch."""
     name_of = rows.kind.name_of
     if is_pattern:
-        pattern = _pattern(wanted)
+        pattern = pattern_of(wanted, ignore_case=True)
         try:
             return node().index.values(rows, ("pattern", wanted), lambda row: pattern.found_in(name_of(row)))
         except TimeoutError:
             raise BadRequest("the pattern takes too long: write it without nested repeats") from None
     lowered = wanted.lower()
     return node().index.values(rows, ("name", lowered), lambda row: lowered in name_of(row).lower())
-
-
-def _pattern(text):
-    """A pattern from a client. Raises BadRequest."""
-    try:
-        return Pattern(text, ignore_case=True)
-    except ValueError as error:
-        raise BadRequest(str(error)) from None

@@ -66,9 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters from ``first`` to before ``last``, with their details, in a JSON object; returns
-        it.
-        """
+        """Set the counters from ``first`` to before ``last``, with details, in a JSON object; returns it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -106,12 +104,12 @@ class Rates:
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
     def look(self, group, thing, windows=None):
-        """The View of a thing, which is hashable and referenced weakly if possible. May switch if
-        ``group.read`` may.
-        """
+        """The View of a hashable thing, referenced weakly if possible. May switch if ``group.read`` may."""
         values = group.read(thing)
         history = self._history((group, _reference(thing)), values, windows) if windows else None
-        return View(group, values, self._rates_of(group, thing, values), history, windows)
+        look = self._look(group, thing, values)
+        rates = array("d", bytes(8 * len(values))) if look is None else look.rates
+        return View(group, values, rates, history, windows)
 
     def forget(self):
         """Drop all looks and histories; sampling ends with the next round."""
@@ -121,19 +119,13 @@ class Rates:
         self._histories.clear()
 
     def close(self):
-        """Drop everything and end the sampling at once: a sleeping greenlet would keep the whole broker in
-        memory. May switch.
-        """
+        """Drop all and end the sampling: its sleeping greenlet would keep the broker alive. May switch."""
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
             self._keeper = None
 
     # rates
-
-    def _rates_of(self, group, thing, values):
-        look = self._look(group, thing, values)
-        return array("d", bytes(8 * len(values))) if look is None else look.rates
 
     def _look(self, group, thing, values):
         now = self._now_s()

@@ -153,14 +153,10 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body, as WSGI reads it. The rest that the application leaves is discarded, or the
-    connection ends with the answer.
-    """
+    """A request's body for WSGI. An unread rest is discarded, or the connection ends with the answer."""
 
     def __init__(self, handler, asked, most):
-        """``asked`` is pywsgi's Input, which sends 100-continue when the body is needed. At most ``most``
-        octets are discarded.
-        """
+        """``asked``: pywsgi's Input, which sends a due 100-continue; up to ``most`` octets are discarded."""
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue

@@ -6,6 +6,11 @@ Below login, which looks sessions up here. In memory only: a restart ends every 
 process, so that neither can be found from memory. A session is as valid as its login (auth.users.LoginProof):
 it ends when the user is deleted or gets another password or other tags. The user's rights are looked up for
 each request. Bounded per user and in all. Never yields.
+
+Browsers keep cookies by host, whatever the port: the cookie's name has the port that the browser asked for,
+so that two brokers on one machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a
+browser takes such a cookie only from this very host over TLS, so that neither another host of the domain nor
+an attacker on the line can set it.
 """
 import hashlib
 import hmac
@@ -13,10 +18,14 @@ import os
 import time
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
+from urllib.parse import urlsplit
+
+from flask import request
 
 from gomq_py.auth.users import LoginProof
 
 TOKEN_HEADER = "X-CSRF-Token"
+COOKIE, TLS_PREFIX = "gomq_session", "__Host-"
 # A working day, as RabbitMQ's login_session_timeout; and a break without requests of the user's pages.
 ENDS_AFTER_S = 8 * 3600
 ENDS_IDLE_S = 1800
@@ -105,3 +114,60 @@ def _digest(number):
 
 def _text(octets):
     return urlsafe_b64encode(octets).rstrip(b"=").decode()
+
+
+# the cookie of a request and an answer
+
+def number_in_cookie():
+    """The session number of this request's cookie, or None."""
+    if not request.cookies:
+        return None
+    secure = request.cookies.get(TLS_PREFIX + _plain_cookie_name())
+    # Behind a proxy that ends TLS, a request that only reads does not show that its page came over TLS.
+    return secure if secure is not None or is_over_tls() else request.cookies.get(_plain_cookie_name())
+
+
+def numbers_in_cookies():
+    """The numbers of all its session cookies: a browser may hold one of a page over TLS, and one without."""
+    return [request.cookies[each] for each in _cookie_names() if each in request.cookies]
+
+
+def cookie_name():
+    """The name of the cookie that this request would be given."""
+    return TLS_PREFIX + _plain_cookie_name() if is_over_tls() else _plain_cookie_name()
+
+
+def set_cookie(response, number):
+    """Set the cookie with a session's number."""
+    response.set_cookie(
+        cookie_name(), number, max_age=ENDS_AFTER_S, path="/", secure=is_over_tls(), httponly=True,
+        samesite="Strict",
+    )
+
+
+def delete_cookies(response):
+    """Delete the cookie, with and without the TLS prefix."""
+    for each in _cookie_names():
+        if each in request.cookies:
+            secure = each.startswith(TLS_PREFIX)
+            response.delete_cookie(each, path="/", secure=secure, httponly=True, samesite="Strict")
+
+
+def _cookie_names():
+    return TLS_PREFIX + _plain_cookie_name(), _plain_cookie_name()
+
+
+def _plain_cookie_name():
+    """The cookie's name without the prefix, with the port in ``Host``: browsers keep cookies by that host,
+    and a proxy may change it. Without a port it is the scheme's own.
+    """
+    try:
+        port = urlsplit(f"//{request.headers.get('Host', '')}").port
+    except ValueError:  # an invalid port
+        port = None
+    return COOKIE if port is None else f"{COOKIE}_{port}"
+
+
+def is_over_tls():
+    """Whether the browser uses TLS, to this server or to a proxy in front of it."""
+    return request.is_secure or request.headers.get("Origin", "").startswith("https://")

@@ -3,12 +3,15 @@
 Only reads. Field names and types are those of a live RabbitMQ; fields without a meaning here are left out and
 listed in docs/compatibility.md.
 """
+import base64
 import ssl
 
 from gomq_py.auth import certificates
 from gomq_py.broker.features.arguments import CLASSIC, STREAM, queue_type_of
 from gomq_py.broker.topology.bindings import escaped
 from gomq_py.broker.topology.definitions import jsonable
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
 from gomq_py.http import statistics
 from gomq_py.http.answers import node
 from gomq_py.mqtt.model.sessions import NEVER as MQTT_NEVER
@@ -102,9 +105,7 @@ def set_aside(aside):
 
 
 def in_force(one):
-    """The policies that an entity observes and their merged definition; a policy that is not applied yet is
-    left out.
-    """
+    """The policies in force on an entity, not one yet to be applied, and their merged definition."""
     found = one.in_force
     return {
         "policy": found.policy.name if found.policy else None,
@@ -145,7 +146,7 @@ def queue(one):
     }
     if one.exclusive_owner is not None:
         shape["owner_pid_details"] = owner(one)
-    view, store, consumers = statistics.view(statistics.QUEUE, one), one.store, len(consumers_of(one))
+    view, store, consumers = statistics.view(statistics.QUEUE, one), one.store, one.consumer_count
     ready_bytes = store.ready_bytes if store is not None else 0
     unacked_bytes = store.unacked_bytes if store is not None else 0
     capacity = 1.0 if consumers else 0
@@ -310,6 +311,32 @@ def mqtt_subscription(subscription, session, vhost):
         "retain_handling": subscription.retain_handling,
         "subscription_identifier": subscription.identifier or None,
     }
+
+
+def encoded(payload, encoding):
+    """(text, ``string`` or ``base64``) of a body: with the ``encoding`` ``auto`` text if it is UTF-8, else,
+    and with ``base64``, base64.
+    """
+    if encoding == "auto":
+        try:
+            return payload.decode("utf-8"), "string"
+        except UnicodeDecodeError:
+            pass  # not UTF-8: "auto" means base64 then
+    return base64.b64encode(payload).decode(), "base64"
+
+
+def content_shown(message, encoding, most):
+    """Properties of a Message, or why they are malformed, and up to ``most`` octets of its body."""
+    text, used = encoded(message.get_body_start(most), encoding)
+    shape = {
+        "payload": text, "payload_bytes": message.get_body_length(), "payload_encoding": used,
+        "properties": {},
+    }
+    try:
+        shape["properties"] = Properties.decode(message.get_properties()).as_dict()
+    except Malformed as error:
+        shape["unreadable"] = error.text
+    return shape
 
 
 def peer_of(one):

@@ -40,9 +40,7 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds, from this request's query, for views of single things. Raises
-    BadRequest.
-    """
+    """{category: (age, increment)} in seconds, from the query for a single thing. Raises BadRequest."""
     found = {}
     for category in CATEGORIES:
         age, increment = request.args.get(f"{category}_age"), request.args.get(f"{category}_incr")
@@ -102,7 +100,7 @@ def octets_of(connection):
 def _vhost(thing):
     """``thing``: (vhost, node)."""
     vhost, node_ = thing
-    connections = node_.connections_in(vhost)
+    connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))
     unroutable, returned = sums.of_exchanges(vhost)
     published, _, confirmed = sums.of_channels(vhost, connections)
@@ -145,7 +143,7 @@ def _churn(node_):
 def _node(node_):
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return (
-        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.connections()),
+        resources.used_memory(), len(os.listdir("/proc/self/fd")), len(node_.clients.all()),
         node_.broker.resource_watch.free_disk or 0,
         1, usage.ru_utime, usage.ru_stime)
 

@@ -31,17 +31,14 @@ def of_queue(queue):
     persistent, persistent_octets = (
         (ready + unacked, ready_octets + unacked_octets) if queue.durable else (0, 0)
     )
-    consumers = len(queue.ring.consumers) if queue.ring is not None else 0
     return (
-        ready, unacked, ready_octets, unacked_octets, persistent, persistent_octets, consumers,
+        ready, unacked, ready_octets, unacked_octets, persistent, persistent_octets, queue.consumer_count,
         *_queue_counters(queue),
     )
 
 
 def of_queues(vhost, connections):
-    """{type of queue: [sums of QUEUE_SUMS]}, including deliveries to the vhost's ``connections`` that passed
-    no queue. May switch.
-    """
+    """{type of queue: [QUEUE_SUMS]}, and deliveries to ``connections`` that passed no queue. May switch."""
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
         _add(sums, queue_type_of(queue.arguments), of_queue(queue))

@@ -8,13 +8,12 @@ selects the protocol; without a known one the path does. Refuses before the 101,
 sites. Never parses what is sent afterwards.
 """
 from functools import partial
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import gevent
 import orjson
 
-from gomq_py.http.foreign_pages import login_address
+from gomq_py.http.foreign_pages import is_of, login_address
 from gomq_py.net.listener import format_address, host_of, serve, telling_why, unix_peer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -46,28 +45,25 @@ class UpgradeRefused(Exception):
         return [body]
 
 
-class Accepted:
+class Accepted(NamedTuple):
     """An accepted upgrade: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` serves the
     protocol, ``gate`` admits logins; ``host`` is the field Host.
     """
 
-    def __init__(self, protocol, subprotocol, handle, gate, connection, octets, host):
-        self.protocol = protocol
-        self.handle = handle
-        self.gate = gate
-        self.subprotocol = subprotocol
-        self.connection = connection
-        self.octets = octets
-        self.host = host
+    protocol: str
+    subprotocol: str | None
+    handle: Any
+    gate: Any
+    connection: Any
+    octets: bytes
+    host: str
 
 
 class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as in a listener; ``options``:
-        SocketOptions.
-        """
+        """``serving(protocol)``: (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub
@@ -118,9 +114,7 @@ class Upgrades:
         return Accepted(protocol, subprotocol, handle, gate, connection, octets, headers.get("Host", ""))
 
     def begin(self, accepted, socket, address, rest):
-        """Serve the protocol in its own greenlet, which owns the socket. ``rest``: octets read behind the
-        request.
-        """
+        """Serve the protocol in a greenlet that owns the socket; ``rest``: octets read behind the request."""
         from gomq_py.net.websocket import WebSocket
         most = f"{'mqtt_' if accepted.protocol == MQTT else ''}max_octets_before_login"
         websocket = WebSocket(
@@ -149,17 +143,15 @@ class Upgrades:
             websocket.close()
 
     def _check_origin(self, headers):
-        """Check that a page comes from this host or from the configured origins; programs send no origin.
-        Raises UpgradeRefused.
-        """
+        """Raises UpgradeRefused for pages of other hosts than this and configured origins."""
         origins = headers.get_all("Origin", ())
-        if not origins:
+        if not origins:  # programs send none
             return
         allowed = [origin.lower().rstrip("/") for origin in self._settings.websocket_origins]
         if ANY_ORIGIN in allowed:
             return
         (origin, *others) = [origin.lower() for origin in origins]
-        if others or origin not in allowed and not _is_of(origin, headers.get("Host", "")):
+        if others or origin not in allowed and not is_of(origin, headers.get("Host", "")):
             raise UpgradeRefused(
                 "403 Forbidden",
                 f"a page of {origins[0][:200]} may not connect ([mgmt] websocket_origins)")
@@ -172,11 +164,3 @@ def chosen(subprotocols, path):
             if subprotocol.lower().startswith(protocol):
                 return protocol, subprotocol
     return (MQTT if path.rstrip("/") in MQTT_PATHS else AMQP), None
-
-
-def _is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``. Ignores the scheme: a proxy may have ended TLS."""
-    try:
-        return urlsplit(origin).netloc == host.lower() != ""
-    except ValueError:
-        return False

@@ -12,7 +12,6 @@ from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
 
 ACK, NACK, RETURN = 0x3C0050, 0x3C0078, 0x3C0032
 # Frame of a confirm: type, channel, size 13 | 60,80 or 60,120, number u64, bits | CE
-CONFIRM_OCTETS = 21
 CONFIRMED, REFUSED = 1, 2
 FIRST_SLOTS = 16
 

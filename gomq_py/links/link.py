@@ -109,9 +109,7 @@ class Link:
             self._spawn()
 
     def stop(self):
-        """Take nothing more; messages in flight are settled for up to DRAIN_S. The state is "stopped" once
-        all has ended.
-        """
+        """Take nothing more, and settle what is in flight for up to DRAIN_S; then the state is "stopped"."""
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -366,18 +364,14 @@ class Link:
                 self._target_uri = random.choice(self.target.uris)
                 writer = self._open_target()
             with self._at(OURS):
-                return self._make_session(channel, writer), queue
+                return LinkSession(
+                    self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
+                    self.poison_detection.careful), queue
         except BaseException:
             for end in (source, writer):
                 if end is not None:
                     end.abort()
             raise
-
-    def _make_session(self, channel, writer):
-        return LinkSession(
-            self, self._hub, buffers_of(self._hub), channel, writer, self._is_acked(), self._left,
-            self.poison_detection.careful,
-        )
 
     def _open_source(self, connection):
         name = self.source.queue
@@ -427,9 +421,7 @@ class Link:
         ))
 
     def _is_over(self, session):
-        """True if the session is over, or the link is stopping and nothing is in flight any more. Raises
-        _Failed. May switch.
-        """
+        """True once the session is over, or stopped with nothing in flight. Raises _Failed. May switch."""
         self._wakened.clear()
         if not session.is_over():
             if not self._is_stopping:

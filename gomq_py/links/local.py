@@ -180,9 +180,7 @@ class Connector:
         return remote_hosts.HostRules(denied, settings.links_amqp_hosts_allowed, key)
 
     def _context(self, options: dict[str, Any]) -> Any:
-        """The cached TLS context for a URI's options, made anew when one of its files has changed. Raises
-        OSError.
-        """
+        """The cached TLS context of a URI's options, renewed when a file of it changes. Raises OSError."""
         from gevent import ssl
 
         from gomq_py.client import transport

@@ -341,9 +341,7 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The properties that ``edit`` returns, in wire form, or None to leave the message out. Calls it once
-        per message.
-        """
+        """What ``edit``, called once per message, returns, in wire form; None leaves the message out."""
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(

@@ -240,9 +240,7 @@ class HostRefused(OSError):
 
 
 class HostRules:
-    """Rules for refused addresses. ``denied`` and ``allowed``: networks; ``allowed`` wins. ``key``: the
-    setting that an error names.
-    """
+    """Refuses addresses in networks ``denied`` and not ``allowed``; ``key``: the setting that errors name."""
 
     def __init__(self, denied: Any, allowed: Any, key: str):
         self._denied = denied

@@ -250,10 +250,6 @@ class LinkSession:
         if self.is_done or self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
-    def refused_numbers(self):
-        """Numbers of refused publishes; the reader removes them."""
-        return self.writer.refused
-
     def refused(self, count, error):
         """Count refused messages; they are sent again after a pause."""
         self.link.poison_detection.refused()
@@ -261,22 +257,10 @@ class LinkSession:
         if self.is_stopping and not self.reader.on_its_way():
             self.link.wake()
 
-    def large_refused(self, checksum):
-        """Note the refusal of a message that is not kept; True if it is to be rejected at its source."""
-        return self.link.poison_detection.large_refused(checksum)
-
-    def large_settled(self, checksum):
-        """Note that a message that is not kept is settled."""
-        self.link.poison_detection.large_settled(checksum)
-
     def is_of_stream(self):
         """True if the source is a stream, which does not requeue."""
         source = self.link.source
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
-
-    def is_limit(self, refusals):
-        """True if a message with so many refusals is to be rejected at its source."""
-        return self.link.poison_detection.is_limit(refusals)
 
     def requeued(self, count):
         """Note that a pause is over and ``count`` deliveries were requeued; they are delivered again."""

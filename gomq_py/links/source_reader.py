@@ -104,7 +104,7 @@ class SourceReader(Source):
         self._forget(item)
         if item.count:
             if not item.is_whole:
-                self._owner.large_settled(item.checksum)
+                self._owner.link.poison_detection.large_settled(item.checksum)
             self._settle(_REJECT if item.is_rejected else _ACK, item.first_tag, item.count)
             self._owner.settled(item)
 
@@ -161,7 +161,7 @@ class SourceReader(Source):
 
     def keep(self, items, error):
         """Keep the refused messages of these batches to send them again, and settle the others."""
-        refused = self._owner.refused_numbers()
+        refused = self._owner.writer.refused
         count = 0
         for batch in items:
             numbers = refused.intersection(range(batch.first_number, batch.first_number + batch.count))
@@ -289,12 +289,13 @@ class SourceReader(Source):
                 self._settle(_ACK, tag, 1)
                 self._owner.settled(LinkBatch(b"", tag, 1))
         publishes = batch.publishes() if batch.is_whole else None
+        poison = self._owner.link.poison_detection
         for i in refused:
             if publishes is None:
-                self._wait_or_reject(tags[i], None, 0, self._owner.large_refused(batch.checksum))
+                self._wait_or_reject(tags[i], None, 0, poison.large_refused(batch.checksum))
             else:
                 refusals = batch.refusals + 1
-                self._wait_or_reject(tags[i], publishes[i], refusals, self._owner.is_limit(refusals))
+                self._wait_or_reject(tags[i], publishes[i], refusals, poison.is_limit(refusals))
 
     def _wait_or_reject(self, tag, frames, refusals, is_limit):
         if is_limit:

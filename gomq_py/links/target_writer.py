@@ -54,9 +54,7 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a confirm, as seen at the last call; 0 if no confirm is due or the target has asked
-        for a pause.
-        """
+        """Seconds without a due confirm, as seen at the last call; 0 while the target asks for a pause."""
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
             self._seen_low, self._seen_s = self.confirms.low, now
@@ -180,7 +178,8 @@ class WireTargetWriter(TargetWriter):
 
     def reached(self):
         """Number of the last settled publish, or count of written bytes."""
-        return self.confirms.low - 1 if self._is_confirmed else self._wire.written_octets()
+        wire = self._wire
+        return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
         """Send heartbeats and check the peer's."""

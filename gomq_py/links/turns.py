@@ -29,9 +29,7 @@ class Turns:
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Call ``granted()`` when it is this link's turn, now or later. It must not switch. ``account``: the
-        link's.
-        """
+        """Call ``granted()``, which must not switch, at this link's turn. ``account``: the link's."""
         if self._greenlet is None:
             granted()
             self._greenlet = self._spawn(self._run)

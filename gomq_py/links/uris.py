@@ -9,7 +9,6 @@ path means the vhost ``/``. Query keys are RabbitMQ's; those without a meaning f
 ignored. No error repeats a password.
 """
 import os
-import random
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,11 +120,6 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
     return [parse(text, schemes) for text in texts]
 
 
-def choose(uris: Any) -> str:
-    """A random URI of a list, or the only one; called for each attempt."""
-    return uris if isinstance(uris, str) else random.choice(uris)
-
-
 def without_login(uri: str) -> str:
     """The URI as messages and operators see it: without login and query, a web server's without its path."""
     if not uri:
@@ -150,9 +144,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """A copy of the options with full paths of their files. Raises URIError for a file outside of
-    ``tls_folder``.
-    """
+    """A copy of the options, files with full paths. Raises URIError for a file outside of ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:

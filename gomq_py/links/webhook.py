@@ -199,9 +199,7 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Wait until the next attempt, which follows at once until each URI had one. Raises Refused, OSError.
-        May switch.
-        """
+        """Wait for the next attempt, but only once each URI had one. Raises Refused, OSError. May switch."""
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
         if wait_s is None:
@@ -395,9 +393,7 @@ def field_value(value: Any) -> bytes | None:
 
 
 def retry_after_s(text: str) -> float:
-    """Seconds of a Retry-After, which may be a date (RFC 9110 §10.2.3); 0 if unusable, at most
-    RETRY_AFTER_MOST_S.
-    """
+    """Seconds of a Retry-After, maybe a date (RFC 9110 §10.2.3), up to RETRY_AFTER_MOST_S; 0 if unusable."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:10]), RETRY_AFTER_MOST_S)

@@ -100,10 +100,6 @@ class Wire:
             self._writer = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
             self._writer.start(self._writable)
 
-    def written_octets(self):
-        """Bytes that the socket has taken, of all that were queued."""
-        return self.queued_octets - self.kept_octets
-
     def tick(self, is_read):
         """Send a heartbeat if one is due; seconds until the next, None: never. Raises ConnectionClosed if the
         peer is silent. ``is_read``: the link reads its input; otherwise silence means nothing.

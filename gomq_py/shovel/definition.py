@@ -44,41 +44,7 @@ class DefinitionError(ValueError):
 
 
 class Definition:
-    """One shovel's definition. The attributes are the keys with underscores (see KEYS); keys that were not
-    given have their default.
-    """
-
-    src_uri: tuple[str, ...]
-    src_queue: str | None
-    src_queue_args: dict[str, Any]
-    src_exchange: str | None
-    src_exchange_key: str
-    src_consumer_args: dict[str, Any]
-    src_prefetch_count: int
-    src_delete_after: str | int | None  # None: never
-    src_predeclared: bool
-    src_protocol: str
-    dest_uri: tuple[str, ...]
-    dest_queue: str | None
-    dest_queue_args: dict[str, Any]
-    dest_exchange: str | None
-    dest_exchange_key: str | None
-    dest_predeclared: bool
-    dest_protocol: str
-    dest_add_forward_headers: bool
-    dest_add_timestamp_header: bool
-    dest_publish_properties: dict[str, Any]
-    dest_refusal_limit: int  # 0: for ever
-    dest_secret: str | None
-    dest_timeout: float
-    dest_cacertfile: str | None
-    dest_certfile: str | None
-    dest_keyfile: str | None
-    dest_verify: str | None
-    dest_server_name_indication: str | None
-    dest_depth: int | None
-    ack_mode: str
-    reconnect_delay: float
+    """One shovel's definition: an attribute for each of KEYS, with underscores, given or its default."""
 
     def __init__(self, value):
         """Raises DefinitionError."""
@@ -121,6 +87,9 @@ class Definition:
                         ", whose URI says it in its query" if key in _OF_TLS else ""))
         if self.src_prefetch_count == 0:
             raise DefinitionError("src-prefetch-count is from 1 to 65535: without a limit memory has none")
+
+    def __getattr__(self, name: str) -> Any:  # declares the attributes, which __init__ sets
+        raise AttributeError(name)
 
     @property
     def dest_tls(self):
@@ -347,7 +316,7 @@ KEYS = {
     "src-exchange-key": (_maybe_empty, ""),
     "src-consumer-args": (_table, {}),
     "src-prefetch-count": (_whole(0, PREFETCH_MOST), 1000),
-    "src-delete-after": (_delete_after, None),
+    "src-delete-after": (_delete_after, None),  # None: never
     "src-predeclared": (_truth, False),
     "dest-protocol": (_protocol, PROTOCOL),
     "dest-uri": (_uris(uris.DESTINATIONS), ()),
@@ -359,7 +328,7 @@ KEYS = {
     "dest-add-forward-headers": (_truth, False),
     "dest-add-timestamp-header": (_truth, False),
     "dest-publish-properties": (_properties, {}),
-    "dest-refusal-limit": (_whole(0, MOST), 0),
+    "dest-refusal-limit": (_whole(0, MOST), 0),  # 0: for ever
     "dest-secret": (_secret, None),
     "dest-timeout": (_seconds(1), 30),
     "dest-cacertfile": (_file, None),

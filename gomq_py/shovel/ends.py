@@ -25,9 +25,7 @@ LONGEST_WAIT_S = 300.0
 
 
 class Opener:
-    """Makes links. ``connector``: the broker's links.local.Connector; ``cluster_name()``: this broker's name
-    in forward headers.
-    """
+    """Makes links. ``connector``: the broker's; ``cluster_name()``: this broker's, for forward headers."""
 
     def __init__(self, hub, connector, cluster_name):
         self._hub = hub
@@ -111,9 +109,7 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """A function that declares the source: the queue if it is missing, or a queue of the shovel's own that is
-    bound to the exchange.
-    """
+    """A function that declares the source: a missing queue, or its own one, bound to the exchange."""
     def prepare(channel):
         if definition.src_exchange is not None:
             if not definition.src_predeclared:

@@ -242,9 +242,7 @@ class Shovels(Component):
                 self._begin_static(shovel)
 
     def _rights_changed(self, user):
-        """Stop the shovels for which this user's rights no longer suffice; start those for which they do
-        again.
-        """
+        """Stop the shovels that this user's rights no longer cover; start those that they cover again."""
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):
@@ -413,9 +411,7 @@ class Shovels(Component):
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _lag(self, shovel):
-        """Ready messages at the source: from the queue itself if it is in this broker, else from the link;
-        None if unknown.
-        """
+        """Ready messages at the source: by the queue in this broker, or by the link; None if unknown."""
         queue = self._own_source(shovel)
         return queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
 
@@ -470,9 +466,7 @@ class Shovels(Component):
         return offset if isinstance(offset, int) and not isinstance(offset, bool) else None
 
     def _is_of_stream(self, shovel):
-        """Whether the source is a stream: by the definition, the local queue, or what an earlier run has
-        seen.
-        """
+        """Whether the source is a stream, by the definition, the local queue, or an earlier run."""
         definition = shovel.definition
         if definition.src_queue is None:
             return False

@@ -19,7 +19,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.http.app import create_app
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
-from gomq_py.http.node import Node
+from gomq_py.http.door import Node
 from gomq_py.http.rates import Rates
 from gomq_py.hub.context import Hub
 from gomq_py.mqtt.model.kinds import all_kinds

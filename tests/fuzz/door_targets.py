@@ -15,7 +15,7 @@ from gomq_py.http.app import create_control_app
 from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
-from gomq_py.http.node import Node as HTTPNode
+from gomq_py.http.door import Node as HTTPNode
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementHandler, _Server
 from gomq_py.mqtt.model.kinds import all_kinds

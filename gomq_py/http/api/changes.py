@@ -23,9 +23,7 @@ TOLD_MAX, LOOKED_AT = 200, 2000
 @blueprint.get("/api/changes")
 @access(MANAGEMENT)
 def list_changes():
-    """What changed after the number ``since``, as far as the user may see it; without it, the number to begin
-    with.
-    """
+    """The changes after the number ``since`` that the user may see; without it, the number to begin with."""
     since = _since()
     last = node().feed.last
     changes = [] if since is None else node().feed.since(since)

@@ -17,7 +17,7 @@ MAX_REASON = 200
 def visible():
     """The connections that the user may see: its own, or all with the monitoring tag."""
     everybody = MONITORING in g.tags
-    return [one for one in node().connections() if everybody or one.user.identity == g.user.identity]
+    return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 
 
 def find(name):

@@ -3,11 +3,10 @@ from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges
 from gomq_py.http.answers import integer_of, json_answer, paced_list
-from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.entities import caller, find_exchange, vhosts_named
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.shapes import set_aside
+from gomq_py.http.shapes import content_shown, set_aside
 from gomq_py.hub.turns import paced
 from gomq_py.storage.message import Message
 

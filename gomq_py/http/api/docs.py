@@ -7,8 +7,8 @@ from importlib import import_module
 
 from flask import Blueprint, Response, current_app, redirect
 
-from gomq_py.http import cookie
 from gomq_py.http.answers import json_answer
+from gomq_py.http.session import cookie_name
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("docs", __name__)
@@ -42,7 +42,7 @@ def openapi():
     """The description for programs, with the name of the cookie for the requested address."""
     from gomq_py.http.openapi.document import session_scheme
     whole = described()
-    schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie.name())}
+    schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie_name())}
     return json_answer({**whole, "components": {**whole["components"], "securitySchemes": schemes}})
 
 

@@ -150,9 +150,7 @@ PROPERTIES = {
 
 
 def wire_properties(given, limits):
-    """AMQP properties, in wire form, from JSON, within these TableLimits. Raises BadRequest,
-    PreconditionFailed.
-    """
+    """AMQP properties in wire form, from JSON, within TableLimits. Raises BadRequest, PreconditionFailed."""
     if isinstance(given, list) and not given:
         given = {}  # PHP clients send this for an empty object
     if not isinstance(given, dict):

@@ -89,9 +89,7 @@ def health_of_replicas():
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
 @access(MANAGEMENT)
 def health_by_answering(vhost=None):
-    """True of a broker that answers: the definitions are read, connections are taken, and every queue is led
-    here.
-    """
+    """True of a broker that answers: definitions are read, connections taken, and all queues led here."""
     if vhost is not None:
         find_vhost(vhost)
     return json_answer(OK)

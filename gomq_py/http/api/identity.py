@@ -5,13 +5,13 @@ from flask import Blueprint, current_app, g
 
 import gomq_py
 from gomq_py.auth import passwords
-from gomq_py.http import sign_on
 from gomq_py.http.answers import body, json_answer, no_content, node, text_of
 from gomq_py.http.entities import check_node_name
 from gomq_py.http.errors import BadRequest, NoSuchObject
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sign_on_settings
 
 blueprint = Blueprint("identity", __name__)
+CLUSTER_NAME = "cluster_name"  # a global parameter, as in RabbitMQ
 
 
 @blueprint.get("/api/whoami")
@@ -37,26 +37,24 @@ def version():
 @access(MANAGEMENT)
 def cluster_name():
     """The name that clients are told in server-properties."""
-    return json_answer({"name": node().cluster_name})
+    return json_answer({"name": node().broker.cluster_name})
 
 
 @blueprint.put("/api/cluster-name")
 @access(ADMINISTRATOR)
 def put_cluster_name():
-    """Give the broker another name; connections to come are told it, and it is kept as a global parameter, as
-    in RabbitMQ.
-    """
+    """Rename the broker for new connections; kept as a global parameter, as in RabbitMQ."""
     name = text_of(body(required=("name",)), "name")
     if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
         raise BadRequest("name must be of 1 to 255 octets")
-    node().rename_cluster(name)
+    node().broker.parameters.set_global(CLUSTER_NAME, name)
     return no_content()
 
 
 @blueprint.get("/api/auth")
 def auth():
     """How to log in, for a login page: nobody has logged in yet when it asks."""
-    single = sign_on.settings(node().settings)
+    single = sign_on_settings(node().settings)
     return json_answer({
         "enable_uaa": False, "oauth_enabled": single is not None, "uaa_client_id": "", "uaa_location": "",
         **(single or {}),
@@ -131,9 +129,7 @@ def list_extensions():
 @blueprint.get("/api/deprecated-features/used")
 @access(ADMINISTRATOR)
 def list_feature_flags():
-    """What a cluster of RabbitMQ switches on once every node can do it, and what is going away: one node can,
-    and nothing is.
-    """
+    """Features that a cluster of RabbitMQ switches on, or gives up: a single node has none of either."""
     return json_answer([])
 
 

@@ -7,10 +7,10 @@ from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.transfer.moves import Filter, Move
 from gomq_py.broker.verbs import moves, queues
 from gomq_py.http.answers import body, boolean_of, integer_of, json_answer, node, paced_list
-from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.shapes import content_shown
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 
@@ -42,9 +42,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """The query of a peek: ``count`` messages from ``offset`` on, and the form of their bodies. Raises
-    BadRequest.
-    """
+    """Query of a peek: ``count`` messages from ``offset`` on, and the form of bodies. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -109,9 +107,7 @@ def shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages to the queue ``destination``: ``count`` of them, those that match, or all;
-    ``dry_run`` only counts.
-    """
+    """Move ready messages to the queue ``destination``: ``count``, matching, or all; ``dry_run`` counts."""
     return _move(vhost, name, keep=False)
 
 

@@ -11,9 +11,8 @@ from gomq_py.http.answers import node, paced_answer
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import MONITORING, access
 from gomq_py.http.exposition import rendered
-from gomq_py.http.link_metrics import LinkFamilies
 from gomq_py.http.metrics import PREFIX, Families
-from gomq_py.http.own_metrics import OwnFamilies
+from gomq_py.http.own_metrics import LinkFamilies, OwnFamilies
 
 blueprint = Blueprint("metrics", __name__)
 public = Blueprint("public_metrics", __name__)

@@ -7,7 +7,6 @@ from flask import Blueprint, g, request
 from gomq_py.http import shapes
 from gomq_py.http.answers import integer_of, json_answer, no_content
 from gomq_py.http.api.connections import close_connection, visible
-from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.entities import caller, find_vhost, vhosts_named
 from gomq_py.http.kinds import MQTT_CONNECTIONS, MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
@@ -66,9 +65,7 @@ def list_connections(vhost=None):
 @blueprint.get("/api/mqtt/sessions/<vhost>")
 @access(MANAGEMENT)
 def list_sessions(vhost=None):
-    """The sessions, in one vhost or in all that the user sees, of clients that are connected and of those
-    that may come back.
-    """
+    """The sessions, connected or not, in one vhost or in all that the user sees."""
     return listing(_sessions(vhosts_named(vhost)), MQTT_SESSIONS)
 
 
@@ -157,6 +154,6 @@ def _retained(message, topic, vhost, most):
     """A retained message as JSON; a payload that is no UTF-8 in base64, as for messages of queues."""
     described = message.describe()
     return {
-        "topic": topic, "vhost": vhost, **content_shown(message, "auto", most),
+        "topic": topic, "vhost": vhost, **shapes.content_shown(message, "auto", most),
         "timestamp": described["timestamp_ms"], "expires_at": described["expires_at_ms"] or None,
     }

@@ -32,8 +32,8 @@ def overview():
     return json_answer({
         "management_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION,
         "product_name": "gomq-py",
-        "product_version": gomq_py.__version__, "cluster_name": node().cluster_name, "node": node().name,
-        "rates_mode": "basic",
+        "product_version": gomq_py.__version__, "cluster_name": node().broker.cluster_name,
+        "node": node().name, "rates_mode": "basic",
         "erlang_version": "0", "erlang_full_version": f"none: Python {sys.version.split()[0]}",
         "statistics_db_event_queue": 0,
         "disable_stats": False, "enable_queue_totals": True, "is_op_policy_updating_enabled": True,
@@ -52,7 +52,7 @@ def overview():
 
 def _object_totals(vhosts):
     names = {vhost.name for vhost in vhosts}
-    connections = [one for one in node().connections() if one.vhost.name in names]
+    connections = [one for one in node().clients.all() if one.vhost.name in names]
     return {
         "channels": sum(len(one.channels) for one in connections), "connections": len(connections),
         "consumers": sum(

@@ -32,9 +32,7 @@ def _described(vhost, component, name):
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
 def list_parameters(component=None, vhost=None):
-    """The parameters, of one component or of all, in one vhost or in all that the user sees; policies have
-    their own list.
-    """
+    """The parameters, of one component and vhost or of all, but policies, which have their own list."""
     return listing(sliced([
         (there, owner, name) for there in vhosts_named(vhost) for owner, name in there.parameters
         if owner != POLICY and component in (None, owner)
@@ -91,16 +89,12 @@ def delete_parameter(component, vhost, name):
     _may_change(component)
     there = find_vhost(vhost)
     if component == POLICY or not node().broker.parameters.clear(there, component, name):
-        if component == SHOVEL and node().shovels is not None:
-            _refuse_configured(node().shovels.find(there.name, name))
+        shovels = node().shovels if component == SHOVEL else None
+        shovel = shovels.find(there.name, name) if shovels is not None else None
+        if shovel is not None and shovel.why_kept is not None:  # of the configuration file
+            raise BadRequest(shovel.why_kept)
         raise NoSuchObject()
     return no_content()
-
-
-def _refuse_configured(shovel):
-    """A shovel of the configuration file has no parameter: the error names its owner. Raises BadRequest."""
-    if shovel is not None and shovel.why_kept is not None:
-        raise BadRequest(shovel.why_kept)
 
 
 def _may_change(component):

@@ -21,9 +21,7 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of one kind of policy: ``component`` is its name among parameters, ``writer`` the tag that
-    may change it.
-    """
+    """Routes of one kind of policy. ``component``: its parameter name; ``writer``: the tag to change it."""
 
     def __init__(self, component, writer):
         self._component = component

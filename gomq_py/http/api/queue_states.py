@@ -28,9 +28,7 @@ def resume_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/restart")
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
-    """Open a queue again that a fault of its store had closed, with what is in its files. 400 where it is not
-    closed.
-    """
+    """Reopen a queue that a fault of its store has closed, with the content of its files; else 400."""
     find_queue(vhost, name)
     queues.restart(caller(vhost), name)
     return no_content()

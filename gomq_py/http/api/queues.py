@@ -14,7 +14,6 @@ from gomq_py.http.answers import (
     node, number_in, paced_list, sliced,
 )
 from gomq_py.http.api.connections import visible
-from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import (
     caller, find_queue, find_vhost, queue_to_take_from, vhosts_named, writable_vhost,
@@ -108,21 +107,15 @@ def purge_queue(vhost, name):
         if count is None or count < 0:
             raise BadRequest("count must be a number of messages")
         queue = queues.purge_some(caller(vhost), name, count)
-    _await_purge(queue)
-    return no_content()
-
-
-def _await_purge(queue):
-    """Wait for the purge: some kinds of queue need more than the wait in ``durability``. May switch."""
+    # some kinds of queue need more than the wait of every request
     durability.wait(partial(queue.after_purge, node().broker.durability))
+    return no_content()
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
 @access(ADMINISTRATOR)
 def act_on_queue(vhost, name):
-    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors: one node has none, so that there is nothing left to
-    do.
-    """
+    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors, of which one node has none: nothing is done."""
     find_queue(vhost, name)
     if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
         raise BadRequest("unknown action: it is sync or cancel_sync")
@@ -139,9 +132,7 @@ def rebalance_queues():
 @blueprint.get("/api/queues/<vhost>/<name>/unacked")
 @access(MANAGEMENT)
 def list_unacked(vhost, name):
-    """Who holds which of its messages, and since when, of the connections that the user sees; LavinMQ's. At
-    most MAX_UNACKED.
-    """
+    """Its unacknowledged messages on connections that the user sees, at most MAX_UNACKED; LavinMQ's."""
     queue = find_queue(vhost, name)
     return paced_list(islice(_unacked(queue), MAX_UNACKED))
 
@@ -204,7 +195,7 @@ def _shown(taken, encoding, truncate):
     octets = len(payload)
     if truncate is not None:
         payload = payload[:truncate]
-    text, used = encoded(payload, encoding)
+    text, used = shapes.encoded(payload, encoding)
     return {
         "payload_bytes": octets, "redelivered": facts["redelivered"],
         "exchange": exchange.decode("utf-8", "replace"),

@@ -87,6 +87,6 @@ def _match(vhost, destination, ways, due_ms):
         shape |= {
             "type": shapes.queue_kind(destination), "state": shapes.queue_state(destination),
             "messages": destination.ready_count + destination.unacked_count,
-            "consumers": len(shapes.consumers_of(destination)),
+            "consumers": destination.consumer_count,
         }
     return shape

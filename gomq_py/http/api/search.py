@@ -13,14 +13,13 @@ from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.verbs import queues
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.http.answers import body, boolean_of, integer_of, json_answer
+from gomq_py.http.answers import body, boolean_of, integer_of, json_answer, pattern_of
 from gomq_py.http.api.messages import passed_over, shown
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.hub.job import SliceClock
 from gomq_py.hub.turns import give_way
-from gomq_py.patterns import Pattern
 from gomq_py.storage.message import Message
 
 blueprint = Blueprint("search", __name__)
@@ -97,7 +96,8 @@ class Criteria:
         text = _text(wanted, "text")
         self._ignore_case = ignore_case
         self._text = None if text is None else (text.lower() if ignore_case else text).encode()
-        self._pattern = _pattern(_text(wanted, "pattern"), ignore_case)
+        pattern = _text(wanted, "pattern")
+        self._pattern = None if pattern is None else pattern_of(pattern, ignore_case)
         self._exchange = _globbed(_text(wanted, "exchange"))
         self._routing_key = _globbed(_text(wanted, "routing_key"))
         self._headers = wanted.get("headers", {})
@@ -190,10 +190,3 @@ def _text(wanted, key):
 def _globbed(text):
     """A regular expression for a text with ``*`` and ``?``, which cannot take long."""
     return None if text is None else re.compile(fnmatch.translate(re.sub(r"\*+", "*", text)), re.DOTALL)
-
-
-def _pattern(text, ignore_case):
-    try:
-        return None if text is None else Pattern(text, ignore_case)
-    except ValueError as error:
-        raise BadRequest(str(error)) from None

@@ -3,11 +3,12 @@ import time
 
 from flask import Blueprint, current_app, g, request
 
-from gomq_py.http import cookie, login
+from gomq_py.http import login
 from gomq_py.http.answers import body, json_answer, no_content, node, receive_body, text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
 from gomq_py.http.entities import visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.session import delete_cookies, number_in_cookie, numbers_in_cookies, set_cookie
 
 blueprint = Blueprint("session", __name__)
 # A name and a password, or a token in its place.
@@ -15,9 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user of a login: from the Authorization header if there is one, else from the body; never from a
-    cookie. May switch.
-    """
+    """The user by the Authorization header, else by the body; never by a cookie. May switch."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
@@ -36,13 +35,11 @@ def _authenticate():
 @blueprint.post("/api/session")
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
-    """Log in: the answer sets a cookie, and has the token that requests which change
-    something bring in X-CSRF-Token.
-    """
+    """Log in: sets a cookie, and returns the token for X-CSRF-Token of requests that change something."""
     _end_all_given()  # the browser drops their cookies with this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)
-    cookie.give(response, number)
+    set_cookie(response, number)
     return _unkept(response)
 
 
@@ -51,7 +48,7 @@ def begin_session():
 def get_session():
     """Whose session the cookie is of, and its token: for a page that was loaded anew."""
     _check_there_is_one()
-    return _unkept(json_answer(_shape(cookie.given())))
+    return _unkept(json_answer(_shape(number_in_cookie())))
 
 
 @blueprint.delete("/api/session")
@@ -61,12 +58,12 @@ def end_session():
     _check_there_is_one()
     _end_all_given()
     response = no_content()
-    cookie.take_back(response)
+    delete_cookies(response)
     return _unkept(response)
 
 
 def _end_all_given():
-    for number in cookie.all_given():
+    for number in numbers_in_cookies():
         login.sessions().end_numbered(number)
 
 

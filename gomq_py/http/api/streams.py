@@ -114,9 +114,7 @@ def _peeked(cursor, look):
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
 @access(ANYBODY)
 def find_offset(vhost, name):
-    """The offset of the first message at or after ``timestamp`` (Unix milliseconds); the next message's where
-    there is none.
-    """
+    """The first message's offset at or after ``timestamp`` (Unix milliseconds), else the next message's."""
     stream = find_stream(vhost, name)
     if "timestamp" not in request.args:
         raise BadRequest("timestamp is missing: Unix milliseconds")

@@ -83,7 +83,7 @@ def delete_vhost(name):
         node().broker.check_may_be_deleted(find_vhost(name))
     except PreconditionFailed as error:
         raise PreconditionNotMet(error.text) from None
-    connections = [one for one in node().connections() if one.vhost is not None and one.vhost.name == name]
+    connections = [one for one in node().clients.all() if one.vhost is not None and one.vhost.name == name]
     node().broker.delete_vhost(name, connections)
     node().broker.wait_until_gone(name)
     return no_content()

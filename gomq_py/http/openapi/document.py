@@ -9,9 +9,7 @@ import gomq_py
 from gomq_py.http.login import ANYBODY
 from gomq_py.http.openapi.operations import DELETE, OPERATIONS
 from gomq_py.http.openapi.schemas import BODIES, COMPONENTS, ref
-from gomq_py.http.cookie import NAME as COOKIE
-from gomq_py.http.cookie import TLS_PREFIX
-from gomq_py.http.session import TOKEN_HEADER
+from gomq_py.http.session import COOKIE, TLS_PREFIX, TOKEN_HEADER
 from gomq_py.hub.turns import paced
 
 # Blueprints for pages, not for the API.

@@ -1,6 +1,8 @@
 """Operations: bodies, queries and answers of each endpoint, in a table by endpoint and method; the app has
 the paths.
 """
+from typing import NamedTuple
+
 from gomq_py.http.openapi.schemas import COUNT, MAYBE_COUNT, TEXT, ref, record, some
 
 # Queries of lists, of single things with counters, and of some deletes.
@@ -14,18 +16,13 @@ OCTETS = {"type": "string", "format": "binary"}
 METRICS = ("prefix", "family", "vhost")
 
 
-class Operation:
-    """``answers`` maps status codes to schemas (None: no body); ``body`` is a name in schemas.BODIES;
-    ``media`` the answer's type.
-    """
+class Operation(NamedTuple):
+    """``answers``: {status: schema or None}; ``body``: name in schemas.BODIES; ``media``: the answer's."""
 
-    __slots__ = ("answers", "body", "query", "media")
-
-    def __init__(self, answers, body=None, query=(), media="application/json"):
-        self.answers = answers
-        self.body = body
-        self.query = query
-        self.media = media
+    answers: dict
+    body: str | None = None
+    query: tuple[str, ...] = ()
+    media: str = "application/json"
 
 
 def shows(schema, query=()):

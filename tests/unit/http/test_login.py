@@ -7,9 +7,12 @@ import pytest
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.users import User
+from gomq_py.config.settings import Settings
 from gomq_py.http.answers import no_content
 from gomq_py.http.app import create_app
-from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.http.login import (
+    ADMINISTRATOR, access, issuer_origins, policy_with_issuer, sign_on_settings,
+)
 
 # Pages log in by name and password alone.
 NO_SIGN_ON = SimpleNamespace(oauth_client_id="", oauth_mgmt_base_url="")
@@ -161,3 +164,37 @@ def test_over_tls_a_cookie_that_others_can_put_there_is_no_session(door):
         for name in ("gomq_session_15671", "__Host-gomq_session_15671")]
 
     assert [answer.status_code for answer in answers] == [401, 200]
+
+
+# sign-on at the issuer of tokens
+
+def signing_on(issuer, client_id="page", backends=("local", "oauth")):
+    one = Settings()
+    one.oauth_issuer, one.oauth_client_id, one.auth_backends = issuer, client_id, backends
+    return one
+
+
+@pytest.mark.parametrize("issuer, found", [
+    ("https://login.example.com/realms/a", ("https://login.example.com",)),
+    ("http://127.0.0.1:8080", ("http://127.0.0.1:8080",)),
+    ("https://user:secret@login.example.com/x", ("https://login.example.com",)),
+    ("", ()), ("javascript:alert(1)", ()), ("https://", ()), ("https://a b/", ()),
+    ("https://a;script-src *", ()),
+    ("https://a,b", ()), ("https://a:port/", ()), ("https://h\u00e4user.example", ()), ("https://a'/", ()),
+])
+def test_origin_is_one_that_a_policy_can_name(issuer, found):
+    assert issuer_origins(signing_on(issuer)) == found
+
+
+def test_policy_is_as_it_was_where_pages_cannot_log_in_there():
+    policy = "default-src 'none'; connect-src 'self'; base-uri 'none'"
+
+    for one in (
+        (signing_on("https://a"), signing_on("https://a", "")), signing_on("https://a", backends=("local",))
+    ):
+        if isinstance(one, tuple):
+            one, other = one
+            assert policy_with_issuer(policy, one) == policy.replace("'self'", "'self' https://a")
+            assert sign_on_settings(other) is None
+            one = other
+        assert policy_with_issuer(policy, one) == policy

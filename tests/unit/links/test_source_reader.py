@@ -19,10 +19,11 @@ def nothing(*_):
 
 @pytest.fixture
 def refused():
-    """An SourceReader that one message was refused to, which may be sent again."""
+    """A SourceReader that one message was refused to, which may be sent again."""
     owner = SimpleNamespace(
-        may_send=lambda: True, may_take=lambda: True, room=lambda: 9, refused_numbers=lambda: {1},
-        refused=nothing, requeued=nothing, settled=nothing, is_limit=lambda refusals: False)
+        may_send=lambda: True, may_take=lambda: True, room=lambda: 9, refused=nothing, requeued=nothing,
+        settled=nothing, writer=SimpleNamespace(refused={1}),
+        link=SimpleNamespace(poison_detection=SimpleNamespace(is_limit=lambda refusals: False)))
     relay = SimpleNamespace(missing=0, others=[], walk=lambda end, most: 0)
     wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
     buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), memory_budget=MemoryBudget())

@@ -115,11 +115,6 @@ def test_lists():
             uris.parse_list(value)
 
 
-def test_one_of_a_list_is_chosen_at_random():
-    assert uris.choose("amqp://a") == "amqp://a"
-    assert {uris.choose(["amqp://a", "amqp://b"]) for _ in range(100)} == {"amqp://a", "amqp://b"}
-
-
 def test_files_come_from_the_folder_alone(tmp_path):
     folder = tmp_path / "tls"
     folder.mkdir()
