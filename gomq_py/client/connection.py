@@ -152,9 +152,7 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """End ``take_over``, with the bytes of an incomplete frame left over; the connection can then be
-        closed in order.
-        """
+        """End ``take_over``, with the bytes of an incomplete frame; then the connection can be closed."""
         self._reader.feed(octets)
 
     # Called by channels.
@@ -163,9 +161,7 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel):
-        """Note that the broker has closed a channel; the next ``drain`` raises the error, unless a call on
-        the channel does.
-        """
+        """Note a channel that the broker has closed: a call on it or the next ``drain`` raises the error."""
         self.forget(channel)
         self._failed.append(channel)
 

@@ -24,9 +24,7 @@ _TEXTS = (
 
 @dataclass
 class MQTTParameters:
-    """One address and login; ``options``: the query's keys, integers as int, ``version`` as in CONNECT,
-    ``clean_start`` as bool.
-    """
+    """One address and login; ``options``: the query's values as int, bool (``clean_start``) or text."""
 
     host: str = "localhost"
     port: int = 1883

@@ -26,9 +26,7 @@ class _Message:
 
 
 class Publisher:
-    """Its owner sets ``link`` and calls ``up``, ``down``, ``channel_closed`` and ``end`` from the link's
-    callbacks.
-    """
+    """Its owner sets ``link``, whose callbacks call ``up``, ``down``, ``channel_closed`` and ``end``."""
 
     def __init__(self):
         self.link = None

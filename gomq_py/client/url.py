@@ -48,9 +48,7 @@ def parse_url(url):
 
 
 def split_url(url):
-    """urlsplit(), but the ValueError repeats nothing: the standard library's may contain the login if the
-    host has bad characters.
-    """
+    """urlsplit() without the login in its ValueError, which the standard library's may contain."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -39,9 +39,7 @@ class API:
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
         authorities=None,
     ):
-        """``authorities``: a file (PEM) of the authorities for the broker's certificate, in place of the
-        system's.
-        """
+        """``authorities``: a file (PEM) with the certificate's authorities, in place of the system's."""
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
             port = parts.port
@@ -104,9 +102,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether only a gomq-py understands this request and the broker is another: then its 404 says
-        nothing about the queue.
-        """
+        """Whether only gomq-py has this request and the broker is another: its 404 means no queue then."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -179,9 +175,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Check that the listener, which receives passwords, is root, this user, or the owner of the path.
-        Raises APIError.
-        """
+        """Raises APIError unless the listener, which gets passwords, is root, us or the path's owner."""
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         )

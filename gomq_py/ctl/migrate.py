@@ -63,9 +63,7 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
 
 
 class Migration:
-    """Moves queues between the broker ``there`` and ``here`` (APIs), by shovels to and from
-    ``uri_of(vhost)``.
-    """
+    """Moves queues between the brokers ``there`` and ``here`` (APIs), by shovels over ``uri_of(vhost)``."""
 
     def __init__(self, here, there, uri_of):
         self._here, self._there, self._uri_of = here, there, uri_of

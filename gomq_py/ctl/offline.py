@@ -28,9 +28,7 @@ class FolderError(Exception):
 
 
 class HeldFolder:
-    """A data folder, locked against a broker that starts meanwhile. Raises FolderError for another folder, or
-    if a broker holds it.
-    """
+    """A data folder, locked against brokers. Raises FolderError for another, or if a broker holds it."""
 
     def __init__(self, root):
         if not os.path.isdir(root):

@@ -38,9 +38,7 @@ class BrokerDelays:
         self._delayed, self._unique = f"{exchange}.delayed", f"{exchange}.unique"
 
     def declare(self, channel, unique_s=None):
-        """Declare the exchanges; ``unique_s``: how long a unique task blocks equal ones, None: no unique
-        tasks.
-        """
+        """Declare the exchanges; ``unique_s``: how long a unique task blocks equal ones, None for none."""
         channel.exchange_declare(
             self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
         )

@@ -41,8 +41,7 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call the function in the child. Raises its error (unchanged if it can be pickled), or ProcessDied.
-        """
+        """Call the function in the child. Raises its error, as it is if pickling allows, or ProcessDied."""
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))

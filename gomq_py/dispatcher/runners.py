@@ -75,9 +75,7 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """True for the first caller, which settles the task: the one who ran it, or the one who found it
-        overdue.
-        """
+        """True for the first caller, which settles the task: its runner, or the check of timeouts."""
         try:
             return self._unclaimed.pop()
         except IndexError:
@@ -133,9 +131,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run it as soon as a thread is free. Raises RuntimeError if there is no thread and none can be
-        started.
-        """
+        """Run it as soon as a thread is free. Raises RuntimeError if not a single thread can be started."""
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)

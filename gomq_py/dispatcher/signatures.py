@@ -63,8 +63,7 @@ class Signature:
         return found
 
     def check(self, values, type_names):
-        """Raises BadArgument unless the function may be called with these values; the caller names the task.
-        """
+        """Raises BadArgument, which does not name the task, unless the function takes these values."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):

@@ -186,9 +186,7 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Call in the link's thread, from the user's. If the connection is lost meanwhile everything has been
-        given back.
-        """
+        """Call in the link's thread, from the user's. A connection lost meanwhile has given all back."""
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:

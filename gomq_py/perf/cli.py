@@ -49,8 +49,7 @@ def parser():
 
 
 def main(arguments=None):
-    """Entry point: exit code 0, 1 when the run failed or found a fault, 2 for bad options, 130 after Ctrl-C.
-    """
+    """Entry point. Exit code 0; 1 if the run failed or found a fault, 2 for bad options, 130 after Ctrl-C."""
     top = parser()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS):  # without the protocol, as in lavinmqperf

@@ -1,6 +1,4 @@
-"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and report the speed and the
-broker's memory for each.
-"""
+"""``queue-count`` and ``connection-count``: make many of one thing; speed, and memory for each."""
 import math
 import random
 import socket
@@ -40,9 +38,7 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until
-    interrupted); returns figures.
-    """
+    """Open connections with channels and consumers, hold them for ``seconds`` (0: for ever); figures."""
     process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -94,9 +90,7 @@ def _hold(seconds):
 
 
 def _address(options, number):
-    """The URL, with another loopback address for each connection if asked: one pair of addresses has only 28
-    000 ports.
-    """
+    """The URL; if asked with a loopback address of its own, as one pair of addresses has 28 000 ports."""
     if not options.localhost:
         return options.uri
     chance = random.Random(number)

@@ -1,6 +1,4 @@
-"""Content of the load: queue names, routing keys, sizes, properties and bodies, chosen by the options and the
-same in every run.
-"""
+"""Content of the load, the same in every run: routing keys, sizes, properties and bodies."""
 import random
 from itertools import cycle
 

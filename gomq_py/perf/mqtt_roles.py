@@ -161,8 +161,7 @@ class MQTTConsumer(_MQTT, ConsumerRole):
 
 
 def consumer_name(options, index):
-    """Client identifier of a consumer: the same in every run over a topic, so that a kept session is found.
-    """
+    """Client identifier of a consumer: the same in every run over a topic, to find a kept session."""
     return f"{options.name}-consumer-{index}"
 
 

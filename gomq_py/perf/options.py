@@ -186,8 +186,7 @@ def add_writing(add):
 
 
 def check_amqp(options):
-    """Check options of ``amqp throughput`` that depend on each other, and add ``queues``. Raises ValueError.
-    """
+    """Check options of ``amqp throughput`` that depend on each other; add ``queues``. Raises ValueError."""
     check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")

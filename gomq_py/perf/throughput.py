@@ -1,6 +1,4 @@
-"""``gomq-py-perf amqp throughput``: AMQP's part of a run: queues, and delivery of each message to one
-consumer.
-"""
+"""AMQP's part of ``gomq-py-perf amqp throughput``: queues, and each message to one consumer."""
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.perf import messages, shared

@@ -1,6 +1,4 @@
-"""Counts of a run in Prometheus' text format: in a file for node_exporter's textfile collector, and over
-HTTP.
-"""
+"""Counts of a run for Prometheus: in a file for node_exporter's textfile collector, and over HTTP."""
 import contextlib
 import os
 import socket

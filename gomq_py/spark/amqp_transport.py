@@ -31,9 +31,7 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
-    connection.
-    """
+    """The streams of one vhost, over one connection until ``close``. Is pickled without the connection."""
 
     def __init__(self, options, credentials):
         self._door = AmqpDoor(options, credentials)
@@ -184,9 +182,7 @@ class AmqpTransport:
 
 
 class Consumer:
-    """A consumer on a channel of its own, from an offset of a stream on. Each call settles the messages of
-    the call before.
-    """
+    """A consumer of a stream on a channel of its own. Each call settles what the call before gave."""
 
     def __init__(self, channel, name, start, prefetch):
         self._channel = channel
@@ -200,8 +196,7 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """[(offset, Delivery)] that the broker had ready: they arrive before the answer to a later request.
-        """
+        """[(offset, Delivery)] that the broker had ready: these arrive before the answer to a request."""
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()
@@ -264,8 +259,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Hexadecimal digest of the publisher's part of a message, without the properties, to which brokers add.
-    """
+    """Hexadecimal digest of a message without its properties, to which brokers add."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -53,9 +53,7 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in milliseconds. Raises as ``describe``
-        does.
-        """
+        """The offset of the first message at or after a Unix time in ms. Raises as ``describe`` does."""
         shape = self.describe(name)
         for part in shape.segments:
             if part.next_offset > part.first_offset and part.last_timestamp_ms >= timestamp_ms:
@@ -112,9 +110,7 @@ class FilesTransport(SegmentTransport):
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
-        """Whether a broker may be writing there. Does not try its lock, which could keep a broker from
-        starting.
-        """
+        """Whether a broker may be writing there. Its lock is not tried: a broker might not start then."""
         try:
             with open(os.path.join(self.folder, ".lock"), encoding="utf-8", errors="replace") as file:
                 text = file.read(300)

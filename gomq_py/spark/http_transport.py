@@ -24,9 +24,7 @@ QUEUES_AT_ONCE = 500
 
 
 class HttpTransport(SegmentTransport):
-    """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
-    connection.
-    """
+    """The streams of one vhost, over one connection until ``close``. Is pickled without the connection."""
 
     def __init__(self, options, credentials):
         self.url = options["url"]
@@ -72,9 +70,7 @@ class HttpTransport(SegmentTransport):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in milliseconds. Raises as ``describe``
-        does.
-        """
+        """The offset of the first message at or after a Unix time in ms. Raises as ``describe`` does."""
         return self._json(
             f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)
         )["offset"]

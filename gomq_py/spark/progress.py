@@ -26,9 +26,7 @@ class Progress:
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch from ``start`` ends; the Positions of ``start`` if there is
-        nothing new.
-        """
+        """{stream: Position} where the batch from ``start`` ends; those of ``start`` without new messages."""
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
@@ -161,9 +159,7 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """At most ``limit`` rows, divided among streams in proportion to their rows, at least one each while any
-    are left.
-    """
+    """``limit`` rows shared by streams in proportion to theirs, at least one each while any are left."""
     whole = sum(lengths.values())
     if whole <= limit:
         return lengths

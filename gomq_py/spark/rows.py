@@ -90,8 +90,7 @@ class Rows:
         }
 
     def batch(self, block, buffer, stream):
-        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be reused afterwards.
-        """
+        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be reused then."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -102,9 +101,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """The buffer of a block, extended by the properties of MQTT messages translated to basic ones. Unreadable
-    ones are empty.
-    """
+    """The buffer, with MQTT's properties translated to basic ones behind it; unreadable ones are empty."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)

@@ -120,8 +120,7 @@ class FilteringReader(BatchReader):
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters, and leave all of them to Spark too: a segment that is read may hold other rows.
-        """
+        """Note the filters, and leave all to Spark as well: a segment that is read may hold other rows."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
