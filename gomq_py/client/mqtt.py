@@ -11,8 +11,8 @@ import time
 from collections import deque
 
 from gomq_py.client.errors import ConnectionClosed, Refused, Timeout
-from gomq_py.client.mqtt_url import DEFAULT_URL, parse_mqtt_url
 from gomq_py.client.stream import Stream, deadline_in
+from gomq_py.client.url import DEFAULT_MQTT_URL, parse_mqtt_url
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import PacketReader
 from gomq_py.mqtt.wire.constants import (
@@ -59,7 +59,7 @@ class MQTTClient(Stream):
     """
 
     def __init__(
-        self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, version=None,
+        self, url=DEFAULT_MQTT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, version=None,
         client_identifier=None, clean_start=None, keep_alive_s=None, will=None, properties=None, session=None,
         automatic=True, login=True,
     ):
