@@ -207,8 +207,7 @@ class Channel:
         Raises Timeout.
         """
         self._wait(
-            lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s
-        )
+            lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
         refused = bool(self.nacked)
         self.nacked.clear()
         return not refused

@@ -194,15 +194,12 @@ class Connection(Stream):
             method_frame(
                 0,
                 ConnectionStartOk(
-                    client_properties=properties, mechanism=mechanism, response=response, locale="en_US"
-                ),
-            )
-        )
+                    client_properties=properties, mechanism=mechanism, response=response, locale="en_US"),
+            ))
         tune = self._await_control((ConnectionTune, ConnectionSecure), deadline - time.monotonic())
         if isinstance(tune, ConnectionSecure):
             raise ConnectionClosed(
-                0, f"the broker asks for a further {mechanism} response, which this client does not know"
-            )
+                0, f"the broker asks for a further {mechanism} response, which this client does not know")
         if 0 < tune.frame_max < FRAME_MIN_SIZE:
             raise ConnectionClosed(0, (
                 f"the broker takes frames of {tune.frame_max} octets at most, and each broker has to take "
@@ -215,10 +212,8 @@ class Connection(Stream):
             method_frame(
                 0,
                 ConnectionTuneOk(
-                    channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat_s
-                ),
-            )
-        )
+                    channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat_s),
+            ))
         self.send(method_frame(0, ConnectionOpen(virtual_host=self.parameters.virtual_host)))
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
@@ -262,8 +257,7 @@ class Connection(Stream):
             self._has_heard = True
             if octets.startswith(b"AMQP"):
                 self.fail(
-                    ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
-                )
+                    ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}"))
             if octets.startswith(TLS_ALERT):
                 self.fail(ConnectionClosed(0, f"the broker answers in TLS: {IF_TLS}"))
         self._reader.feed(octets)
@@ -283,11 +277,9 @@ class Connection(Stream):
             error = wire_errors.SyntaxError_(fault.text) if isinstance(fault, Malformed) else fault
             # The broker broke the protocol: close with the error.
             self.send(
-                method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text))
-            )
+                method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text)))
             self.fail(
-                ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error
-            )
+                ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error)
         return any_frame
 
     def _control_frame(self, kind, payload):
@@ -299,8 +291,7 @@ class Connection(Stream):
         if isinstance(method, ConnectionClose):
             self.send(method_frame(0, ConnectionCloseOk()))
             self.fail(
-                ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
-            )
+                ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id))
         if isinstance(method, ConnectionBlocked):
             self.blocked_reason = method.reason
         elif isinstance(method, ConnectionUnblocked):

@@ -334,8 +334,7 @@ class Link:
             raise  # the connection's end, handled above
         except Exception:
             self._log.exception(
-                "%s failed in the link to %s", getattr(function, "__qualname__", function), self._place()
-            )
+                "%s failed in the link to %s", getattr(function, "__qualname__", function), self._place())
 
     def _finish(self, error):
         self.connection, self.error = None, error

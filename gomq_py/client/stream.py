@@ -218,8 +218,7 @@ class Stream:
             if not came or self._wary and not predicate() and deadline and time.monotonic() > deadline:
                 raise Timeout(
                     f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s:.3g} s"
-                    + (f": {what} was awaited" if what else "")
-                )
+                    + (f": {what} was awaited" if what else ""))
 
     def raise_if_closed(self):
         if self.error is not None:

@@ -80,21 +80,18 @@ class API:
     def request(self, verb, path, body=None, query=None, headers=None):
         """One request; returns the decoded answer, None for an empty one. Raises APIError."""
         target = f"{self.prefix}/api/" + "/".join(
-            quote(part, safe="", errors="surrogateescape") for part in path
-        )
+            quote(part, safe="", errors="surrogateescape") for part in path)
         if query:
             target += "?" + "&".join(
                 (key.replace("_", "-") if key.startswith("if_") else key)
                 + "=" + quote(str(value), safe="", errors="surrogateescape")
                 for key, value in query.items())
         status, octets = self._send(
-            verb, target, None if body is None else json.dumps(body).encode(), headers or {}
-        )
+            verb, target, None if body is None else json.dumps(body).encode(), headers or {})
         if status >= 300:
             if status in (404, 405) and self._lacks(path):
                 raise APIError(
-                    f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status
-                )
+                    f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status)
             raise APIError(_reason(status, octets, path), status)
         try:
             return json.loads(octets) if octets.strip() else None
@@ -120,8 +117,7 @@ class API:
     def _send(self, verb, target, body, headers):
         connection = self._connection()
         credentials = base64.b64encode(
-            f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")
-        ).decode()
+            f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")).decode()
         headers = {"Authorization": f"Basic {credentials}", "X-Requested-With": "gomq-py-ctl",
                    **{name: _header(value) for name, value in headers.items()}}
         if body is not None:
@@ -153,8 +149,7 @@ class API:
             context = ssl.create_default_context(cafile=self.authorities)
         except OSError as error:
             raise APIError(
-                f"cannot use the authorities in {self.authorities}: {error.strerror or error}"
-            ) from None
+                f"cannot use the authorities in {self.authorities}: {error.strerror or error}") from None
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -177,8 +172,7 @@ class _UnixConnection(http.client.HTTPConnection):
     def _check_peer(self):
         """Raises APIError unless the listener, which gets passwords, is root, us or the path's owner."""
         process, peer, _ = struct.unpack(
-            "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        )
+            "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):
             self.close()
             raise APIError(

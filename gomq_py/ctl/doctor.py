@@ -100,8 +100,7 @@ def _ages(api):
     """Old unacknowledged messages, damage and slow flushes, which only the metrics show."""
     try:
         samples = list(
-            parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage"))
-        )
+            parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage")))
     except APIError:
         return  # another broker, or a user without the tag for metrics
     judge = findings.QueueJudge()

@@ -112,8 +112,7 @@ class Definitions:
             raise FolderError(str(error)) from None
         self.problems.extend(
             f"{path}: octets {damage.start} to {damage.end} are lost: {damage.reason}"
-            for damage in scan.damage
-        )
+            for damage in scan.damage)
 
     def _each(self, what):
         """Yield (vhost's name, *one item) of all virtual hosts."""
@@ -192,8 +191,7 @@ class Definitions:
 def _vhost(name, record):
     kind = record.get("default_queue_type") or CLASSIC  # logs of earlier versions have none
     facts = metadata(
-        record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected")
-    )
+        record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected"))
     return {"name": name, **facts, "metadata": facts}
 
 

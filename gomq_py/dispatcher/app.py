@@ -184,8 +184,7 @@ class Dispatcher:
             if process.server is None or process.server.link.has_ended:
                 queues = [InitQueue(each, [each]) for each in self.queues]
                 process.server = _AppServer(
-                    ServerConfig(url=self.url, unique_s=self._unique_s, **self._server_options), self, queues
-                )
+                    ServerConfig(url=self.url, unique_s=self._unique_s, **self._server_options), self, queues)
             return process.server
 
     def send(self, name, *args, queue=None):
@@ -203,8 +202,7 @@ class Dispatcher:
                 arguments=self.arguments(queue, server.delays),
             )
             worker = server.new_worker(
-                config, {each.name: each.config(run_in) for each in self.tasks.values()}
-            )
+                config, {each.name: each.config(run_in) for each in self.tasks.values()})
             for kind, hooks in self._hooks.items():
                 getattr(worker.hooks, kind).extend(hooks)
             made.append(worker)

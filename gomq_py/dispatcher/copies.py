@@ -84,11 +84,9 @@ class Copies:
             otherwise(error)  # retrying would fail, too
         elif error is not None or future.cancelled():
             self._server.logger.error(
-                "worker %r could not put off or give up a message: %s", self._worker_name, error
-            )
+                "worker %r could not put off or give up a message: %s", self._worker_name, error)
             self._server.link.call_later(
-                _ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare
-            )
+                _ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare)
         else:
             delivery.ack()
 

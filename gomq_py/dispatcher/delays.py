@@ -40,8 +40,7 @@ class BrokerDelays:
     def declare(self, channel, unique_s=None):
         """Declare the exchanges; ``unique_s``: how long a unique task blocks equal ones, None for none."""
         channel.exchange_declare(
-            self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
-        )
+            self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
         channel.exchange_bind(self._exchange, self._delayed)
         if unique_s is not None:
             channel.exchange_declare(

@@ -80,8 +80,7 @@ class ServerConfig:
                 raise ValueError(f"Empty binding key passed for queue {each.name!r}")
         if self.unique_s is not None and not 0.001 <= self.unique_s <= LONGEST_DELAY_S:
             raise ValueError(
-                f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks"
-            )
+                f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks")
         if self.heartbeat_s is not None and self.heartbeat_s not in range(65536):
             raise ValueError(f"heartbeat_s is {self.heartbeat_s!r}: whole seconds up to 65535, 0 for none")
 
@@ -149,8 +148,7 @@ class Server:
         if future.cancel():
             raise ServiceDisconnected(
                 "Service is disconnected, or does not answer: "
-                f"task {task.name!r} was not confirmed within {timeout_s} s"
-            )
+                f"task {task.name!r} was not confirmed within {timeout_s} s")
         if (error := future.exception(0)) is not None:
             raise error if isinstance(error, DispatcherError) else _translated(task, error)
         return task.uuid
@@ -168,8 +166,7 @@ class Server:
             raise ServiceDisconnected("Service is disconnected: the server was closed")
         if config.name in self._workers:
             raise ValueError(
-                f"there is a worker {config.name!r} already: a name is a consumer tag, and used once"
-            )
+                f"there is a worker {config.name!r} already: a name is a consumer tag, and used once")
         config.check()
         worker = Worker(self, config, tasks or {})
         self._workers[config.name] = worker
@@ -245,8 +242,7 @@ class Server:
             raise BadTask(f"task {task.name!r} has no routing key, and the server has no default one")
         if task.unique and self.config.unique_s is None:
             raise NotSupported(
-                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s"
-            )
+                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s")
         task.delay_s = checked_delay_s(task.delay_s)
         exchange, headers = self.config.exchange, {}
         if task.delay_s > 0 or task.unique:
@@ -284,8 +280,7 @@ class Server:
         exchange, routing_key, body, headers = placed
         # Not mandatory: the broker would return a dropped duplicate as unroutable.
         return self._publisher.publish(
-            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique, serve_s=serve_s
-        )
+            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique, serve_s=serve_s)
 
     def _pass_on(self, sent, answer, task):
         def ended(future):

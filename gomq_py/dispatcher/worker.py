@@ -69,8 +69,7 @@ class WorkerConfig:
         if not 1 <= self.limit <= _MOST_PREFETCH or not 0 <= self.prefetch <= _MOST_PREFETCH:
             raise ValueError(
                 f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are "
-                f"none: both are at most {_MOST_PREFETCH}"
-            )
+                f"none: both are at most {_MOST_PREFETCH}")
 
 
 class Worker:
@@ -120,8 +119,7 @@ class Worker:
         if not finished:
             names = sorted({each.context.name for each in list(self._running)})
             self._log.warning(
-                "worker %r leaves %d tasks behind: %s", self.name, len(self._running), ", ".join(names)
-            )
+                "worker %r leaves %d tasks behind: %s", self.name, len(self._running), ", ".join(names))
         self._call(self._leave)
         self._server.forget(self)
         for runner in self._runners.values():
@@ -395,14 +393,12 @@ class Worker:
                 delivery,
                 UnknownTask(
                     f"task {shown(task.name)} is not known to worker {self.name!r}, nor to who else had it "
-                    f"in {count} tries: there are {known}"
-                ),
+                    f"in {count} tries: there are {known}"),
             )
             return
         self._log.warning("task %s is not known to worker %r: put off", shown(task.name), self.name)
         self._put_off(
-            delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1}
-        )
+            delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1})
 
     def _put_off(self, delivery, wait_s, headers):
         """Publish a copy that returns to this queue in ``wait_s``."""

@@ -23,9 +23,7 @@ def queue_count(options):
                 if options.no_wait:
                     channel.send(
                         QueueDeclare(
-                            queue=name, durable=options.durable, no_wait=True, arguments=options.arguments
-                        )
-                    )
+                            queue=name, durable=options.durable, no_wait=True, arguments=options.arguments))
                 else:
                     channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
             if options.no_wait and names:
@@ -78,8 +76,7 @@ def _measured(options, noun):
         after = process.memory_octets(options.broker_pid)
         figures["broker_memory"] = after
         figures[f"octets_per_{noun}"] = round(
-            (after["anonymous"] - before["anonymous"]) / max(options.count, 1)
-        )
+            (after["anonymous"] - before["anonymous"]) / max(options.count, 1))
 
 
 def _hold(seconds):

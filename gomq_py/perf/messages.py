@@ -89,8 +89,7 @@ def make_amqp_batch(options, channel, queue):
 
     def encode(key, body):
         frames = channel.publish_frames(
-            options.exchange, key, body, next(in_turn), mandatory=options.mandatory
-        )
+            options.exchange, key, body, next(in_turn), mandatory=options.mandatory)
         size, frame_max = len(body), channel.connection.frame_max
         room = frame_max - 8 if frame_max else size
         frame_count = -(-size // room) if size else 0

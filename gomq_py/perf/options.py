@@ -130,8 +130,7 @@ def add_common(options, url):
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
     options.add_argument(
-        "-j", "--json", action="store_true", help="print the result as JSON, and nothing else"
-    )
+        "-j", "--json", action="store_true", help="print the result as JSON, and nothing else")
     options.add_argument("--broker-pid", type=count, default=0, metavar="PID",
                          help="measure that process's CPU time and memory, too")
 
@@ -196,8 +195,7 @@ def check_amqp(options):
     if options.key_count > 1 and not options.exchange:
         raise ValueError(
             "--key-count needs an --exchange of --exchange-type topic; the default exchange would route none "
-            "of the keys"
-        )
+            "of the keys")
     try:
         messages.properties(options)
     except (TypeError, ValueError, AttributeError, struct.error) as error:
@@ -253,8 +251,7 @@ def groups(options, group, single):
         if "%" not in options.pattern or not numbers:
             raise ValueError(
                 f"--{group}-pattern needs a % for the number, and numbers from --{group}-pattern-from up to "
-                f"--{group}-pattern-to"
-            )
+                f"--{group}-pattern-to")
         names = [options.pattern.replace("%", str(number)) for number in numbers]
     if len(names) * max(options.publishers, options.consumers) > MOST_CONNECTIONS:
         raise ValueError(f"more than {MOST_CONNECTIONS} publishers or consumers in all")

@@ -230,6 +230,5 @@ class Throughput(Load):
                 faults.append(f"publisher {publisher}: {published} messages published, {count} consumed")
             elif total != published * (published - 1) // 2:
                 faults.append(
-                    f"publisher {publisher}: as many messages consumed as published, but not the same ones"
-                )
+                    f"publisher {publisher}: as many messages consumed as published, but not the same ones")
         return faults

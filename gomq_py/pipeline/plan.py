@@ -82,8 +82,7 @@ def _known(where, given, keys):
     strange = sorted(set(given) - keys)
     if strange:
         raise OptionError(
-            f"{where} has the key {strange[0]}, which is unknown; there are {', '.join(sorted(keys))}"
-        )
+            f"{where} has the key {strange[0]}, which is unknown; there are {', '.join(sorted(keys))}")
 
 
 def _job(given, source, folder):

@@ -60,8 +60,7 @@ class AmqpTransport:
         starts = [first, *range(first - first % SEGMENT_ROWS + SEGMENT_ROWS, end, SEGMENT_ROWS), end]
         parts = tuple(
             Segment(begin // SEGMENT_ROWS, begin, until, HEAD_BYTES + (until - begin) * ROW_BYTES, 0, 0)
-            for begin, until in zip(starts, starts[1:], strict=False)
-        )
+            for begin, until in zip(starts, starts[1:], strict=False))
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
@@ -145,8 +144,7 @@ class AmqpTransport:
     def _no_stream(self, name):
         return NoStream(
             f"'{name}' in vhost '{self._vhost}' at {self._door.shown} is no stream, or was deleted while it "
-            "was read"
-        )
+            "was read")
 
     def _refused(self, error, name):
         called = f"stream '{name}' in vhost '{self._vhost}'"
@@ -157,8 +155,7 @@ class AmqpTransport:
         if error.reply_code == ACCESS_REFUSED:
             return Refused(
                 f"user '{self._door.credentials.user}' may not read {called} at {self._door.shown} "
-                f"({error}): give it read permission there"
-            )
+                f"({error}): give it read permission there")
         return GomqError(f"{called} at {self._door.shown} cannot be consumed: {error}")
 
     def _retrying(self, ask):
@@ -176,8 +173,7 @@ class AmqpTransport:
             what = "" if name is None else f" (reading stream '{name}')"
             raise Unreachable(
                 f"{self._door.shown} gives nothing, tried for {self._retry_s:g} s (option retrySeconds): "
-                f"{error}{what}"
-            ) from None
+                f"{error}{what}") from None
         time.sleep(PAUSE_S)
 
 

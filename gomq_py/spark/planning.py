@@ -100,8 +100,7 @@ class Planner:
                 if at > shape.end_offset:
                     self.lost(
                         f"option endingOffsets ends stream '{name}' at {at}, "
-                        f"and it holds messages up to {shape.end_offset} only"
-                    )
+                        f"and it holds messages up to {shape.end_offset} only")
             found[name] = end_position(shape, min(at, shape.end_offset))
         return found
 
@@ -133,8 +132,7 @@ class Planner:
             if begin > expected:
                 self.lost(
                     f"stream '{name}' lacks offsets {expected} to {begin - 1}: "
-                    "the broker lost them, its log says when"
-                )
+                    "the broker lost them, its log says when")
             at, at_offset = (
                 (start.at, first) if start.at and start.segment == part.number and first == begin
                 else (HEAD_BYTES, part.first_offset)
@@ -142,14 +140,12 @@ class Planner:
             stop_at = stop.at if stop.at and stop.segment == part.number and until == end else part.bytes
             if end > begin:
                 found.append(Piece(
-                    name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end
-                ))
+                    name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end))
             expected = max(expected, end)
         if expected < until:
             self.lost(
                 f"stream '{name}' lacks offsets {expected} to {until - 1}: "
-                "the broker lost them, its log says when"
-            )
+                "the broker lost them, its log says when")
         return found
 
     def partitions(self, pieces):

@@ -49,8 +49,7 @@ class PieceReader:
                     _PLACES.popitem(last=False)
         except SegmentGone as error:
             self._lose(
-                piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it"
-            )
+                piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it")
             return
         finally:
             if source is not None:
@@ -87,8 +86,7 @@ class PieceReader:
             or found.first_offset != piece.segment_first
         ):
             raise DataLoss(
-                f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged"
-            )
+                f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged")
         return found.seed
 
     def _walk(self, piece, source, seed, until):

@@ -173,8 +173,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 def _columns(schema):
     return rows.check_projection(
-        [one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields]
-    )
+        [one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields])
 
 
 def log_to_stderr():
