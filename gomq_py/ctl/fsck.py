@@ -8,7 +8,7 @@ import mmap
 import os
 import re
 
-from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
+from gomq_py.ctl.offline import Definitions, FolderError, held_folder
 from gomq_py.storage.disk.data_dir import (
     DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in,
     logs_left_in, lost_logs,
@@ -45,7 +45,7 @@ class Findings:
 
 def check_folder(root):
     """The Findings of a data folder. Raises FolderError for another folder, or if a broker holds it."""
-    with HeldFolder(root):
+    with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
         findings.damage += lost_logs(root, last_end)

@@ -3,6 +3,7 @@
 Reads, never writes; reports unreadable parts. The only room of ctl that knows how the broker stores
 definitions and users. Slow to import: commands import it when they run.
 """
+import contextlib
 import fcntl
 import json
 import os
@@ -27,46 +28,33 @@ class FolderError(Exception):
     """The folder cannot be read; one line for the operator."""
 
 
-class HeldFolder:
-    """A data folder, locked against brokers. Raises FolderError for another, or if a broker holds it."""
-
-    def __init__(self, root):
-        if not os.path.isdir(root):
-            raise FolderError(f"{root} is not a folder")
-        self.root = root
-        self._lock = _lock(root)
-        try:
-            _check_schema(root)
-        except FolderError:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-def _lock(root):
+@contextlib.contextmanager
+def held_folder(root):
+    """Keep a data folder locked against brokers. Raises FolderError for another, or if a broker holds it."""
+    if not os.path.isdir(root):
+        raise FolderError(f"{root} is not a folder")
     try:
         fd = os.open(os.path.join(root, LOCK), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return None  # a copy, or its broker runs without locks
+        fd = None  # a copy, or its broker runs without locks
     except OSError as error:
         raise FolderError(f"{root} cannot be read: {error.strerror}") from None
+    try:
+        if fd is not None:
+            _lock(root, fd)
+        _check_schema(root)
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _lock(root, fd):
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
-        os.close(fd)
         raise FolderError(f"{root} is in use by {holder}: stop the broker, or take a copy") from None
-    return fd
 
 
 def _check_schema(root):
