@@ -246,7 +246,7 @@ class Worker:
             headers = delivery.properties.headers or {}
             task = wire.decode(bytes(delivery.body))
             config, early_s = self.tasks.get(task.name), left_s(headers)
-            values = self._values(task, config) if config is not None and early_s <= 0 else ()
+            values = self._values(task, config) if config is not None and early_s <= 0 else []
         except (BadTask, Malformed) as error:
             self._give_up(delivery, error)
             return

@@ -176,7 +176,7 @@ WRITER = "writing"
 BOTH = "both"
 
 # name -> (parser, default, use)
-TABLE = {
+TABLE: dict[str, tuple] = {
     "url": (_url, DEFAULT_URL, BOTH),
     "vhost": (_text, "/", BOTH),
     "credentialsFile": (_text, None, BOTH),
