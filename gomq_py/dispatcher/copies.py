@@ -26,10 +26,7 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Unconfirmed copies of one worker.
-
-    ``on_begin()`` is called with each, ``on_end()`` after it.
-    """
+    """Unconfirmed copies of one worker. ``on_begin()`` is called with each, ``on_end()`` after it."""
 
     def __init__(self, worker_name, server, on_begin, on_end):
         self._worker_name = worker_name

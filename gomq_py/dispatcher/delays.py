@@ -77,10 +77,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Nothing to declare yet: the queues are made at first use.
-
-        Raises NotSupported for unique tasks.
-        """
+        """Nothing to declare yet: the queues are made at first use. Raises NotSupported for unique tasks."""
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()

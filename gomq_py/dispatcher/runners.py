@@ -82,10 +82,7 @@ class Invocation:
             return False
 
     def run(self, call):
-        """Call the hooks and ``call()``, and finish; False if it was abandoned meanwhile.
-
-        Raises nothing.
-        """
+        """Call the hooks and ``call()``, and finish; False if it was abandoned meanwhile. Raises nothing."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -159,10 +156,7 @@ class Threads:
             self._started += change
 
     def _start_one(self, is_needed=False):
-        """Start another thread.
-
-        If that fails the existing threads do the work, unless it ``is_needed``.
-        """
+        """Start another thread. If that fails the existing threads do the work, unless it ``is_needed``."""
         self._count(1)
         try:
             threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()

@@ -37,11 +37,13 @@ _NOT_FOUND = 404  # an exchange was deleted
 
 @dataclass
 class InitQueue:
-    """A durable queue to declare before the first task is sent, bound with these keys."""
+    """A durable queue to declare before the first task is sent, bound with these keys. ``arguments``: a dict,
+    or a function(delays) that returns it once connected.
+    """
 
     name: str
     binding_keys: list = field(default_factory=list)
-    arguments: dict = field(default_factory=dict)
+    arguments: Any = field(default_factory=dict)
 
 
 @dataclass
@@ -212,12 +214,6 @@ class Server:
 
     # Called by workers, in the link's thread.
 
-    def declare_queues(self, channel):
-        for each in self.config.init_queues:
-            channel.queue_declare(each.name, durable=True, arguments=each.arguments)
-            for key in each.binding_keys:
-                channel.queue_bind(each.name, self.config.exchange, key)
-
     def send_copy(self, exchange, routing_key, body, properties):
         """Publish a worker's message; returns a Future of its confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
@@ -311,7 +307,11 @@ class Server:
         channel = self._control
         channel.exchange_declare(self.config.exchange, "direct", durable=True)
         self.delays.declare(channel, self.config.unique_s)
-        self.declare_queues(channel)
+        for each in self.config.init_queues:
+            arguments = each.arguments(self.delays) if callable(each.arguments) else each.arguments
+            channel.queue_declare(each.name, durable=True, arguments=arguments)
+            for key in each.binding_keys:
+                channel.queue_bind(each.name, self.config.exchange, key)
 
     def _down(self, error):
         self._control = None

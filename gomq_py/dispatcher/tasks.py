@@ -210,10 +210,7 @@ def check_has_run(result):
 
 
 def current_task():
-    """The TaskContext of the task that runs here, or None.
-
-    Always None in a child process.
-    """
+    """The TaskContext of the task that runs here, or None. Always None in a child process."""
     return _current.get()
 
 

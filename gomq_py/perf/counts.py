@@ -55,7 +55,10 @@ def connection_count(options):
                         channel.consume(options.queue)
         if not options.json:
             print(f"{options.count} connections are open", flush=True)
-        _hold(options.seconds)
+        ends = time.monotonic() + (options.seconds or math.inf)
+        with suppress(KeyboardInterrupt):
+            while time.monotonic() < ends:
+                time.sleep(0.1)
     return figures
 
 
@@ -79,13 +82,6 @@ def _measured(options, noun):
             (after["anonymous"] - before["anonymous"]) / max(options.count, 1))
 
 
-def _hold(seconds):
-    ends = time.monotonic() + (seconds or math.inf)
-    with suppress(KeyboardInterrupt):
-        while time.monotonic() < ends:
-            time.sleep(0.1)
-
-
 def _address(options, number):
     """The URL; if asked with a loopback address of its own, as one pair of addresses has 28 000 ports."""
     if not options.localhost:
@@ -101,8 +97,7 @@ def _address(options, number):
 def _keep_alive(sock, text):
     """Set TCP keepalive from "idle:interval:count"."""
     if text:
-        idle, interval, count = (int(part) for part in text.split(":"))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
+        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        for name, value in zip(names, text.split(":"), strict=True):
+            sock.setsockopt(socket.IPPROTO_TCP, name, int(value))
