@@ -13,9 +13,6 @@ from gomq_py.judgement import findings
 
 OK, WARNING, BAD = "ok", "warning", "BAD"
 _LEVELS = {findings.OK: OK, findings.WARNING: WARNING, findings.BAD: BAD}
-NOT_FOUND = 404
-HEALTH_CHECK_FAILED = 503
-STREAM = "stream"
 AGE_METRIC = "gomq_queue_oldest_unacked_age_seconds"
 # Prometheus' text form.
 _SAMPLE = re.compile(r"^([\w:]+)(?:\{(.*)\})? (\S+)", re.MULTILINE)
@@ -45,7 +42,7 @@ def examine(api, version):
     try:
         judged = api.get("doctor")
     except APIError as error:
-        if error.status != NOT_FOUND:
+        if error.status != 404:
             raise
         yield from _optional(api, "nodes", lambda nodes: chain.from_iterable(map(findings.of_node, nodes)))
         yield from _certificates(api)
@@ -81,7 +78,7 @@ def _certificates(api):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
         except APIError as error:
-            if error.status == HEALTH_CHECK_FAILED:
+            if error.status == 503:  # the check failed
                 yield from _lines([findings.of_certificate(days)])
             return
 
@@ -89,7 +86,7 @@ def _certificates(api):
 def _queues(queues):
     judge = findings.QueueJudge()
     for queue in queues:
-        is_stream = queue.get("type") == STREAM  # a stream keeps its messages
+        is_stream = queue.get("type") == "stream"  # a stream keeps its messages
         judge.look(
             queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
             queue.get("consumers"))

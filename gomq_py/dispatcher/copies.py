@@ -33,19 +33,15 @@ class Copies:
         self._server = server
         self._on_begin = on_begin
         self._on_end = on_end
-        self._futures: set = set()
-
-    @property
-    def count(self):
-        return len(self._futures)
+        self.futures: set = set()  # of copies in flight
 
     def cancel(self):
         """The connection is lost: drop all, the originals are delivered again."""
-        for future in list(self._futures):
+        for future in list(self.futures):
             future.cancel()
 
     def forget(self):
-        self._futures.clear()
+        self.futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
         """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is
@@ -57,7 +53,7 @@ class Copies:
         if delivery.channel.closed:
             return
         future = send(_properties(delivery, headers, bare))
-        self._futures.add(future)
+        self.futures.add(future)
         self._on_begin()
         future.add_done_callback(lambda _: self._tell(future, delivery, headers, send, otherwise, bare))
 
@@ -68,7 +64,7 @@ class Copies:
             pass  # the broker delivers the original again
 
     def _ended(self, future, delivery, *how):
-        self._futures.discard(future)
+        self.futures.discard(future)
         try:
             if not delivery.channel.closed:
                 self._settle(future, delivery, *how)

@@ -86,7 +86,7 @@ class Worker:
         self._dead_letters = f"{config.queue}.dead" if config.dead_letters is None else config.dead_letters
         self._unknown_backoff = config.unknown_backoff or Backoff(1.0, 60.0)
         self._channel: Any = None
-        self._consuming = False
+        self.is_consuming = False  # started and not stopped
         self._running: dict = {}  # invocation -> True, until it is settled
         self._idle = threading.Event()
         self._idle.set()
@@ -98,11 +98,6 @@ class Worker:
     def running_count(self):
         """Tasks delivered and not settled."""
         return len(self._running)
-
-    @property
-    def is_consuming(self):
-        """Whether it was started and not stopped."""
-        return self._consuming
 
     def start(self):
         """Consume from the queue, now and after each reconnect."""
@@ -163,7 +158,7 @@ class Worker:
     def end(self, error):
         """There will be no connection: running tasks may finish, and run again elsewhere."""
         self.down(error)
-        self._consuming = False
+        self.is_consuming = False
         self._copies.forget()
         self._note_idle()
         for invocation in list(self._running):
@@ -191,17 +186,17 @@ class Worker:
             self._log.info("worker %r: %s", self.name, error)
 
     def _start(self):
-        self._consuming = True
+        self.is_consuming = True
         self._consume()
 
     def _consume(self):
         """Consume if started and connected."""
-        if self._consuming and self._channel is not None:
+        if self.is_consuming and self._channel is not None:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
         """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
-        if channel is self._channel and self._consuming:
+        if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
                 self.config.queue,
@@ -211,7 +206,7 @@ class Worker:
             self.up(self._server.link.connection)
 
     def _stop(self):
-        consuming, self._consuming = self._consuming, False
+        consuming, self.is_consuming = self.is_consuming, False
         channel = self._channel
         if not consuming or channel is None:
             return
@@ -377,7 +372,7 @@ class Worker:
         self._note_idle()
 
     def _note_idle(self):
-        if not self._running and not self._copies.count:
+        if not self._running and not self._copies.futures:
             self._idle.set()
 
     def _ack(self, delivery):

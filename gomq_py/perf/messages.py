@@ -77,11 +77,6 @@ def properties(options, with_headers=True):
     return Properties(**values).encode()
 
 
-def expected_content(options):
-    """Expected content of every body, apart from stamps; b"" for any."""
-    return b"" if options.random_bodies else filler(options.size[1])
-
-
 def make_amqp_batch(options, channel, queue):
     """A cycle of publishes on an open channel."""
     without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
