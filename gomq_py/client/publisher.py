@@ -9,7 +9,6 @@ from concurrent.futures import Future, InvalidStateError
 from gomq_py.amqp.wire.constants import FRAME_OVERHEAD
 from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refused, Unroutable
 
-
 # Class, weight and size of the body stand before the properties in a header frame.
 _HEADER_FRAME_OCTETS = FRAME_OVERHEAD + 12
 # Largest message that a caller writes itself, without waiting for room in the socket.
