@@ -7,7 +7,7 @@ import time
 
 from gomq_py.client.errors import ClientError
 from gomq_py.client.mqtt import MQTTClient
-from gomq_py.client.mqtt_url import parse_mqtt_url
+from gomq_py.client.url import parse_mqtt_url
 from load.flood import ready, write_until
 
 FILTERS = 10_000

@@ -132,9 +132,7 @@ class Channel:
     def queue_declare(
         self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None
     ):
-        """Create a queue, or check that it has these properties. Returns the QueueDeclareOk: queue,
-        message_count, consumer_count.
-        """
+        """Create or check a queue; the QueueDeclareOk has its queue, message_count and consumer_count."""
         return self.call(QueueDeclare(
             queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
             arguments=arguments or {},
@@ -210,8 +208,7 @@ class Channel:
         Raises Timeout.
         """
         self._wait(
-            lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s
-        )
+            lambda: not self.unconfirmed, self.connection.timeout_s if timeout_s is None else timeout_s)
         refused = bool(self.nacked)
         self.nacked.clear()
         return not refused
@@ -230,8 +227,7 @@ class Channel:
     # Consuming
 
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
-        """Limit unsettled deliveries: of each consumer started from now on, or (``global_``) of the channel.
-        """
+        """Limit unsettled deliveries: of each consumer started later, or (``global_``) of the channel."""
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
 
@@ -258,9 +254,7 @@ class Channel:
         self.consumers.pop(consumer_tag, None)
 
     def next_delivery(self, timeout_s=None):
-        """The next Delivery for a consumer without a callback, or None after ``timeout_s`` (None: wait for
-        ever).
-        """
+        """The next Delivery for a consumer without a callback; None after ``timeout_s`` (None: no limit)."""
         try:
             self._wait(lambda: self.deliveries, timeout_s)
         except Timeout:
@@ -303,9 +297,7 @@ class Channel:
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected, timeout_s=None):
-        """Wait for the answer to a method sent before. Answers come in order; one that is not ``expected``
-        raises UnexpectedFrame.
-        """
+        """Wait for the next answer. Raises UnexpectedFrame if it is not of the class ``expected``."""
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
             getattr(expected, "NAME", ""),

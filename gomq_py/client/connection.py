@@ -58,9 +58,8 @@ class Connection(Stream):
         options = self.parameters.options
         self.heartbeat_s = heartbeat_s if heartbeat_s is not None else options.get("heartbeat")
         self.frame_max = frame_max if frame_max is not None else options.get("frame_max", FRAME_MAX_DEFAULT)
-        self.channel_max = (
-            channel_max if channel_max is not None else options.get("channel_max", CHANNEL_MAX_DEFAULT)
-        )
+        default_max = options.get("channel_max", CHANNEL_MAX_DEFAULT)
+        self.channel_max = default_max if channel_max is None else channel_max
         self.server_properties = {}
         self.blocked_reason = None  # text while the broker blocks publishers
         self._channels: dict = {}
@@ -118,7 +117,7 @@ class Connection(Stream):
         """Close in order, unless closed; the channels must not be used any more. May switch."""
         if self.error is None:
             try:
-                self.send(method_frame(0, ConnectionClose(reply_code=reply_code, reply_text=reply_text)))
+                self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
                 self._await_control((ConnectionCloseOk,), self.timeout_s)
             except (ConnectionClosed, Timeout, OSError):
                 pass  # closed either way
@@ -131,7 +130,7 @@ class Connection(Stream):
 
     def update_secret(self, new_secret, reason):
         """Renew an OAuth token. Raises ConnectionClosed if the broker refuses it."""
-        self.send(method_frame(0, ConnectionUpdateSecret(new_secret=new_secret, reason=reason)))
+        self._tell(ConnectionUpdateSecret(new_secret=new_secret, reason=reason))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self):
@@ -151,9 +150,7 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """End ``take_over``, with the bytes of an incomplete frame left over; the connection can then be
-        closed in order.
-        """
+        """End ``take_over``, with the bytes of an incomplete frame; then the connection can be closed."""
         self._reader.feed(octets)
 
     # Called by channels.
@@ -162,9 +159,7 @@ class Connection(Stream):
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel):
-        """Note that the broker has closed a channel; the next ``drain`` raises the error, unless a call on
-        the channel does.
-        """
+        """Note a channel that the broker has closed: a call on it or the next ``drain`` raises the error."""
         self.forget(channel)
         self._failed.append(channel)
 
@@ -193,19 +188,12 @@ class Connection(Stream):
             "capabilities": dict(CAPABILITIES), **({"connection_name": name} if name else {}),
             **client_properties,
         }
-        self.send(
-            method_frame(
-                0,
-                ConnectionStartOk(
-                    client_properties=properties, mechanism=mechanism, response=response, locale="en_US"
-                ),
-            )
-        )
+        self._tell(ConnectionStartOk(
+            client_properties=properties, mechanism=mechanism, response=response, locale="en_US"))
         tune = self._await_control((ConnectionTune, ConnectionSecure), deadline - time.monotonic())
         if isinstance(tune, ConnectionSecure):
             raise ConnectionClosed(
-                0, f"the broker asks for a further {mechanism} response, which this client does not know"
-            )
+                0, f"the broker asks for a further {mechanism} response, which this client does not know")
         if 0 < tune.frame_max < FRAME_MIN_SIZE:
             raise ConnectionClosed(0, (
                 f"the broker takes frames of {tune.frame_max} octets at most, and each broker has to take "
@@ -214,15 +202,9 @@ class Connection(Stream):
         self.channel_max = _agree(self.channel_max, tune.channel_max)
         self.heartbeat_s = tune.heartbeat if self.heartbeat_s is None else self.heartbeat_s
         self._reader.frame_max = self.frame_max
-        self.send(
-            method_frame(
-                0,
-                ConnectionTuneOk(
-                    channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat_s
-                ),
-            )
-        )
-        self.send(method_frame(0, ConnectionOpen(virtual_host=self.parameters.virtual_host)))
+        self._tell(ConnectionTuneOk(
+            channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat_s))
+        self._tell(ConnectionOpen(virtual_host=self.parameters.virtual_host))
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
     def _await_start(self):
@@ -245,6 +227,9 @@ class Connection(Stream):
             raise ConnectionClosed(0, f"the broker offers {', '.join(offered)}, not {mechanism}")
         return mechanism, b"\0%s\0%s" % (user.encode(), password.encode())
 
+    def _tell(self, method):
+        self.send(method_frame(0, method))
+
     def _await_control(self, expected, timeout_s):
         def arrived():
             return any(isinstance(method, expected) for method in self._control)
@@ -264,9 +249,8 @@ class Connection(Stream):
         if not self._has_heard:
             self._has_heard = True
             if octets.startswith(b"AMQP"):
-                self.fail(
-                    ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
-                )
+                self.fail(ConnectionClosed(
+                    0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}"))
             if octets.startswith(TLS_ALERT):
                 self.fail(ConnectionClosed(0, f"the broker answers in TLS: {IF_TLS}"))
         self._reader.feed(octets)
@@ -285,12 +269,9 @@ class Connection(Stream):
         except (wire_errors.AMQPError, Malformed) as fault:
             error = wire_errors.SyntaxError_(fault.text) if isinstance(fault, Malformed) else fault
             # The broker broke the protocol: close with the error.
-            self.send(
-                method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text))
-            )
+            self._tell(ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text))
             self.fail(
-                ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error
-            )
+                ConnectionClosed(error.reply_code, f"closed by this client: {error.reply_text}"), error)
         return any_frame
 
     def _control_frame(self, kind, payload):
@@ -300,10 +281,9 @@ class Connection(Stream):
             raise wire_errors.UnexpectedFrame(f"content frame of type {kind} on channel 0")
         method = decode_method(payload)
         if isinstance(method, ConnectionClose):
-            self.send(method_frame(0, ConnectionCloseOk()))
+            self._tell(ConnectionCloseOk())
             self.fail(
-                ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
-            )
+                ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id))
         if isinstance(method, ConnectionBlocked):
             self.blocked_reason = method.reason
         elif isinstance(method, ConnectionUnblocked):

@@ -6,9 +6,7 @@ from gomq_py.content.properties import Properties
 
 
 class Message:
-    """A body and its properties, decoded at first use; ``raw_properties`` are the encoded ones, to publish
-    unchanged.
-    """
+    """A body and its properties, decoded at first use; ``raw_properties``: encoded, to publish unchanged."""
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 

@@ -45,8 +45,7 @@ class ChannelClosed(ClosedError):
 
 
 class Timeout(ClientError, TimeoutError):
-    """The broker did not answer in time. The answer may still arrive, so the channel must not be used again.
-    """
+    """The broker did not answer in time. Its answer may still arrive: the channel must not be used again."""
 
 
 class NotConfirmed(ClientError):

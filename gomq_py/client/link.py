@@ -71,7 +71,7 @@ class Link:
         self._order = itertools.count()
         self._signalled = False
         self._closing = False
-        self._ended = False
+        self.has_ended = False  # it was closed or has given up
         self._is_parents = False  # this process was forked, the link is its parent's
         self._settled = threading.Event()  # up for the first time, or ended
         self._waker, self._woken = socket.socketpair()
@@ -88,11 +88,6 @@ class Link:
         """Whether there is a connection, as far as known."""
         return self.connection is not None
 
-    @property
-    def has_ended(self):
-        """Whether it was closed or has given up."""
-        return self._ended
-
     def start(self):
         """Connect; returns once connected.
 
@@ -100,7 +95,7 @@ class Link:
         """
         self._thread.start()
         self._settled.wait()
-        if self._ended:
+        if self.has_ended:
             raise self.error or Disconnected("the link was closed")
         return self
 
@@ -134,7 +129,7 @@ class Link:
         Raises Disconnected after the end.
         """
         self._inbox.append((function, args))
-        if self._ended:
+        if self.has_ended:
             raise Disconnected(_OF_THE_PARENT if self._is_parents else "the link has ended")
         self._wake()
 
@@ -176,7 +171,7 @@ class Link:
 
     def call(self, function, *args, timeout_s=None):
         """``post``, and wait for the result or error. In the link's thread it is called at once."""
-        if self.is_own_thread() and not self._ended:
+        if self.is_own_thread() and not self.has_ended:
             return function(*args)
         future: Future = Future()
         self.post(_answer, future, function, args)
@@ -334,12 +329,11 @@ class Link:
             raise  # the connection's end, handled above
         except Exception:
             self._log.exception(
-                "%s failed in the link to %s", getattr(function, "__qualname__", function), self._place()
-            )
+                "%s failed in the link to %s", getattr(function, "__qualname__", function), self._place())
 
     def _finish(self, error):
         self.connection, self.error = None, error
-        self._ended = True
+        self.has_ended = True
         try:
             try:
                 self._on_end(error)
@@ -368,7 +362,7 @@ class Link:
 
 def _leave_links_to_parent():
     for link in list(_LINKS):
-        link._is_parents = link._ended = True
+        link._is_parents = link.has_ended = True
         link.connection = link._turn = None
 
 

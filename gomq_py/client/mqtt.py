@@ -11,8 +11,8 @@ import time
 from collections import deque
 
 from gomq_py.client.errors import ConnectionClosed, Refused, Timeout
-from gomq_py.client.mqtt_url import DEFAULT_URL, parse_mqtt_url
 from gomq_py.client.stream import Stream, deadline_in
+from gomq_py.client.url import DEFAULT_MQTT_URL, parse_mqtt_url
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import PacketReader
 from gomq_py.mqtt.wire.constants import (
@@ -59,7 +59,7 @@ class MQTTClient(Stream):
     """
 
     def __init__(
-        self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, version=None,
+        self, url=DEFAULT_MQTT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, version=None,
         client_identifier=None, clean_start=None, keep_alive_s=None, will=None, properties=None, session=None,
         automatic=True, login=True,
     ):
@@ -194,11 +194,7 @@ class MQTTClient(Stream):
 
         Raises ConnectionClosed. May switch.
         """
-        deadline = deadline_in(timeout_s)
-        while not self.messages:
-            if not self.receive(deadline):
-                return None
-        return self.messages.popleft()
+        return self._next(self.messages, timeout_s)
 
     def acknowledge(self, message, reason_code=0, properties=None):
         """Answer a message of QoS 1 or 2 (``automatic=False``): PUBACK or PUBREC."""
@@ -232,11 +228,7 @@ class MQTTClient(Stream):
         """The next packet that no call has waited for: an answer, or with ``automatic=False`` a step of QoS
         2; None after ``timeout_s``. PUBLISH comes from ``next_message``.
         """
-        deadline = deadline_in(timeout_s)
-        while not self._packets:
-            if not self.receive(deadline):
-                return None
-        return self._packets.popleft()
+        return self._next(self._packets, timeout_s)
 
     def wait_closed(self, timeout_s=None):
         """Wait until the server ends the connection; returns the ConnectionClosed, with the server's reason
@@ -296,6 +288,13 @@ class MQTTClient(Stream):
         return any_packet
 
     # The rest is private.
+
+    def _next(self, inbox, timeout_s):
+        deadline = deadline_in(timeout_s)
+        while not inbox:
+            if not self.receive(deadline):
+                return None
+        return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
         """Wait for a packet of a kind, and for that of one SUBSCRIBE or UNSUBSCRIBE if given."""

@@ -9,7 +9,6 @@ from concurrent.futures import Future, InvalidStateError
 from gomq_py.amqp.wire.frames import FRAME_OVERHEAD
 from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refused, Unroutable
 
-
 # Class, weight and size of the body stand before the properties in a header frame.
 _HEADER_FRAME_OCTETS = FRAME_OVERHEAD + 12
 # Largest message that a caller writes itself, without waiting for room in the socket.
@@ -26,9 +25,7 @@ class _Message:
 
 
 class Publisher:
-    """Its owner sets ``link`` and calls ``up``, ``down``, ``channel_closed`` and ``end`` from the link's
-    callbacks.
-    """
+    """Its owner sets ``link``, whose callbacks call ``up``, ``down``, ``channel_closed`` and ``end``."""
 
     def __init__(self):
         self.link = None
@@ -134,8 +131,7 @@ class Publisher:
         frame_max = self._channel.connection.frame_max
         if frame_max and len(octets) > frame_max - _HEADER_FRAME_OCTETS:
             raise ValueError(
-                f"properties and headers of {len(octets)} octets do not fit into a frame of {frame_max}"
-            )
+                f"properties and headers of {len(octets)} octets do not fit into a frame of {frame_max}")
         return octets
 
     def _confirmed(self, numbers, refused):

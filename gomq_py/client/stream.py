@@ -120,9 +120,7 @@ class Stream:
         self._held = False
         try:
             if self._outgoing:
-                with memoryview(self._outgoing) as view:
-                    sent = self._transport.send(view)
-                del self._outgoing[:sent]
+                self._send_some()
                 self._last_sent = time.monotonic()
         except OSError as error:
             self._lost(error)
@@ -152,10 +150,7 @@ class Stream:
         until = time.monotonic() + self.timeout_s if self._wary else None
         try:
             while self._outgoing:
-                with memoryview(self._outgoing) as view:
-                    sent = self._transport.send(view)
-                del self._outgoing[:sent]
-                if self._outgoing and not sent:
+                if not self._send_some() and self._outgoing:
                     # Waits no longer than the peer may be silent; this loop does not send heartbeats.
                     self._wait_for_room(until)
                     self._take()
@@ -218,8 +213,7 @@ class Stream:
             if not came or self._wary and not predicate() and deadline and time.monotonic() > deadline:
                 raise Timeout(
                     f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s:.3g} s"
-                    + (f": {what} was awaited" if what else "")
-                )
+                    + (f": {what} was awaited" if what else ""))
 
     def raise_if_closed(self):
         if self.error is not None:
@@ -239,6 +233,13 @@ class Stream:
         self._transport.close()
 
     # The rest is private.
+
+    def _send_some(self):
+        """Send what the socket takes now; returns the count of bytes."""
+        with memoryview(self._outgoing) as view:
+            sent = self._transport.send(view)
+        del self._outgoing[:sent]
+        return sent
 
     def _wait_for_room(self, until):
         """Wait until the socket takes more, as long as the peer may be silent, or until ``until``."""

@@ -12,8 +12,7 @@ import threading
 
 
 class Turn:
-    """A lock and the events to wait for. The link's thread has it first; its ``wait`` lets callers take it.
-    """
+    """A lock and the events to wait for. The link's thread has it first; ``wait`` lets callers take it."""
 
     def __init__(self, connection_number, wake_number):
         self._numbers = (connection_number, wake_number)

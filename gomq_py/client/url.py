@@ -1,19 +1,34 @@
-"""AMQP URLs: ``amqp[s]://user:password@host:port/vhost?heartbeat=60`` to parameters. A leaf.
+"""URLs to parameters: ``amqp[s]://user:password@host:port/vhost?heartbeat=60``, and ``mqtt[s]://``. A leaf.
 
-Everything is percent-decoded. No path and a bare ``/`` both mean the virtual host ``/``, as most clients read
-it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms), channel_max,
-frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify, depth (intermediate
-certificates at most), server_name_indication ("disable": no name is sent and none is checked), and name
-(shown by the broker).
+Everything is percent-decoded. In AMQP no path and a bare ``/`` both mean the virtual host ``/``, as most
+clients read it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms),
+channel_max, frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify, depth
+(intermediate certificates at most), server_name_indication ("disable": no name is sent and none is checked),
+and name (shown by the broker).
+
+In MQTT the path is a virtual host, which goes before the user name (``vhost:user``), as LavinMQ and RabbitMQ
+read it; without a path the broker chooses. Without a user there is none in CONNECT. Query keys: version (3.1,
+3.1.1 or 5), client_id, clean_start (true or false), keep_alive (s), session_expiry (s, MQTT 5),
+connection_timeout (ms), cacertfile, certfile, keyfile, verify and server_name_indication.
 """
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from gomq_py.mqtt.wire.constants import MQTT_3_1, MQTT_3_1_1, MQTT_5, STRING_MAX
+
 DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2f"
+DEFAULT_MQTT_URL = "mqtt://localhost:1883"
+MQTT_VERSIONS = {"3.1": MQTT_3_1, "3.1.1": MQTT_3_1_1, "5": MQTT_5, "5.0": MQTT_5}
+_BOOLEANS = {"true": True, "false": False}
 _INTEGERS = ("heartbeat", "connection_timeout", "channel_max", "frame_max", "depth")
 _TEXTS = (
     "auth_mechanism", "cacertfile", "certfile", "keyfile", "password", "verify", "server_name_indication",
     "name",
+)
+_MQTT_INTEGERS = ("keep_alive", "session_expiry", "connection_timeout")
+_MQTT_TEXTS = (
+    "version", "client_id", "clean_start", "cacertfile", "certfile", "keyfile", "verify",
+    "server_name_indication",
 )
 
 
@@ -30,31 +45,61 @@ class Parameters:
     options: dict = field(default_factory=dict, repr=False)
 
 
+@dataclass
+class MQTTParameters:
+    """One address and login; ``options``: the query's values as int, bool (``clean_start``) or text."""
+
+    host: str = "localhost"
+    port: int = 1883
+    user: str | None = None
+    password: str | None = None
+    virtual_host: str | None = None
+    tls: bool = False
+    options: dict = field(default_factory=dict)
+
+    @property
+    def user_name(self):
+        """The user name for CONNECT, with the virtual host before it if given; None: no user name."""
+        if self.user is None or self.virtual_host is None:
+            return self.user
+        return f"{self.virtual_host}:{self.user}"
+
+
 def parse_url(url):
-    """Parse a URL. Raises ValueError naming what is wrong, without the password."""
-    parts = split_url(url)
-    if parts.scheme not in ("amqp", "amqps"):
+    """Parse an AMQP URL. Raises ValueError naming what is wrong, without the password."""
+    parts, found = _parsed(url, "amqp", (5672, 5671))
+    options = query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL")
+    return Parameters(**found, virtual_host=unquote(parts.path[1:]) or "/", options=options)
+
+
+def parse_mqtt_url(url):
+    """Parse an MQTT URL. Raises ValueError naming what is wrong, without the password."""
+    parts, found = _parsed(url, "mqtt", (1883, 8883))
+    options = _checked(query_options(parts.query, _MQTT_INTEGERS, _MQTT_TEXTS, "an MQTT URL"))
+    virtual_host = unquote(parts.path[1:]) or None
+    if virtual_host is not None and "user" not in found:
         raise ValueError(
-            f"not an AMQP URL, the scheme is {parts.scheme or 'missing'!r}: amqp and amqps are known"
-        )
-    tls = parts.scheme == "amqps"
-    return Parameters(
-        host=unquote(parts.hostname or "localhost"), port=port_of(parts) or (5671 if tls else 5672),
-        user=unquote(parts.username) if parts.username is not None else "guest",
-        password=unquote(parts.password) if parts.password is not None else "guest",
-        virtual_host=unquote(parts.path[1:]) or "/", tls=tls,
-        options=query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL"),
-    )
+            f"virtual host {virtual_host!r} in an MQTT URL without a user: it is sent before the user name")
+    return MQTTParameters(**found, virtual_host=virtual_host, options=options)
 
 
-def split_url(url):
-    """urlsplit(), but the ValueError repeats nothing: the standard library's may contain the login if the
-    host has bad characters.
-    """
+def _parsed(url, scheme, ports):
+    """(split URL, the fields that both protocols have; of user and password those that are given)."""
     try:
-        return urlsplit(url)
+        parts = urlsplit(url)
     except ValueError:
+        # The standard library's text may contain the login, if the host has bad characters.
         raise ValueError("the host of the URL cannot be read") from None
+    if parts.scheme not in (scheme, f"{scheme}s"):
+        raise ValueError(
+            f"not an {scheme.upper()} URL, the scheme is {parts.scheme or 'missing'!r}: {scheme} and "
+            f"{scheme}s are known")
+    tls = parts.scheme != scheme
+    found = {"host": unquote(parts.hostname or "localhost"), "port": port_of(parts) or ports[tls], "tls": tls}
+    for name, text in (("user", parts.username), ("password", parts.password)):
+        if text is not None:
+            found[name] = unquote(text)
+    return parts, found
 
 
 def port_of(parts):
@@ -79,4 +124,22 @@ def query_options(query, integers, texts, what):
             options[key] = value
         else:
             raise ValueError(f"{key!r} is not a query key of {what}: {', '.join(integers + texts)}")
+    return options
+
+
+def _checked(options):
+    """The options as typed values. Raises ValueError."""
+    if "version" in options:
+        if options["version"] not in MQTT_VERSIONS:
+            raise ValueError(f"version in an MQTT URL is one of 3.1, 3.1.1 and 5, not {options['version']!r}")
+        options["version"] = MQTT_VERSIONS[options["version"]]
+    if "clean_start" in options:
+        if options["clean_start"] not in _BOOLEANS:
+            raise ValueError(f"clean_start in an MQTT URL is true or false, not {options['clean_start']!r}")
+        options["clean_start"] = _BOOLEANS[options["clean_start"]]
+    if options.get("keep_alive", 0) > STRING_MAX:
+        raise ValueError(f"keep_alive in an MQTT URL is at most 65535 seconds, not {options['keep_alive']}")
+    if options.get("session_expiry", 0) >= 1 << 32:
+        raise ValueError(
+            f"session_expiry in an MQTT URL is at most 4294967295 seconds, not {options['session_expiry']}")
     return options

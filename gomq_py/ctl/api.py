@@ -39,9 +39,7 @@ class API:
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
         authorities=None,
     ):
-        """``authorities``: a file (PEM) of the authorities for the broker's certificate, in place of the
-        system's.
-        """
+        """``authorities``: a file (PEM) with the certificate's authorities, in place of the system's."""
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
             port = parts.port
@@ -82,21 +80,18 @@ class API:
     def request(self, verb, path, body=None, query=None, headers=None):
         """One request; returns the decoded answer, None for an empty one. Raises APIError."""
         target = f"{self.prefix}/api/" + "/".join(
-            quote(part, safe="", errors="surrogateescape") for part in path
-        )
+            quote(part, safe="", errors="surrogateescape") for part in path)
         if query:
             target += "?" + "&".join(
                 (key.replace("_", "-") if key.startswith("if_") else key)
                 + "=" + quote(str(value), safe="", errors="surrogateescape")
                 for key, value in query.items())
         status, octets = self._send(
-            verb, target, None if body is None else json.dumps(body).encode(), headers or {}
-        )
+            verb, target, None if body is None else json.dumps(body).encode(), headers or {})
         if status >= 300:
             if status in (404, 405) and self._lacks(path):
                 raise APIError(
-                    f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status
-                )
+                    f"{status}: the broker at {self.address} is no gomq-py, and cannot do this", status)
             raise APIError(_reason(status, octets, path), status)
         try:
             return json.loads(octets) if octets.strip() else None
@@ -104,9 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether only a gomq-py understands this request and the broker is another: then its 404 says
-        nothing about the queue.
-        """
+        """Whether only gomq-py has this request and the broker is another: its 404 means no queue then."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -124,8 +117,7 @@ class API:
     def _send(self, verb, target, body, headers):
         connection = self._connection()
         credentials = base64.b64encode(
-            f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")
-        ).decode()
+            f"{self.user}:{self.password}".encode("utf-8", "surrogateescape")).decode()
         headers = {"Authorization": f"Basic {credentials}", "X-Requested-With": "gomq-py-ctl",
                    **{name: _header(value) for name, value in headers.items()}}
         if body is not None:
@@ -157,8 +149,7 @@ class API:
             context = ssl.create_default_context(cafile=self.authorities)
         except OSError as error:
             raise APIError(
-                f"cannot use the authorities in {self.authorities}: {error.strerror or error}"
-            ) from None
+                f"cannot use the authorities in {self.authorities}: {error.strerror or error}") from None
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -179,12 +170,9 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Check that the listener, which receives passwords, is root, this user, or the owner of the path.
-        Raises APIError.
-        """
+        """Raises APIError unless the listener, which gets passwords, is root, us or the path's owner."""
         process, peer, _ = struct.unpack(
-            "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        )
+            "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):
             self.close()
             raise APIError(

@@ -58,8 +58,8 @@ def definitions_of_folder(_session, data_dir, file):
 
     Exit code 1 when something in it cannot be read, 2 when nothing can.
     """
-    from gomq_py.ctl.offline import Definitions, HeldFolder
-    with _in_folder(), HeldFolder(data_dir):
+    from gomq_py.ctl.offline import Definitions, held_folder
+    with _in_folder(), held_folder(data_dir):
         definitions = Definitions(data_dir)
     write_definitions(definitions.exported(), file)
     for problem in definitions.problems:

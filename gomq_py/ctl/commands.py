@@ -20,9 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Accepts its options before or after the command, as rabbitmqctl does; the broker's errors become one
-    line and an exit code.
-    """
+    """Takes its options before or after the command, as rabbitmqctl; shows errors of the broker in a line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -31,9 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """The arguments, with the group's options moved before the command. Options of the command itself
-        stay.
-        """
+        """The arguments, with the group's options moved before the command; the command's own stay."""
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None

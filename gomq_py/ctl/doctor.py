@@ -13,9 +13,6 @@ from gomq_py.diagnosis import checks
 
 OK, WARNING, BAD = "ok", "warning", "BAD"
 _LEVELS = {checks.OK: OK, checks.WARNING: WARNING, checks.BAD: BAD}
-NOT_FOUND = 404
-HEALTH_CHECK_FAILED = 503
-STREAM = "stream"
 AGE_METRIC = "gomq_queue_oldest_unacked_age_seconds"
 # Prometheus' text form.
 _SAMPLE = re.compile(r"^([\w:]+)(?:\{(.*)\})? (\S+)", re.MULTILINE)
@@ -45,7 +42,7 @@ def examine(api, version):
     try:
         judged = api.get("doctor")
     except APIError as error:
-        if error.status != NOT_FOUND:
+        if error.status != 404:
             raise
         yield from _optional(api, "nodes", lambda nodes: chain.from_iterable(map(checks.of_node, nodes)))
         yield from _certificates(api)
@@ -81,7 +78,7 @@ def _certificates(api):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
         except APIError as error:
-            if error.status == HEALTH_CHECK_FAILED:
+            if error.status == 503:  # the check failed
                 yield from _lines([checks.of_certificate(days)])
             return
 
@@ -89,7 +86,7 @@ def _certificates(api):
 def _queues(queues):
     queue_checks = checks.QueueChecks()
     for queue in queues:
-        is_stream = queue.get("type") == STREAM  # a stream keeps its messages
+        is_stream = queue.get("type") == "stream"  # a stream keeps its messages
         queue_checks.look(
             queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
             queue.get("consumers"))
@@ -100,8 +97,7 @@ def _ages(api):
     """Old unacknowledged messages, damage and slow flushes, which only the metrics show."""
     try:
         samples = list(
-            parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage"))
-        )
+            parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage")))
     except APIError:
         return  # another broker, or a user without the tag for metrics
     queue_checks = checks.QueueChecks()

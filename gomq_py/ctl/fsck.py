@@ -8,7 +8,7 @@ import mmap
 import os
 import re
 
-from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
+from gomq_py.ctl.offline import Definitions, FolderError, held_folder
 from gomq_py.storage.disk.data_dir import (
     DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in,
     logs_left_in, lost_logs,
@@ -44,10 +44,8 @@ class Findings:
 
 
 def check_folder(root):
-    """Check everything in a data folder; returns the Findings. Raises FolderError for another folder, or if a
-    broker holds it.
-    """
-    with HeldFolder(root):
+    """The Findings of a data folder. Raises FolderError for another folder, or if a broker holds it."""
+    with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
         findings.damage += lost_logs(root, last_end)
@@ -79,9 +77,7 @@ def check_folder(root):
 
 
 class _Owned:
-    """Owners of the folders below queues/, from the definitions. Errors of reading those are reported by
-    their own check.
-    """
+    """Owners of the folders below queues/, if the definitions, which are checked apart, can be read."""
 
     def __init__(self, root, are_lost):
         self._streams = self._folders = None
@@ -163,8 +159,7 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of the incarnation, in hex, from the name of the queue's folder; empty if it has none.
-    """
+    """The first half of the incarnation, in hex, from the name of the queue's folder; empty without one."""
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows

@@ -37,8 +37,7 @@ def _wanted(count, exchange, routing_key, headers, dry_run):
 def peek(session, queue, offset, count, truncate):
     """Look at the messages of a queue, which stays as it is."""
     rows = session.api.get(
-        "queues", session.vhost, queue, "messages", offset=offset, count=count, truncate=truncate
-    )
+        "queues", session.vhost, queue, "messages", offset=offset, count=count, truncate=truncate)
     if session.out.form == "json":
         session.out.json(rows)
     else:

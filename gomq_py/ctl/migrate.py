@@ -53,19 +53,27 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
         session.out.rows("Queues", moving.rows(), ("vhost", "queue", "there"))
         return
     if finish:
-        _finish(session, moving)
+        left = moving.finish()
+        if left:
+            session.out.rows("Not empty yet", left, COLUMNS)
+            raise APIError(
+                f"{len(left)} queues are not empty yet where their shovels take from: they stay", 409)
+        session.out.said("nothing is left to move: the shovels are gone")
         return
     if not (no_import or back):
         # this reports refused entries itself; the queues are moved all the same
         bring_in(session, definitions_of(there), False, (), leaves=False)
     moving.start(back)
-    _watch(session, moving, once)
+    while True:  # until interrupted
+        session.out.rows("Moving", moving.rows(), COLUMNS)
+        if once:
+            return
+        sys.stdout.flush()
+        time.sleep(LOOK_S)
 
 
 class Migration:
-    """Moves queues between the broker ``there`` and ``here`` (APIs), by shovels to and from
-    ``uri_of(vhost)``.
-    """
+    """Moves queues between the brokers ``there`` and ``here`` (APIs), by shovels over ``uri_of(vhost)``."""
 
     def __init__(self, here, there, uri_of):
         self._here, self._there, self._uri_of = here, there, uri_of
@@ -93,7 +101,7 @@ class Migration:
 
     def rows(self):
         """The table: for each queue the messages there and here, messages a second and seconds left."""
-        shovels = {(one["vhost"], one["name"]): one for one in self.shovels()}
+        shovels = {(one["vhost"], one["name"]): one for one in self._here.get("shovels")}
         here = {(one["vhost"], one["name"]): one for one in self._here.get("queues")}
         rows = []
         for queue in self.queues():
@@ -110,10 +118,6 @@ class Migration:
                     key, {}).get("messages"),
             })
         return rows
-
-    def shovels(self):
-        """The shovels of this migration, as the API shows them."""
-        return [one for one in self._here.get("shovels") if one["name"].startswith(PREFIX)]
 
     def finish(self):
         """Delete the shovels whose source is empty; returns the rows of the others. Raises APIError."""
@@ -157,21 +161,3 @@ def _with_login(amqp, there):
         user, password = quote(unquote(user), safe=""), quote(unquote(password or ""), safe="")
     login = f"{user}:{password}@{place}"
     return lambda vhost: urlunsplit((parts.scheme, login, f"/{quote(vhost, safe='')}", parts.query, ""))
-
-
-def _watch(session, moving, once):
-    """Print the table repeatedly until interrupted."""
-    while True:
-        session.out.rows("Moving", moving.rows(), COLUMNS)
-        if once:
-            return
-        sys.stdout.flush()
-        time.sleep(LOOK_S)
-
-
-def _finish(session, moving):
-    left = moving.finish()
-    if left:
-        session.out.rows("Not empty yet", left, COLUMNS)
-        raise APIError(f"{len(left)} queues are not empty yet where their shovels take from: they stay", 409)
-    session.out.said("nothing is left to move: the shovels are gone")

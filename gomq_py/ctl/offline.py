@@ -3,6 +3,7 @@
 Reads, never writes; reports unreadable parts. The only room of ctl that knows how the broker stores
 definitions and users. Slow to import: commands import it when they run.
 """
+import contextlib
 import fcntl
 import json
 import os
@@ -27,48 +28,33 @@ class FolderError(Exception):
     """The folder cannot be read; one line for the operator."""
 
 
-class HeldFolder:
-    """A data folder, locked against a broker that starts meanwhile. Raises FolderError for another folder, or
-    if a broker holds it.
-    """
-
-    def __init__(self, root):
-        if not os.path.isdir(root):
-            raise FolderError(f"{root} is not a folder")
-        self.root = root
-        self._lock = _lock(root)
-        try:
-            _check_schema(root)
-        except FolderError:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-def _lock(root):
+@contextlib.contextmanager
+def held_folder(root):
+    """Keep a data folder locked against brokers. Raises FolderError for another, or if a broker holds it."""
+    if not os.path.isdir(root):
+        raise FolderError(f"{root} is not a folder")
     try:
         fd = os.open(os.path.join(root, LOCK), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return None  # a copy, or its broker runs without locks
+        fd = None  # a copy, or its broker runs without locks
     except OSError as error:
         raise FolderError(f"{root} cannot be read: {error.strerror}") from None
+    try:
+        if fd is not None:
+            _lock(root, fd)
+        _check_schema(root)
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _lock(root, fd):
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
-        os.close(fd)
         raise FolderError(f"{root} is in use by {holder}: stop the broker, or take a copy") from None
-    return fd
 
 
 def _check_schema(root):
@@ -114,8 +100,7 @@ class Definitions:
             raise FolderError(str(error)) from None
         self.problems.extend(
             f"{path}: octets {damage.start} to {damage.end} are lost: {damage.reason}"
-            for damage in scan.damage
-        )
+            for damage in scan.damage)
 
     def _each(self, what):
         """Yield (vhost's name, *one item) of all virtual hosts."""
@@ -194,8 +179,7 @@ class Definitions:
 def _vhost(name, record):
     kind = record.get("default_queue_type") or CLASSIC  # logs of earlier versions have none
     facts = metadata(
-        record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected")
-    )
+        record["description"], [text(tag) for tag in record["tags"]], kind, record.get("protected"))
     return {"name": name, **facts, "metadata": facts}
 
 

@@ -1,6 +1,4 @@
-"""Output: lists as aligned tables, tab separated lines or JSON; the only place that writes to standard
-output.
-"""
+"""Output: lists as aligned tables, tab separated lines or JSON. Nothing else writes to standard output."""
 import json
 import sys
 

@@ -11,7 +11,7 @@ from gomq_py.auth.users import user_record
 from gomq_py.broker.features.feature import STREAM
 from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUEUE_TYPE
 from gomq_py.content.fields import encode_table
-from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
+from gomq_py.ctl.offline import Definitions, FolderError, held_folder
 from gomq_py.errors import Refused
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.data_dir import (
@@ -38,7 +38,7 @@ def recover_users(root, name, password):
         check_user_name(name)
     except (Refused, ValueError) as error:
         raise FolderError(str(error)) from error
-    with HeldFolder(root):
+    with held_folder(root):
         path = _lost_log(root, USERS, "make the user while the broker runs: gomq-py-ctl add_user")
         files = Files()
         atomic_file.replace(files, path, encode_log(())[0])
@@ -57,7 +57,7 @@ def recover_definitions(root):
 
     Raises FolderError if the file has definitions, or the folder is no data folder.
     """
-    with HeldFolder(root):
+    with held_folder(root):
         path = _lost_log(root, DEFINITIONS, "it is left as it is")
         record = {"op": "vhost", "name": DEFAULT_VHOST, "description": "", "tags": []}
         atomic_file.replace(Files(), path, encode_log([encode_table(record)])[0])
@@ -67,7 +67,7 @@ def recover_queue(root, folder, vhost, queue):
     """Give the messages of a folder in set-aside/ to a new queue: move the folder to the queue's place, and
     add the queue to the definitions. Returns the queue's arguments. Raises FolderError.
     """
-    with HeldFolder(root):
+    with held_folder(root):
         source = os.path.join(root, SET_ASIDE, folder)
         if os.path.basename(folder) != folder or not os.path.isdir(source):
             raise FolderError(f"{source} is no folder: give the name of one in {SET_ASIDE}/")

@@ -18,8 +18,7 @@ from gomq_py.ctl.session import argument
 def add_vhost(session, name, **described):
     """Make a virtual host, or change what is said of it."""
     session.api.put(
-        "vhosts", name, body={key: value for key, value in described.items() if value is not None}
-    )
+        "vhosts", name, body={key: value for key, value in described.items() if value is not None})
 
 
 @command("set_vhost_limits")

@@ -1,6 +1,4 @@
-"""Commands that export and import definitions: from a file or another broker, with a dry run that shows the
-difference.
-"""
+"""Commands that export and import definitions, with a dry run that shows the difference."""
 import functools
 import json
 import sys
@@ -44,9 +42,7 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: options that name another broker, ``place`` in their help; the command gets its API as
-    ``there``.
-    """
+    """Decorator: options for another broker (``place`` in their help), whose API the command gets."""
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",

@@ -182,10 +182,9 @@ class Dispatcher:
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
-                queues = [InitQueue(each, [each]) for each in self.queues]
-                process.server = _AppServer(
-                    ServerConfig(url=self.url, unique_s=self._unique_s, **self._server_options), self, queues
-                )
+                queues = [InitQueue(each, [each], partial(self.arguments, each)) for each in self.queues]
+                process.server = Server(ServerConfig(
+                    url=self.url, init_queues=queues, unique_s=self._unique_s, **self._server_options))
             return process.server
 
     def send(self, name, *args, queue=None):
@@ -203,8 +202,7 @@ class Dispatcher:
                 arguments=self.arguments(queue, server.delays),
             )
             worker = server.new_worker(
-                config, {each.name: each.config(run_in) for each in self.tasks.values()}
-            )
+                config, {each.name: each.config(run_in) for each in self.tasks.values()})
             for kind, hooks in self._hooks.items():
                 getattr(worker.hooks, kind).extend(hooks)
             made.append(worker)
@@ -251,18 +249,3 @@ class _Process:
     def __init__(self):
         self.server = None
         self.lock = threading.Lock()
-
-
-class _AppServer(Server):
-    """A Server whose queues depend on the broker's features."""
-
-    def __init__(self, config, app, queues):
-        self._app = app
-        self._queues = queues
-        super().__init__(config)
-
-    def declare_queues(self, channel):
-        for each in self._queues:
-            each.arguments = self._app.arguments(each.name, self.delays)
-        self.config.init_queues = self._queues
-        super().declare_queues(channel)

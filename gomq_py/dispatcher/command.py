@@ -242,8 +242,7 @@ def _sources():
 
 def _parser():
     parser = argparse.ArgumentParser(
-        "gomq-py-worker", description="Runs the tasks of an app: docs/dispatcher.md."
-    )
+        "gomq-py-worker", description="Runs the tasks of an app: docs/dispatcher.md.")
     add = parser.add_argument
     add("app", metavar="MODULE[:APP]", help="where the Dispatcher is; APP is 'app' by default")
     add("--url", help="of the broker, instead of the app's own")

@@ -26,29 +26,22 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Unconfirmed copies of one worker.
-
-    ``on_begin()`` is called with each, ``on_end()`` after it.
-    """
+    """Unconfirmed copies of one worker. ``on_begin()`` is called with each, ``on_end()`` after it."""
 
     def __init__(self, worker_name, server, on_begin, on_end):
         self._worker_name = worker_name
         self._server = server
         self._on_begin = on_begin
         self._on_end = on_end
-        self._futures: set = set()
-
-    @property
-    def count(self):
-        return len(self._futures)
+        self.futures: set = set()  # of copies in flight
 
     def cancel(self):
         """The connection is lost: drop all, the originals are delivered again."""
-        for future in list(self._futures):
+        for future in list(self.futures):
             future.cancel()
 
     def forget(self):
-        self._futures.clear()
+        self.futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
         """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is
@@ -60,7 +53,7 @@ class Copies:
         if delivery.channel.closed:
             return
         future = send(_properties(delivery, headers, bare))
-        self._futures.add(future)
+        self.futures.add(future)
         self._on_begin()
         future.add_done_callback(lambda _: self._tell(future, delivery, headers, send, otherwise, bare))
 
@@ -71,7 +64,7 @@ class Copies:
             pass  # the broker delivers the original again
 
     def _ended(self, future, delivery, *how):
-        self._futures.discard(future)
+        self.futures.discard(future)
         try:
             if not delivery.channel.closed:
                 self._settle(future, delivery, *how)
@@ -84,11 +77,9 @@ class Copies:
             otherwise(error)  # retrying would fail, too
         elif error is not None or future.cancelled():
             self._server.logger.error(
-                "worker %r could not put off or give up a message: %s", self._worker_name, error
-            )
+                "worker %r could not put off or give up a message: %s", self._worker_name, error)
             self._server.link.call_later(
-                _ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare
-            )
+                _ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare)
         else:
             delivery.ack()
 

@@ -38,12 +38,9 @@ class BrokerDelays:
         self._delayed, self._unique = f"{exchange}.delayed", f"{exchange}.unique"
 
     def declare(self, channel, unique_s=None):
-        """Declare the exchanges; ``unique_s``: how long a unique task blocks equal ones, None: no unique
-        tasks.
-        """
+        """Declare the exchanges; ``unique_s``: how long a unique task blocks equal ones, None for none."""
         channel.exchange_declare(
-            self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
-        )
+            self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
         channel.exchange_bind(self._exchange, self._delayed)
         if unique_s is not None:
             channel.exchange_declare(
@@ -80,10 +77,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Nothing to declare yet: the queues are made at first use.
-
-        Raises NotSupported for unique tasks.
-        """
+        """Nothing to declare yet: the queues are made at first use. Raises NotSupported for unique tasks."""
         self._there.clear()
         if unique_s is not None:
             raise _not_unique()

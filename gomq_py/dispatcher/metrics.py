@@ -19,12 +19,10 @@ class _Collector:
         losses.add_metric([], self._server.link.losses)
         yield losses
         running = GaugeMetricFamily(
-            "gomq_worker_tasks_running", "Tasks that were taken and have not ended", labels=["queue"]
-        )
+            "gomq_worker_tasks_running", "Tasks that were taken and have not ended", labels=["queue"])
         done = CounterMetricFamily("gomq_worker_tasks_done", "Tasks that returned", labels=["queue"])
         failed = CounterMetricFamily(
-            "gomq_worker_tasks_failed", "Runs that raised or took too long", labels=["queue"]
-        )
+            "gomq_worker_tasks_failed", "Runs that raised or took too long", labels=["queue"])
         for worker in self._workers:
             running.add_metric([worker.config.queue], worker.running_count)
             done.add_metric([worker.config.queue], worker.done_count)

@@ -41,8 +41,7 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call the function in the child. Raises its error (unchanged if it can be pickled), or ProcessDied.
-        """
+        """Call the function in the child. Raises its error, as it is if pickling allows, or ProcessDied."""
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))
@@ -72,15 +71,13 @@ def reference_of(function):
     Raises DispatcherError if it would not.
     """
     bound_to = getattr(
-        function, "__self__", None
-    )  # AppTask.call: the name is that of the function it decorates
+        function, "__self__", None)  # AppTask.call: the name is that of the function it decorates
     target = getattr(bound_to, "function", function)
     module, name = target.__module__, target.__qualname__
     if module == "__main__" or "<" in name:
         raise DispatcherError(
             f"{module}.{name} cannot run in a process of its own: it must stand at the top level of a module "
-            "that can be imported, not in the script that is run"
-        )
+            "that can be imported, not in the script that is run")
     return module, name
 
 

@@ -75,19 +75,14 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """True for the first caller, which settles the task: the one who ran it, or the one who found it
-        overdue.
-        """
+        """True for the first caller, which settles the task: its runner, or the check of timeouts."""
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
     def run(self, call):
-        """Call the hooks and ``call()``, and finish; False if it was abandoned meanwhile.
-
-        Raises nothing.
-        """
+        """Call the hooks and ``call()``, and finish; False if it was abandoned meanwhile. Raises nothing."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -133,9 +128,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run it as soon as a thread is free. Raises RuntimeError if there is no thread and none can be
-        started.
-        """
+        """Run it as soon as a thread is free. Raises RuntimeError if not a single thread can be started."""
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
@@ -163,10 +156,7 @@ class Threads:
             self._started += change
 
     def _start_one(self, is_needed=False):
-        """Start another thread.
-
-        If that fails the existing threads do the work, unless it ``is_needed``.
-        """
+        """Start another thread. If that fails the existing threads do the work, unless it ``is_needed``."""
         self._count(1)
         try:
             threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()

@@ -37,11 +37,13 @@ _NOT_FOUND = 404  # an exchange was deleted
 
 @dataclass
 class InitQueue:
-    """A durable queue to declare before the first task is sent, bound with these keys."""
+    """A durable queue to declare before the first task is sent, bound with these keys. ``arguments``: a dict,
+    or a function(delays) that returns it once connected.
+    """
 
     name: str
     binding_keys: list = field(default_factory=list)
-    arguments: dict = field(default_factory=dict)
+    arguments: Any = field(default_factory=dict)
 
 
 @dataclass
@@ -80,8 +82,7 @@ class ServerConfig:
                 raise ValueError(f"Empty binding key passed for queue {each.name!r}")
         if self.unique_s is not None and not 0.001 <= self.unique_s <= LONGEST_DELAY_S:
             raise ValueError(
-                f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks"
-            )
+                f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks")
         if self.heartbeat_s is not None and self.heartbeat_s not in range(65536):
             raise ValueError(f"heartbeat_s is {self.heartbeat_s!r}: whole seconds up to 65535, 0 for none")
 
@@ -149,8 +150,7 @@ class Server:
         if future.cancel():
             raise ServiceDisconnected(
                 "Service is disconnected, or does not answer: "
-                f"task {task.name!r} was not confirmed within {timeout_s} s"
-            )
+                f"task {task.name!r} was not confirmed within {timeout_s} s")
         if (error := future.exception(0)) is not None:
             raise error if isinstance(error, DispatcherError) else _translated(task, error)
         return task.uuid
@@ -168,8 +168,7 @@ class Server:
             raise ServiceDisconnected("Service is disconnected: the server was closed")
         if config.name in self._workers:
             raise ValueError(
-                f"there is a worker {config.name!r} already: a name is a consumer tag, and used once"
-            )
+                f"there is a worker {config.name!r} already: a name is a consumer tag, and used once")
         config.check()
         worker = Worker(self, config, tasks or {})
         self._workers[config.name] = worker
@@ -215,12 +214,6 @@ class Server:
 
     # Called by workers, in the link's thread.
 
-    def declare_queues(self, channel):
-        for each in self.config.init_queues:
-            channel.queue_declare(each.name, durable=True, arguments=each.arguments)
-            for key in each.binding_keys:
-                channel.queue_bind(each.name, self.config.exchange, key)
-
     def send_copy(self, exchange, routing_key, body, properties):
         """Publish a worker's message; returns a Future of its confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
@@ -245,8 +238,7 @@ class Server:
             raise BadTask(f"task {task.name!r} has no routing key, and the server has no default one")
         if task.unique and self.config.unique_s is None:
             raise NotSupported(
-                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s"
-            )
+                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s")
         task.delay_s = checked_delay_s(task.delay_s)
         exchange, headers = self.config.exchange, {}
         if task.delay_s > 0 or task.unique:
@@ -284,8 +276,7 @@ class Server:
         exchange, routing_key, body, headers = placed
         # Not mandatory: the broker would return a dropped duplicate as unroutable.
         return self._publisher.publish(
-            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique, serve_s=serve_s
-        )
+            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique, serve_s=serve_s)
 
     def _pass_on(self, sent, answer, task):
         def ended(future):
@@ -316,7 +307,11 @@ class Server:
         channel = self._control
         channel.exchange_declare(self.config.exchange, "direct", durable=True)
         self.delays.declare(channel, self.config.unique_s)
-        self.declare_queues(channel)
+        for each in self.config.init_queues:
+            arguments = each.arguments(self.delays) if callable(each.arguments) else each.arguments
+            channel.queue_declare(each.name, durable=True, arguments=arguments)
+            for key in each.binding_keys:
+                channel.queue_bind(each.name, self.config.exchange, key)
 
     def _down(self, error):
         self._control = None

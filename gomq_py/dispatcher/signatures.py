@@ -36,8 +36,7 @@ class Signature:
         parameters = list(inspect.signature(function).parameters.values())
         if any(each.kind is _P.VAR_KEYWORD for each in parameters):
             raise BadTask(
-                f"task {name!r} takes **{parameters[-1].name}: a task's arguments have an order on the wire"
-            )
+                f"task {name!r} takes **{parameters[-1].name}: a task's arguments have an order on the wire")
         self._skip = parameters[:skip]
         self._parameters = parameters[skip:]
         self._kinds = [_kind_of(hints.get(each.name, Any)) for each in self._parameters]
@@ -63,8 +62,7 @@ class Signature:
         return found
 
     def check(self, values, type_names):
-        """Raises BadArgument unless the function may be called with these values; the caller names the task.
-        """
+        """Raises BadArgument, which does not name the task, unless the function takes these values."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):

@@ -91,8 +91,7 @@ class Task:
         ):
             if not isinstance(value, kind):
                 raise BadTask(
-                    f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}"
-                )
+                    f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}")
         for name in ("CC", "BCC"):
             # The broker would close the channel over other values and fail the publishes of other threads.
             value = self.headers.get(name, [])
@@ -176,8 +175,7 @@ class TaskConfig:
             or not 0 <= timeout_s < math.inf
         ):
             raise ValueError(
-                f"task {name!r}: timeout_s is {timeout_s!r}, and not a number of seconds (0: none)"
-            )
+                f"task {name!r}: timeout_s is {timeout_s!r}, and not a number of seconds (0: none)")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ValueError(f"task {name!r}: retries is {retries!r}, and not a whole number from 0 on")
 
@@ -212,10 +210,7 @@ def check_has_run(result):
 
 
 def current_task():
-    """The TaskContext of the task that runs here, or None.
-
-    Always None in a child process.
-    """
+    """The TaskContext of the task that runs here, or None. Always None in a child process."""
     return _current.get()
 
 

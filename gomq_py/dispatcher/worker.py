@@ -69,8 +69,7 @@ class WorkerConfig:
         if not 1 <= self.limit <= _MOST_PREFETCH or not 0 <= self.prefetch <= _MOST_PREFETCH:
             raise ValueError(
                 f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are "
-                f"none: both are at most {_MOST_PREFETCH}"
-            )
+                f"none: both are at most {_MOST_PREFETCH}")
 
 
 class Worker:
@@ -87,7 +86,7 @@ class Worker:
         self._dead_letters = f"{config.queue}.dead" if config.dead_letters is None else config.dead_letters
         self._unknown_backoff = config.unknown_backoff or Backoff(1.0, 60.0)
         self._channel: Any = None
-        self._consuming = False
+        self.is_consuming = False  # started and not stopped
         self._running: dict = {}  # invocation -> True, until it is settled
         self._idle = threading.Event()
         self._idle.set()
@@ -99,11 +98,6 @@ class Worker:
     def running_count(self):
         """Tasks delivered and not settled."""
         return len(self._running)
-
-    @property
-    def is_consuming(self):
-        """Whether it was started and not stopped."""
-        return self._consuming
 
     def start(self):
         """Consume from the queue, now and after each reconnect."""
@@ -120,8 +114,7 @@ class Worker:
         if not finished:
             names = sorted({each.context.name for each in list(self._running)})
             self._log.warning(
-                "worker %r leaves %d tasks behind: %s", self.name, len(self._running), ", ".join(names)
-            )
+                "worker %r leaves %d tasks behind: %s", self.name, len(self._running), ", ".join(names))
         self._call(self._leave)
         self._server.forget(self)
         for runner in self._runners.values():
@@ -165,7 +158,7 @@ class Worker:
     def end(self, error):
         """There will be no connection: running tasks may finish, and run again elsewhere."""
         self.down(error)
-        self._consuming = False
+        self.is_consuming = False
         self._copies.forget()
         self._note_idle()
         for invocation in list(self._running):
@@ -186,26 +179,24 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Call in the link's thread, from the user's. If the connection is lost meanwhile everything has been
-        given back.
-        """
+        """Call in the link's thread, from the user's. A connection lost meanwhile has given all back."""
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:
             self._log.info("worker %r: %s", self.name, error)
 
     def _start(self):
-        self._consuming = True
+        self.is_consuming = True
         self._consume()
 
     def _consume(self):
         """Consume if started and connected."""
-        if self._consuming and self._channel is not None:
+        if self.is_consuming and self._channel is not None:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
         """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
-        if channel is self._channel and self._consuming:
+        if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
                 self.config.queue,
@@ -215,7 +206,7 @@ class Worker:
             self.up(self._server.link.connection)
 
     def _stop(self):
-        consuming, self._consuming = self._consuming, False
+        consuming, self.is_consuming = self.is_consuming, False
         channel = self._channel
         if not consuming or channel is None:
             return
@@ -250,7 +241,7 @@ class Worker:
             headers = delivery.properties.headers or {}
             task = wire.decode(bytes(delivery.body))
             config, early_s = self.tasks.get(task.name), left_s(headers)
-            values = self._values(task, config) if config is not None and early_s <= 0 else ()
+            values = self._values(task, config) if config is not None and early_s <= 0 else []
         except (BadTask, Malformed) as error:
             self._give_up(delivery, error)
             return
@@ -381,7 +372,7 @@ class Worker:
         self._note_idle()
 
     def _note_idle(self):
-        if not self._running and not self._copies.count:
+        if not self._running and not self._copies.futures:
             self._idle.set()
 
     def _ack(self, delivery):
@@ -397,14 +388,12 @@ class Worker:
                 delivery,
                 UnknownTask(
                     f"task {shown(task.name)} is not known to worker {self.name!r}, nor to who else had it "
-                    f"in {count} tries: there are {known}"
-                ),
+                    f"in {count} tries: there are {known}"),
             )
             return
         self._log.warning("task %s is not known to worker %r: put off", shown(task.name), self.name)
         self._put_off(
-            delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1}
-        )
+            delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1})
 
     def _put_off(self, delivery, wait_s, headers):
         """Publish a copy that returns to this queue in ``wait_s``."""

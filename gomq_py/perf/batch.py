@@ -45,9 +45,7 @@ class PublishBatch:
         self.identifier_before = identifier_before
 
     def stamp(self, first, last, sequence, timestamp_ns):
-        """Write numbers from ``sequence`` on and one timestamp into the messages ``first`` to ``last``
-        (exclusive), little-endian.
-        """
+        """Write numbers from ``sequence`` on, and one timestamp, into messages: little-endian."""
         if first < 0 or last > self.count:
             raise IndexError("messages outside the batch")
         p = octets.pointer(self.buffer)
@@ -60,9 +58,7 @@ class PublishBatch:
                 octets.put_le64(p, at + self.timestamp_at, timestamp_ns)
 
     def identify(self, first, last, identifier):
-        """Write packet identifiers from ``identifier`` on into the messages ``first`` to ``last``
-        (exclusive); after 65535 comes 1.
-        """
+        """Write packet identifiers from ``identifier`` on into messages; after 65535 comes 1."""
         if first < 0 or last > self.count or not self.identifier_before:
             raise IndexError("messages outside the batch, or without identifiers")
         p = octets.pointer(self.buffer)
@@ -107,7 +103,5 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """End of the longest run of whole messages from ``first`` on within ``limit_octets``; at least one
-        message.
-        """
+        """End of the messages from ``first`` on that fit ``limit_octets``; at least one message."""
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)

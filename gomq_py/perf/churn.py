@@ -1,6 +1,4 @@
-"""Churn scenarios: make and remove one thing repeatedly, one round trip after the other, and count per
-second.
-"""
+"""Churn scenarios: make and remove one thing again and again, and count the iterations per second."""
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -46,9 +44,7 @@ SCENARIOS = {
 
 
 def run(options, progress):
-    """Iterate for ``seconds`` (0: until interrupted), calling ``progress(iterations per second)`` each
-    second; returns figures.
-    """
+    """Iterate for ``seconds`` (0: until interrupted); ``progress(rate)`` each second. Returns figures."""
     scenario = SCENARIOS[options.scenario]
     connection = Connection(options.uri, name="perf churn", timeout_s=options.timeout_s)
     channel = connection.channel()

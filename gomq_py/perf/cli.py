@@ -35,8 +35,7 @@ def parser():
     protocols = top.add_subparsers(dest="protocol", required=True)
     scenarios = protocols.add_parser("amqp", help="AMQP 0-9-1").add_subparsers(dest="scenario", required=True)
     add_amqp_throughput(
-        scenarios.add_parser("throughput", help="publish and consume as fast as possible, or at a rate")
-    )
+        scenarios.add_parser("throughput", help="publish and consume as fast as possible, or at a rate"))
     add_queue_count(scenarios.add_parser("queue-count", help="declare many queues"))
     add_connection_count(scenarios.add_parser("connection-count", help="open many connections and hold them"))
     for name, scenario in churn.SCENARIOS.items():
@@ -49,8 +48,7 @@ def parser():
 
 
 def main(arguments=None):
-    """Entry point: exit code 0, 1 when the run failed or found a fault, 2 for bad options, 130 after Ctrl-C.
-    """
+    """Entry point. Exit code 0; 1 if the run failed or found a fault, 2 for bad options, 130 after Ctrl-C."""
     top = parser()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments and arguments[0] in (*_RUN, *churn.SCENARIOS):  # without the protocol, as in lavinmqperf
@@ -85,15 +83,13 @@ def run_churn(options):
     """Run and print; returns the exit code."""
     quiet = options.quiet or options.json
     return _print_figures(
-        options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True))
-    )
+        options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True)))
 
 
 def _print_figures(options, figures):
     print(
         json.dumps(figures) if options.json
-        else "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in figures.items())
-    )
+        else "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in figures.items()))
     return 0
 
 
@@ -124,8 +120,7 @@ def run_throughput(options):
 def _progress(published_per_s, consumed_per_s):
     """Print the line of each second."""
     print(
-        f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True
-    )
+        f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True)
 
 
 def _summary(result):
@@ -141,16 +136,14 @@ def _summary(result):
     for latency, noun in ((result.latency, "messages"), (result.confirm_latency, "confirms")):
         if latency and latency["count"]:
             values = ", ".join(
-                f"{name} {latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max")
-            )
+                f"{name} {latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max"))
             lines.append(f"Latency of {latency['count']:,} {noun} in ms: {values}")
     if result.broker_cpu_us is not None:
         lines.append(f"Broker: {result.broker_cpu_us:.3f} us of CPU time per message")
     if result.broker_memory is not None:
         lines.append(
             f"Broker: {result.broker_memory['rss'] / 1e6:.1f} MB resident, "
-            f"{result.broker_memory['anonymous'] / 1e6:.1f} MB of it anonymous"
-        )
+            f"{result.broker_memory['anonymous'] / 1e6:.1f} MB of it anonymous")
     if result.generator_cpu_us is not None:
         lines.append(f"Generator: {result.generator_cpu_us:.3f} us of CPU time per message")
     return lines + [f"FAULT: {fault}" for fault in result.faults]
@@ -174,8 +167,7 @@ def _as_json(result):
         count = result.latency["count"]
         figures.update(latency_count=count, latency_sample_size=count)
         figures.update(
-            {f"latency_{name}_ms": value for name, value in result.latency.items() if name != "count"}
-        )
+            {f"latency_{name}_ms": value for name, value in result.latency.items() if name != "count"})
     if result.confirm_latency is not None:
         figures.update({
             f"confirm_latency_{name}_ms": value

@@ -1,6 +1,4 @@
-"""``queue-count`` and ``connection-count``: make many of one thing, hold them, and report the speed and the
-broker's memory for each.
-"""
+"""``queue-count`` and ``connection-count``: make many of one thing; speed, and memory for each."""
 import math
 import random
 import socket
@@ -25,9 +23,7 @@ def queue_count(options):
                 if options.no_wait:
                     channel.send(
                         QueueDeclare(
-                            queue=name, durable=options.durable, no_wait=True, arguments=options.arguments
-                        )
-                    )
+                            queue=name, durable=options.durable, no_wait=True, arguments=options.arguments))
                 else:
                     channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
             if options.no_wait and names:
@@ -40,9 +36,7 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open ``count`` connections with their channels and consumers, hold them for ``seconds`` (0: until
-    interrupted); returns figures.
-    """
+    """Open connections with channels and consumers, hold them for ``seconds`` (0: for ever); figures."""
     process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -61,7 +55,10 @@ def connection_count(options):
                         channel.consume(options.queue)
         if not options.json:
             print(f"{options.count} connections are open", flush=True)
-        _hold(options.seconds)
+        ends = time.monotonic() + (options.seconds or math.inf)
+        with suppress(KeyboardInterrupt):
+            while time.monotonic() < ends:
+                time.sleep(0.1)
     return figures
 
 
@@ -82,21 +79,11 @@ def _measured(options, noun):
         after = process.memory_octets(options.broker_pid)
         figures["broker_memory"] = after
         figures[f"octets_per_{noun}"] = round(
-            (after["anonymous"] - before["anonymous"]) / max(options.count, 1)
-        )
-
-
-def _hold(seconds):
-    ends = time.monotonic() + (seconds or math.inf)
-    with suppress(KeyboardInterrupt):
-        while time.monotonic() < ends:
-            time.sleep(0.1)
+            (after["anonymous"] - before["anonymous"]) / max(options.count, 1))
 
 
 def _address(options, number):
-    """The URL, with another loopback address for each connection if asked: one pair of addresses has only 28
-    000 ports.
-    """
+    """The URL; if asked with a loopback address of its own, as one pair of addresses has 28 000 ports."""
     if not options.localhost:
         return options.uri
     chance = random.Random(number)
@@ -110,8 +97,7 @@ def _address(options, number):
 def _keep_alive(sock, text):
     """Set TCP keepalive from "idle:interval:count"."""
     if text:
-        idle, interval, count = (int(part) for part in text.split(":"))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
+        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        for name, value in zip(names, text.split(":"), strict=True):
+            sock.setsockopt(socket.IPPROTO_TCP, name, int(value))

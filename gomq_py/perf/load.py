@@ -180,8 +180,7 @@ class Load:
         if published := region.total(shared.PUBLISHED):
             self._delivered_share = region.total(shared.DELIVERED) / published
         self._watch(
-            lambda: region.every(shared.DONE, self.publishers) or self._worker_failed(), options.drain_s
-        )
+            lambda: region.every(shared.DONE, self.publishers) or self._worker_failed(), options.drain_s)
         if self.publishers and self.consumers and not self.interrupted and not options.consume_count:
             self._drain()
         cpu_after_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
@@ -262,11 +261,9 @@ class Load:
             redelivered=region.total(shared.REDELIVERED), faults=list(self._failures),
         )
         result.publish_rate = _rate(
-            result.published, region.latest(shared.LAST_NS, self.publishers) - started_ns
-        )
+            result.published, region.latest(shared.LAST_NS, self.publishers) - started_ns)
         result.consume_rate = _rate(
-            result.consumed, region.latest(shared.LAST_NS, self.consumers) - started_ns
-        )
+            result.consumed, region.latest(shared.LAST_NS, self.consumers) - started_ns)
         if options.measure_latency:
             result.latency = summarize([region.latencies(slot) for slot in self.consumers])
             confirms = summarize([region.confirm_latencies(slot) for slot in self.publishers])

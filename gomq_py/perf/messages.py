@@ -1,6 +1,4 @@
-"""Content of the load: queue names, routing keys, sizes, properties and bodies, chosen by the options and the
-same in every run.
-"""
+"""Content of the load, the same in every run: routing keys, sizes, properties and bodies."""
 import random
 from itertools import cycle
 
@@ -79,11 +77,6 @@ def properties(options, with_headers=True):
     return Properties(**values).encode()
 
 
-def expected_content(options):
-    """Expected content of every body, apart from stamps; b"" for any."""
-    return b"" if options.random_bodies else filler(options.size[1])
-
-
 def make_amqp_batch(options, channel, queue):
     """A cycle of publishes on an open channel."""
     without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
@@ -91,8 +84,7 @@ def make_amqp_batch(options, channel, queue):
 
     def encode(key, body):
         frames = channel.publish_frames(
-            options.exchange, key, body, next(in_turn), mandatory=options.mandatory
-        )
+            options.exchange, key, body, next(in_turn), mandatory=options.mandatory)
         size, frame_max = len(body), channel.connection.frame_max
         room = frame_max - 8 if frame_max else size
         frame_count = -(-size // room) if size else 0

@@ -1,9 +1,177 @@
-"""``gomq-py-perf mqtt throughput``: MQTT's part of a run: topics, sessions, and delivery of each message to
-every subscriber, or to one of each shared subscription.
+"""MQTT's part of ``gomq-py-perf mqtt throughput``: topics, sessions, and delivery of each message to every
+subscriber, or to one of each shared subscription. A publisher and a subscriber have one connection each.
 """
-from gomq_py.perf import shared
+from gomq_py.client.errors import ClientError
+from gomq_py.client.mqtt import MQTTClient
+from gomq_py.mqtt.wire.constants import MQTT_5, PUBLISH, STRING_MAX
+from gomq_py.mqtt.wire.errors import MQTTError
+from gomq_py.mqtt.wire.fields import variable_byte_integer
+from gomq_py.mqtt.wire.frames import encode_publish
+from gomq_py.mqtt.wire.packets import (
+    DisconnectPacket, PubackPacket, PubcompPacket, PubrecPacket, SubackPacket, SubscribePacket, Subscription,
+)
+from gomq_py.mqtt.wire.properties import encode_values
+from gomq_py.mqtt.wire.reason_codes import UNSPECIFIED_ERROR, name_of
+from gomq_py.perf import messages, shared
 from gomq_py.perf.load import Load
-from gomq_py.perf.mqtt_roles import MQTTConsumer, MQTTPublisher, connect, consumer_name
+from gomq_py.perf.mqtt_walk import ArrivalCheck, MQTTWalk, PacketWindow
+from gomq_py.perf.role import ConsumerRole, PublisherRole, Role
+
+# All cycles of publishes together: with thousands of publishers each has only one or a few messages.
+_CYCLES_OCTETS = 64 << 20
+_CYCLE_OCTETS = 65536
+_PUBLISHER_READ_OCTETS = 16384  # acknowledgements of four bytes
+_PUBLISHER_PACKET_OCTETS = 4096  # for one with a reason
+_HEAD_OCTETS = 70000  # before a body: a topic and a broker's additions
+_SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
+
+
+def connect(options, name, **more):
+    """A logged-in client."""
+    return MQTTClient(
+        options.uri, version=options.version, client_identifier=name, keep_alive_s=0,
+        timeout_s=options.timeout_s, **more)
+
+
+def kept(options):
+    """CONNECT's arguments for a client that keeps its session."""
+    properties = {"session_expiry_interval": _SESSION_EXPIRY_S} if options.version >= MQTT_5 else None
+    return {"clean_start": False, "properties": properties}
+
+
+def encoded_properties(options):
+    """Encoded properties of every message, without their length. Raises ValueError."""
+    if options.properties and options.version < MQTT_5:
+        raise ValueError("--properties need --mqtt-version 5")
+    return encode_values(options.properties, PUBLISH)
+
+
+def _make_batch(options, topic, publishers):
+    """A cycle of publishes to a topic."""
+    properties = encoded_properties(options)
+    encoded_topic = topic.encode()
+
+    def encode(key, body):
+        packet = encode_publish(options.version, options.qos << 1, key, 1, properties, body)
+        return packet, len(packet) - len(body)
+
+    # The identifier lies before the properties and their length.
+    before = len(variable_byte_integer(len(properties))) + len(properties) if options.version >= MQTT_5 else 0
+    identifier_before = 2 + before if options.qos else 0
+    cycle_octets = min(_CYCLE_OCTETS, _CYCLES_OCTETS // publishers)
+    return messages.make_batch(options, [encoded_topic], encode, cycle_octets, identifier_before)
+
+
+class _MQTT(Role):
+    """Common to both roles: packets outside of the load, and the end."""
+
+    def read(self, now_ns, limit_octets=131072):
+        """Read as any role. Raises ClientError if the broker breaks the protocol."""
+        try:
+            return super().read(now_ns, limit_octets)
+        except MQTTError as error:
+            raise ClientError(f"the broker sent what is no MQTT: {error}") from error
+
+    def other(self, what):
+        """Handle an answer with a reason, or a disconnect."""
+        if isinstance(what, DisconnectPacket):
+            reason = name_of(what.TYPE, what.reason_code, self.options.version)
+            raise ClientError(f"the broker disconnected: {reason}")
+        if isinstance(what, SubackPacket):
+            code = what.reason_codes[0]
+            if code >= UNSPECIFIED_ERROR:
+                raise ClientError(
+                    f"SUBSCRIBE refused: {name_of(what.TYPE, code, self.options.version)}")
+            self.counters[shared.READY] = 1
+        elif isinstance(what, (PubackPacket, PubrecPacket, PubcompPacket)):
+            self.acknowledged(what)
+
+    def acknowledged(self, packet):
+        """Handle a PUBACK, PUBREC or PUBCOMP with a reason code."""
+
+
+class MQTTPublisher(_MQTT, PublisherRole):
+    """Publishes at one QoS with a window of unacknowledged messages."""
+
+    def __init__(self, options, counters, index, topic, quota, publishers):
+        connection = connect(options, f"{options.name}-publisher-{index}")
+        confirm = min(options.confirm, connection.receive_maximum) if options.qos else 0
+        window = PacketWindow(confirm or 1)
+        if options.own_topics:
+            topic = f"{topic}/{index}"
+        super().__init__(
+            options, counters, connection, index, quota, _make_batch(options, topic, publishers), window,
+            confirm, index / publishers)
+        self.attach(MQTTWalk(
+            options.version, _PUBLISHER_READ_OCTETS, _PUBLISHER_PACKET_OCTETS, window=window))
+        counters[shared.READY] = 1
+
+    def read(self, now_ns, limit_octets=_PUBLISHER_READ_OCTETS):
+        return super().read(now_ns, limit_octets)
+
+    def allowed(self):
+        """At most the window's width ahead of the oldest unacknowledged message: identifiers in flight stay
+        distinct and inside the window.
+        """
+        allowed = super().allowed()
+        if self.confirm and allowed > 0:
+            allowed = min(allowed, self.confirm - (self.published + 1 - self.window.low))
+        return allowed
+
+    def stamp(self, first, last):
+        super().stamp(first, last)
+        if self.confirm:
+            self.batch.identify(first, last, self.published % STRING_MAX + 1)
+
+    def answer(self):
+        """Send PUBREL for each PUBREC."""
+        self.send_answers()
+
+    def acknowledged(self, packet):
+        refused = packet.reason_code >= UNSPECIFIED_ERROR
+        if refused or not isinstance(packet, PubrecPacket):
+            self.window.settle_packet(packet.packet_identifier, refused)
+        else:
+            raise ClientError(f"PUBREC with reason code 0x{packet.reason_code:02X}")
+
+
+class MQTTConsumer(_MQTT, ConsumerRole):
+    """Subscribes to one filter and acknowledges messages."""
+
+    def __init__(self, options, counters, index, topic, quota, check, latencies):
+        more = kept(options) if options.persistent else {}
+        if options.version >= MQTT_5 and options.prefetch:
+            more["properties"] = {**(more.get("properties") or {}), "receive_maximum": options.prefetch}
+        connection = connect(options, consumer_name(options, index), **more)
+        super().__init__(options, counters, connection, quota)
+        self.attach(MQTTWalk(
+            options.version, packet_octets=options.size[1] + _HEAD_OCTETS,
+            **self.checks(ArrivalCheck, check, latencies)))
+        # Not through the client: messages that follow the answer in the same read must be counted.
+        subscribe = SubscribePacket(
+            packet_identifier=1,
+            subscriptions=(Subscription(filter_of(options, topic), options.subscribe_qos),))
+        self.send(subscribe.encode(options.version))
+        self.write()
+
+    def finish(self):
+        self.answer()
+
+    def _count(self, now_ns):
+        super()._count(now_ns)
+        if self.walk.check is not None:
+            self.counters[shared.DOUBLED] = self.walk.check.doubled
+
+
+def consumer_name(options, index):
+    """Client identifier of a consumer: the same in every run over a topic, to find a kept session."""
+    return f"{options.name}-consumer-{index}"
+
+
+def filter_of(options, topic):
+    """Topic filter of a topic's consumers."""
+    topic_filter = options.filter or (f"{topic}/+" if options.own_topics else topic)
+    return f"$share/{options.share}/{topic_filter}" if options.share else topic_filter
 
 
 class MQTTThroughput(Load):

@@ -17,15 +17,12 @@ _SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messa
 
 
 class PacketWindow(ConfirmWindow):
-    """A ConfirmWindow of packet identifiers: publish n, counted from 1, has the identifier (n - 1) % 65535 +
-    1.
-    """
+    """A ConfirmWindow of packet identifiers: publish n, from 1 on, has (n - 1) % 65535 + 1."""
 
     __slots__ = ()
 
     def settle_packet(self, identifier, refused):
-        """Settle a PUBACK, a PUBCOMP or (``refused``) a failure. Identifiers outside the window are ignored.
-        """
+        """Settle a PUBACK, PUBCOMP or (``refused``) failure. Identifiers outside the window are ignored."""
         first = (self.low - 1) % IDENTIFIER_MAX
         ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
         self.settle(self.low + ahead, False, refused)

@@ -5,12 +5,11 @@ import math
 import os
 import struct
 
-from gomq_py.client import mqtt_url
-from gomq_py.client.url import DEFAULT_URL
+from gomq_py.client.url import DEFAULT_MQTT_URL, DEFAULT_URL, MQTT_VERSIONS, parse_mqtt_url
 from gomq_py.mqtt.wire.constants import MQTT_3_1_1, MQTT_5, VARIABLE_MAX
 from gomq_py.mqtt.wire.topics import is_shared, shared_fault, topic_filter_fault, topic_name_fault
 from gomq_py.perf import messages
-from gomq_py.perf.mqtt_roles import encoded_properties, filter_of
+from gomq_py.perf.mqtt_throughput import encoded_properties, filter_of
 
 # 16 million: a queue, window or table of this process that fits into memory.
 MOST = 1 << 24
@@ -103,7 +102,7 @@ def add_churn(options):
 
 def add_mqtt_throughput(options):
     """Options of ``mqtt throughput``."""
-    add_common(options, mqtt_url.DEFAULT_URL)
+    add_common(options, DEFAULT_MQTT_URL)
     add_load(options, "topic")
     add = options.add_argument
     add("-u", "--topic", default="perf/test", help="topic name (%(default)s)")
@@ -120,7 +119,7 @@ def add_mqtt_throughput(options):
         help="consumers keep their sessions, so that the broker stores what is for them")
     add("-P", "--prefetch", type=prefetch, default=0, metavar="N",
         help="receive maximum of the consumers, needs MQTT 5 (65535)")
-    add("-m", "--mqtt-version", choices=sorted(mqtt_url.VERSIONS),
+    add("-m", "--mqtt-version", choices=sorted(MQTT_VERSIONS),
         help="protocol version (that of the URL, or 3.1.1)")
     add_writing(add)
 
@@ -131,8 +130,7 @@ def add_common(options, url):
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
     options.add_argument(
-        "-j", "--json", action="store_true", help="print the result as JSON, and nothing else"
-    )
+        "-j", "--json", action="store_true", help="print the result as JSON, and nothing else")
     options.add_argument("--broker-pid", type=count, default=0, metavar="PID",
                          help="measure that process's CPU time and memory, too")
 
@@ -186,8 +184,7 @@ def add_writing(add):
 
 
 def check_amqp(options):
-    """Check options of ``amqp throughput`` that depend on each other, and add ``queues``. Raises ValueError.
-    """
+    """Check options of ``amqp throughput`` that depend on each other; add ``queues``. Raises ValueError."""
     check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
@@ -198,8 +195,7 @@ def check_amqp(options):
     if options.key_count > 1 and not options.exchange:
         raise ValueError(
             "--key-count needs an --exchange of --exchange-type topic; the default exchange would route none "
-            "of the keys"
-        )
+            "of the keys")
     try:
         messages.properties(options)
     except (TypeError, ValueError, AttributeError, struct.error) as error:
@@ -211,9 +207,9 @@ def check_amqp(options):
 def check_mqtt(options):
     """Check options of ``mqtt throughput`` that depend on each other, derive others. Raises ValueError."""
     check_load(options)
-    parameters = mqtt_url.parse_mqtt_url(options.uri)
+    parameters = parse_mqtt_url(options.uri)
     options.version = (
-        mqtt_url.VERSIONS[options.mqtt_version] if options.mqtt_version
+        MQTT_VERSIONS[options.mqtt_version] if options.mqtt_version
         else parameters.options.get("version", MQTT_3_1_1))
     if options.subscribe_qos is None:
         options.subscribe_qos = options.qos
@@ -255,8 +251,7 @@ def groups(options, group, single):
         if "%" not in options.pattern or not numbers:
             raise ValueError(
                 f"--{group}-pattern needs a % for the number, and numbers from --{group}-pattern-from up to "
-                f"--{group}-pattern-to"
-            )
+                f"--{group}-pattern-to")
         names = [options.pattern.replace("%", str(number)) for number in numbers]
     if len(names) * max(options.publishers, options.consumers) > MOST_CONNECTIONS:
         raise ValueError(f"more than {MOST_CONNECTIONS} publishers or consumers in all")

@@ -264,7 +264,7 @@ class ConsumerRole(Role):
         """Arguments for a walk that checks and times bodies. ``kind``: of its check, in ``region``."""
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)
-        content = messages.expected_content(options)
+        content = b"" if options.random_bodies else messages.filler(options.size[1])
         return {
             "check": kind(*region, content, stamps.end) if options.verify else None,
             "latencies": LatencyHistogram(latencies) if options.measure_latency else None,

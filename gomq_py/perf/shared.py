@@ -59,8 +59,7 @@ class SharedRegion:
         """(following, counts, sums) of one consumer, each with one number per publisher."""
         return tuple(
             self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
-            for part in range(3)
-        )
+            for part in range(3))
 
     def total(self, counter):
         """A counter summed over all connections."""

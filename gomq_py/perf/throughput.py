@@ -1,11 +1,157 @@
-"""``gomq-py-perf amqp throughput``: AMQP's part of a run: queues, and delivery of each message to one
-consumer.
+"""AMQP's part of ``gomq-py-perf amqp throughput``: queues, and each message to one consumer.
+
+A publisher and a consumer have one connection each, with channel 1.
 """
+import time
+
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicCancel, BasicConsume, BasicConsumeOk, BasicGet, ChannelClose, ConnectionBlocked, ConnectionClose,
+    ConnectionUnblocked, TxCommit, TxCommitOk, decode_method,
+)
 from gomq_py.client.connection import Connection
-from gomq_py.client.errors import ChannelClosed
+from gomq_py.client.errors import ChannelClosed, ClientError
 from gomq_py.perf import messages, shared
 from gomq_py.perf.load import Load
-from gomq_py.perf.roles import Consumer, Publisher
+from gomq_py.perf.role import ConsumerRole, PublisherRole
+from gomq_py.perf.walk import ConfirmWindow, FrameWalk, LatencyHistogram, SequenceCheck
+
+_COMMIT = method_frame(1, TxCommit())
+
+
+def _connect(options, name):
+    """A connection with channel 1 open."""
+    connection = Connection(options.uri, heartbeat_s=0, name=name, timeout_s=options.timeout_s)
+    return connection, connection.channel(1)
+
+
+def _method(payload):
+    """Decode a method outside of the load. Raises ClientError if it ends the run."""
+    method = decode_method(payload)
+    if isinstance(method, (ChannelClose, ConnectionClose)):
+        raise ClientError(f"{method.reply_code} {method.reply_text}")
+    if isinstance(method, BasicCancel):
+        raise ClientError(f"the broker cancelled the consumer {method.consumer_tag}")
+    return None if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)) else method
+
+
+class Publisher(PublisherRole):
+    """Publishes with confirms, transactions or neither."""
+
+    def __init__(self, options, counters, index, queue, quota, latencies):
+        """``latencies``: memory for the histogram of confirms."""
+        connection, channel = _connect(options, f"perf publisher {index}")
+        batch = messages.make_amqp_batch(options, channel, queue)
+        self._is_timed = options.measure_latency and options.confirm > 0
+        window = ConfirmWindow(options.confirm or 1, LatencyHistogram(latencies) if self._is_timed else None)
+        super().__init__(options, counters, connection, index, quota, batch, window, options.confirm)
+        self._in_transaction = 0
+        self._committing = False
+        if options.confirm:
+            channel.confirm_select()
+        if options.publish_transaction:
+            channel.tx_select()
+        self.attach(FrameWalk(connection.frame_max, window=window))
+        counters[shared.READY] = 1
+
+    def allowed(self):
+        """Limited by a commit in progress and by the size of a transaction."""
+        if self._committing:
+            return 0
+        allowed = super().allowed()
+        if self.options.publish_transaction:
+            allowed = min(allowed, self.options.publish_transaction - self._in_transaction)
+        return allowed
+
+    def was_published(self, count):
+        """Note the time for the confirms; commit a full transaction."""
+        if self._is_timed:
+            self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
+        if self.options.publish_transaction:
+            self._in_transaction += count
+            if self._in_transaction == self.options.publish_transaction:
+                self._commit()
+
+    def is_complete(self):
+        """Commit the rest first."""
+        if self._in_transaction and not self._committing:
+            self._commit()
+        return not self._committing and super().is_complete()
+
+    def other(self, what):
+        """Handle tx.commit-ok: the next transaction may begin."""
+        if isinstance(_method(what), TxCommitOk):
+            self._committing = False
+
+    def answer(self):
+        """Count returned messages; nothing is answered."""
+        self.counters[shared.RETURNED] = self.walk.returned
+
+    def _commit(self):
+        self.send(_COMMIT)
+        self._in_transaction = 0
+        self._committing = True
+
+
+class Consumer(ConsumerRole):
+    """Consumes with or without acks, or polls."""
+
+    def __init__(self, options, counters, index, queue, quota, check, latencies):
+        connection, channel = _connect(options, f"perf consumer {index}")
+        super().__init__(options, counters, connection, quota)
+        self._uncommitted = 0
+        if options.prefetch:
+            channel.qos(options.prefetch)
+        if options.ack_transaction:
+            channel.tx_select()
+        self.attach(FrameWalk(
+            connection.frame_max, ack_every=options.ack, **self.checks(SequenceCheck, check, latencies)))
+        self._get = memoryview(method_frame(1, BasicGet(queue=queue, no_ack=not options.ack)))
+        self._gets_answered = 0
+        if options.poll:
+            counters[shared.READY] = 1
+        else:
+            # Not through the client: deliveries that follow the answer in the same read must be counted.
+            consume = BasicConsume(
+                queue=queue, consumer_tag=f"perf-{index}", no_ack=not options.ack,
+                arguments=options.consumer_args,
+            )
+            self.send(method_frame(1, consume))
+            self.write()
+
+    def start(self, now_ns):
+        super().start(now_ns)
+        if self.options.poll:
+            self.send(self._get)
+            self.write()
+
+    def other(self, what):
+        """Handle basic.consume-ok: the run may begin."""
+        if isinstance(_method(what), BasicConsumeOk):
+            self.counters[shared.READY] = 1
+
+    def answer(self):
+        """Send acks, with their transactions, or the next poll."""
+        walk = self.walk
+        self.counters[shared.EMPTY_GETS] = walk.empty_gets
+        if self.options.ack_transaction and walk.answered:
+            self._uncommitted += walk.answered // 21 * self.options.ack
+        self.send_answers()
+        if self.options.ack_transaction and self._uncommitted >= self.options.ack_transaction:
+            self._uncommitted = 0
+            self.send(_COMMIT)
+        if self.options.poll and walk.delivered + walk.empty_gets > self._gets_answered:
+            self._gets_answered = walk.delivered + walk.empty_gets
+            self.send(self._get)
+        self.write()
+
+    def finish(self):
+        """Ack the rest, so that no message of the load stays in the queue."""
+        self.walk.ack_rest()
+        self.answer()
+        if self.options.ack_transaction:
+            self.send(_COMMIT)
+        self.write()
 
 
 class Throughput(Load):
@@ -84,6 +230,5 @@ class Throughput(Load):
                 faults.append(f"publisher {publisher}: {published} messages published, {count} consumed")
             elif total != published * (published - 1) // 2:
                 faults.append(
-                    f"publisher {publisher}: as many messages consumed as published, but not the same ones"
-                )
+                    f"publisher {publisher}: as many messages consumed as published, but not the same ones")
         return faults

@@ -311,9 +311,7 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """Summary over some regions: {"count", "min", "median", "p75", "p95", "p99", "max"} in milliseconds, or
-    only a count of 0.
-    """
+    """{"count", "min", "median", "p75", "p95", "p99", "max"} of regions, in ms; only a count if it is 0."""
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

@@ -48,8 +48,7 @@ def _pairs(context, parameter, given):
 _STREAMS = click.option("--streams", help="Names of streams, separated by commas.")
 _PATTERN = click.option("--pattern", help="A regular expression: streams whose whole name matches.")
 _DATA_DIR = click.option(
-    "--data-dir", help="Read the files of this data folder or backup instead of asking the broker."
-)
+    "--data-dir", help="Read the files of this data folder or backup instead of asking the broker.")
 _READING = (
     click.option("--url", help="Address of the broker's management API."),
     click.option("--vhost", help="Virtual host of the streams."),
@@ -76,8 +75,7 @@ _SPARK = (
         help="Memory of the driver, which in local mode is all of it.",
     ),
     click.option(
-        "--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any setting of Spark."
-    ),
+        "--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any setting of Spark."),
 )
 _COUNTING = (
     click.option("--prometheus", type=click.Path(dir_okay=False), callback=_in_a_folder, metavar="FILE",

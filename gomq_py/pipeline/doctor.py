@@ -30,19 +30,15 @@ class Finding(NamedTuple):
 
 def examine(reading, folder="."):
     """Findings: what exists, and how to get what is missing. ``reading``: options of the source."""
-    yield _java()
+    try:
+        java = find_java()
+        yield Finding(OK, "java", f"Java {java.version} at {java.home}, from {java.origin}")
+    except NoJava as error:
+        yield Finding(BAD, "java", str(error))
     yield from _packages()
     yield _codec()
     yield from _broker(reading)
     yield _disk(folder)
-
-
-def _java():
-    try:
-        java = find_java()
-    except NoJava as error:
-        return Finding(BAD, "java", str(error))
-    return Finding(OK, "java", f"Java {java.version} at {java.home}, from {java.origin}")
 
 
 def _packages():

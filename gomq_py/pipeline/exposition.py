@@ -1,6 +1,4 @@
-"""Counts of a run in Prometheus' text format: in a file for node_exporter's textfile collector, and over
-HTTP.
-"""
+"""Counts of a run for Prometheus: in a file for node_exporter's textfile collector, and over HTTP."""
 import contextlib
 import os
 import socket
@@ -52,8 +50,7 @@ class Endpoint:
             self._server = (_Server6 if ":" in host else _Server)((host, port), _Handler)
         except OSError as error:
             raise OptionError(
-                f"metrics cannot be served at {host}:{port}: {error.strerror or error}"
-            ) from None
+                f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from None
         self.text = text_of({}, {}, 0)
         self._server.endpoint = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_EVERY_S,), daemon=True)

@@ -29,9 +29,7 @@ def told(error):
 
 
 def _causes(error):
-    """Texts of the causes. pyspark keeps them apart from the query's own error, which may only say that a
-    task failed.
-    """
+    """Texts of the causes: pyspark's own error of a query may only say that a task failed."""
     for _ in range(DEEPEST):
         error = getattr(error, "_cause", None)
         if error is None:

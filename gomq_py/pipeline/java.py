@@ -50,8 +50,7 @@ def find_java(environment=None, cache=None):
         if version is not None and version >= OLDEST:
             return Java(str(Path(path).resolve().parent.parent), version, origin)
         tried.append(
-            f"{path} ({origin}) is {'no Java that starts' if version is None else f'Java {version}'}"
-        )
+            f"{path} ({origin}) is {'no Java that starts' if version is None else f'Java {version}'}")
     bundled = _bundled()
     if bundled is not None:
         home = make_launcher(bundled, Path(cache or Path.home() / ".cache" / "gomq-py") / "java")
@@ -61,8 +60,7 @@ def find_java(environment=None, cache=None):
         tried.append(f"{bundled} does not start")
     raise NoJava(
         f"Spark needs Java {OLDEST} or later, and there is none" + "".join(f"; {one}" for one in tried)
-        + f": {ADVICE}"
-    )
+        + f": {ADVICE}")
 
 
 def version_of(path):

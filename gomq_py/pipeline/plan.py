@@ -17,10 +17,9 @@
     options = { maxOffsetsPerTrigger = 200000 }
 """
 import os
-import tomllib
 from dataclasses import dataclass, field
 
-from gomq_py.pipeline.readings import Schema, read_schema
+from gomq_py.pipeline.readings import Schema, from_toml, read_schema
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.options import Options
 
@@ -52,14 +51,8 @@ class Plan:
 
 def read_plan(path):
     """The Plan in a file, with paths relative to its folder. Raises OptionError that names the file."""
-    try:
-        with open(path, "rb") as file:
-            given = tomllib.load(file)
-        return make_plan(given, os.path.dirname(os.path.abspath(path)))
-    except OSError as error:
-        raise OptionError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OptionError) as error:
-        raise OptionError(f"{path}: {error}") from None
+    folder = os.path.dirname(os.path.abspath(path))
+    return from_toml(path, lambda given: make_plan(given, folder))
 
 
 def make_plan(given, folder):
@@ -82,8 +75,7 @@ def _known(where, given, keys):
     strange = sorted(set(given) - keys)
     if strange:
         raise OptionError(
-            f"{where} has the key {strange[0]}, which is unknown; there are {', '.join(sorted(keys))}"
-        )
+            f"{where} has the key {strange[0]}, which is unknown; there are {', '.join(sorted(keys))}")
 
 
 def _job(given, source, folder):

@@ -42,13 +42,18 @@ class Schema:
 
 def read_schema(path):
     """The Schema in a file. Raises OptionError that names the file and the key."""
+    return from_toml(path, make_schema, "schema ")
+
+
+def from_toml(path, make, what=""):
+    """``make(tables)`` of a file. Raises OptionError that names the file, ``what`` before it."""
     try:
         with open(path, "rb") as file:
-            return make_schema(tomllib.load(file))
+            return make(tomllib.load(file))
     except OSError as error:
-        raise OptionError(f"schema {path} cannot be read: {error.strerror}") from None
+        raise OptionError(f"{what}{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OptionError) as error:
-        raise OptionError(f"schema {path}: {error}") from None
+        raise OptionError(f"{what}{path}: {error}") from None
 
 
 def make_schema(given):

@@ -64,8 +64,7 @@ class Reporter:
             behind = "" if lag is None else f", {lag} behind"
             self._out.write(
                 f"\r\033[K{name}: batch {progress['batchId']}, {self.rows[name]} rows, "
-                f"{rate:.0f} rows/s{behind}"
-            )
+                f"{rate:.0f} rows/s{behind}")
         elif progress["numInputRows"]:
             line = {
                 "job": name, "batch": progress["batchId"], "rows": progress["numInputRows"],
@@ -107,8 +106,7 @@ def lag_of(progress):
             return None
         lag += sum(
             max(0, one.next - (ends[name].next if name in ends and ends[name].epoch == one.epoch else 0))
-            for name, one in latest.items()
-        )
+            for name, one in latest.items())
     return lag
 
 

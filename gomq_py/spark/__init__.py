@@ -7,8 +7,6 @@ Apart from the broker: runs in Spark's driver and workers, reads over HTTP or fr
 
 
 def register(spark):
-    """Register the format ``gomq`` in a session. Not needed if ``pyspark_gomq`` can be imported: Spark finds
-    it by itself.
-    """
+    """Register the format ``gomq`` in a session, unless Spark finds it by importing ``pyspark_gomq``."""
     from gomq_py.spark.source import GomqDataSource  # here, because pyspark is an extra
     spark.dataSource.register(GomqDataSource)

@@ -41,16 +41,13 @@ class AmqpDoor:
         """A Connection with this name. Raises Refused, Unreachable."""
         try:
             return Connection(
-                self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name=name
-            )
+                self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name=name)
         except ConnectionClosed as error:
             if error.reply_code == ACCESS_REFUSED:
                 raise Refused(
                     f"{self.shown} does not let user '{self.credentials.user}' in "
-                    f"({error}): {CREDENTIALS_ADVICE}"
-                ) from None
+                    f"({error}): {CREDENTIALS_ADVICE}") from None
             raise Unreachable(f"{self.shown} closed the connection: {error}") from None
         except (OSError, ClientError) as error:
             raise Unreachable(
-                f"{self.shown} cannot be reached: {error}. Is the broker there (option amqpUrl)?"
-            ) from None
+                f"{self.shown} cannot be reached: {error}. Is the broker there (option amqpUrl)?") from None

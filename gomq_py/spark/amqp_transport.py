@@ -31,9 +31,7 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
-    connection.
-    """
+    """The streams of one vhost, over one connection until ``close``. Is pickled without the connection."""
 
     def __init__(self, options, credentials):
         self._door = AmqpDoor(options, credentials)
@@ -62,8 +60,7 @@ class AmqpTransport:
         starts = [first, *range(first - first % SEGMENT_ROWS + SEGMENT_ROWS, end, SEGMENT_ROWS), end]
         parts = tuple(
             Segment(begin // SEGMENT_ROWS, begin, until, HEAD_BYTES + (until - begin) * ROW_BYTES, 0, 0)
-            for begin, until in zip(starts, starts[1:], strict=False)
-        )
+            for begin, until in zip(starts, starts[1:], strict=False))
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
@@ -147,8 +144,7 @@ class AmqpTransport:
     def _no_stream(self, name):
         return NoStream(
             f"'{name}' in vhost '{self._vhost}' at {self._door.shown} is no stream, or was deleted while it "
-            "was read"
-        )
+            "was read")
 
     def _refused(self, error, name):
         called = f"stream '{name}' in vhost '{self._vhost}'"
@@ -159,8 +155,7 @@ class AmqpTransport:
         if error.reply_code == ACCESS_REFUSED:
             return Refused(
                 f"user '{self._door.credentials.user}' may not read {called} at {self._door.shown} "
-                f"({error}): give it read permission there"
-            )
+                f"({error}): give it read permission there")
         return GomqError(f"{called} at {self._door.shown} cannot be consumed: {error}")
 
     def _retrying(self, ask):
@@ -178,15 +173,12 @@ class AmqpTransport:
             what = "" if name is None else f" (reading stream '{name}')"
             raise Unreachable(
                 f"{self._door.shown} gives nothing, tried for {self._retry_s:g} s (option retrySeconds): "
-                f"{error}{what}"
-            ) from None
+                f"{error}{what}") from None
         time.sleep(PAUSE_S)
 
 
 class Consumer:
-    """A consumer on a channel of its own, from an offset of a stream on. Each call settles the messages of
-    the call before.
-    """
+    """A consumer of a stream on a channel of its own. Each call settles what the call before gave."""
 
     def __init__(self, channel, name, start, prefetch):
         self._channel = channel
@@ -200,8 +192,7 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """[(offset, Delivery)] that the broker had ready: they arrive before the answer to a later request.
-        """
+        """[(offset, Delivery)] that the broker had ready: these arrive before the answer to a request."""
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()
@@ -264,8 +255,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Hexadecimal digest of the publisher's part of a message, without the properties, to which brokers add.
-    """
+    """Hexadecimal digest of a message without its properties, to which brokers add."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -4,9 +4,12 @@ Above the transport ``amqp`` and rows. Consumers do not learn a message's time: 
 by an interceptor of the broker (header ``timestamp_in_ms``), else the publisher's property, else null.
 """
 import logging
+from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
+from gomq_py.client.delivery import Delivery
 from gomq_py.errors import Malformed
 from gomq_py.spark import rows
 from gomq_py.spark.amqp_transport import OFFSET_HEADER
@@ -75,24 +78,22 @@ class DeliveryReader:
         LOG.warning("%s: gone on without them, %d in all", text, self.lost)
 
 
+@dataclass
 class Row:
-    """One message. ``properties``: a dict of the present ones, without headers."""
+    """One message."""
 
-    __slots__ = ("stream", "vhost", "offset", "delivery", "_values")
+    stream: str
+    vhost: str
+    offset: int
+    delivery: Delivery
 
-    def __init__(self, stream, vhost, offset, delivery):
-        self.stream, self.vhost, self.offset, self.delivery = stream, vhost, offset, delivery
-        self._values = None
-
-    @property
+    @cached_property
     def values(self):
-        """Properties by name; empty if they cannot be decoded."""
-        if self._values is None:
-            try:
-                self._values = self.delivery.properties.as_dict()
-            except Malformed:
-                self._values = {}
-        return self._values
+        """Properties by name, headers too; empty if they cannot be decoded."""
+        try:
+            return self.delivery.properties.as_dict()
+        except Malformed:
+            return {}
 
     @property
     def headers(self):

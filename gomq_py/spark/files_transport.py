@@ -34,8 +34,7 @@ class FilesTransport(SegmentTransport):
         """Raises GomqError: the names of streams are in the broker's own log."""
         raise GomqError(
             "option subscribePattern needs transport=http: a data folder does not tell names; "
-            "name streams with subscribe"
-        )
+            "name streams with subscribe")
 
     def describe(self, name):
         folder = self._folder(name)
@@ -53,9 +52,7 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in milliseconds. Raises as ``describe``
-        does.
-        """
+        """The offset of the first message at or after a Unix time in ms. Raises as ``describe`` does."""
         shape = self.describe(name)
         for part in shape.segments:
             if part.next_offset > part.first_offset and part.last_timestamp_ms >= timestamp_ms:
@@ -84,20 +81,17 @@ class FilesTransport(SegmentTransport):
         queues = os.path.join(self.folder, "queues")
         if not os.path.isdir(queues):
             raise GomqError(
-                f"option dataDir: {self.folder} is no data folder of a gomq-py, it has no folder queues"
-            )
+                f"option dataDir: {self.folder} is no data folder of a gomq-py, it has no folder queues")
         wanted = folder_id(self.vhost, name) + "."
         found = sorted(entry for entry in os.listdir(queues) if entry.startswith(wanted))
         if not found:
             raise NoStream(
                 f"there is no stream '{name}' in vhost '{self.vhost}' in {self.folder}, "
-                "or it never held a message"
-            )
+                "or it never held a message")
         if len(found) > 1:
             raise GomqError(
                 f"there are several logs of stream '{name}' in {queues}, "
-                f"one is being deleted: {', '.join(found)}"
-            )
+                f"one is being deleted: {', '.join(found)}")
         return os.path.join(queues, found[0])
 
     def _numbers(self, folder):
@@ -107,14 +101,11 @@ class FilesTransport(SegmentTransport):
             names = []  # just deleted
         if any(name.startswith("acks.") for name in names):
             raise NoStream(
-                f"what is in {folder} is a queue, no stream: attach a stream to its exchange and read that"
-            )
+                f"what is in {folder} is a queue, no stream: attach a stream to its exchange and read that")
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
-        """Whether a broker may be writing there. Does not try its lock, which could keep a broker from
-        starting.
-        """
+        """Whether a broker may be writing there. Its lock is not tried: a broker might not start then."""
         try:
             with open(os.path.join(self.folder, ".lock"), encoding="utf-8", errors="replace") as file:
                 text = file.read(300)
@@ -159,8 +150,7 @@ def _scanned(content, number, found):
         last_ms = _time_ms(block, block.count - 1)
     end = min(block.at, len(content))
     return Segment(
-        number, found.first_offset, found.first_offset + block.next_ordinal, end, first_ms, last_ms
-    )
+        number, found.first_offset, found.first_offset + block.next_ordinal, end, first_ms, last_ms)
 
 
 def _blocks(content, found, block):

@@ -24,9 +24,7 @@ QUEUES_AT_ONCE = 500
 
 
 class HttpTransport(SegmentTransport):
-    """The streams of one vhost. Keeps one connection open until ``close``. Can be pickled, without the
-    connection.
-    """
+    """The streams of one vhost, over one connection until ``close``. Is pickled without the connection."""
 
     def __init__(self, options, credentials):
         self.url = options["url"]
@@ -52,8 +50,7 @@ class HttpTransport(SegmentTransport):
         return [
             stream["name"]
             for stream in self._json(
-                f"/api/streams/{_part(self.vhost)}", f"the streams of vhost '{self.vhost}'"
-            )["streams"]
+                f"/api/streams/{_part(self.vhost)}", f"the streams of vhost '{self.vhost}'")["streams"]
         ]
 
     def describe(self, name):
@@ -65,16 +62,13 @@ class HttpTransport(SegmentTransport):
                     part["number"], part["first_offset"], part["next_offset"], part["bytes"],
                     part["first_timestamp_ms"], part["last_timestamp_ms"],
                 )
-                for part in given["segments"]
-            )
+                for part in given["segments"])
             return Shape(given["epoch"], given["first_offset"], given["synced_offset"], parts)
         except (KeyError, TypeError):
             raise Unreachable(f"{self.url} does not answer as a gomq-py does") from None
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in milliseconds. Raises as ``describe``
-        does.
-        """
+        """The offset of the first message at or after a Unix time in ms. Raises as ``describe`` does."""
         return self._json(
             f"{self._path(name)}/offset?{urlencode({'timestamp': timestamp_ms})}", self._called(name)
         )["offset"]
@@ -96,8 +90,7 @@ class HttpTransport(SegmentTransport):
         while page <= pages:
             query = urlencode({"page": page, "page_size": QUEUES_AT_ONCE})
             given = self._json(
-                f"/api/queues/{_part(self.vhost)}?{query}", f"the queues of vhost '{self.vhost}'"
-            )
+                f"/api/queues/{_part(self.vhost)}?{query}", f"the queues of vhost '{self.vhost}'")
             yield from given["items"]
             page, pages = page + 1, given["page_count"]
 
@@ -133,8 +126,7 @@ class HttpTransport(SegmentTransport):
                 deadline = time.monotonic() + self._retry_s
             elif at < end:
                 self._pause(
-                    deadline, f"{failure} (reading {self._called(name)}, segment {number}, position {at})"
-                )
+                    deadline, f"{failure} (reading {self._called(name)}, segment {number}, position {at})")
 
     # requests
 
@@ -191,8 +183,7 @@ class HttpTransport(SegmentTransport):
         except (OSError, ssl.SSLError) as error:
             raise OptionError(f"option caFile: {self._ca_file} holds no certificate: {error}") from None
         return http.client.HTTPSConnection(
-            parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context
-        )
+            parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
 
     def _raise_refusal(self, response, what, body=None):
         """Raise the error for an answer other than 200."""
@@ -206,8 +197,7 @@ class HttpTransport(SegmentTransport):
             raise Refused(f"{self.url} does not let {user} in ({reason}): {CREDENTIALS_ADVICE}")
         if status in (401, 403):
             raise Refused(
-                f"{user} may not read {what} at {self.url} ({reason}): give it read permission there"
-            )
+                f"{user} may not read {what} at {self.url} ({reason}): give it read permission there")
         if status in (429, 500, 502, 503, 504):
             raise http.client.HTTPException(f"{status} {reason}")
         raise Unreachable(f"{self.url} answers {status} when asked for {what}: {reason}")

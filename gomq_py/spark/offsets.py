@@ -43,8 +43,7 @@ def decode(given):
         if given["v"] != VERSION:
             raise GomqError(
                 f"the checkpoint holds offsets of version {given['v']}, this gomq-py knows {VERSION}: "
-                "use the one that wrote it"
-            )
+                "use the one that wrote it")
         return {
             str(name): Position(
                 str(one["epoch"]), int(one["next"]), int(one.get("segment", 0)), int(one.get("at", 0)),

@@ -72,8 +72,7 @@ def _octets(name, value, most=None):
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
     if not found or found[2] not in _BYTES or not _whole(found[1]):
         raise OptionError(
-            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {_shown(value)}"
-        )
+            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {_shown(value)}")
     octets = int(found[1]) * _BYTES[found[2]]
     if most is not None and octets > most:
         raise OptionError(f"option {name} is at most {most} octets, not {_shown(value)}")
@@ -123,8 +122,7 @@ def _url(name, value):
         raise OptionError(f"option {name} is the address of the management API, such as {DEFAULT_URL}")
     if parts.username is not None or parts.password is not None:
         raise OptionError(
-            f"option {name} holds a user or password, which plans and logs would show: {CREDENTIALS_ADVICE}"
-        )
+            f"option {name} holds a user or password, which plans and logs would show: {CREDENTIALS_ADVICE}")
     return value.rstrip("/").removesuffix("/api")
 
 
@@ -132,8 +130,7 @@ def _amqp_url(name, value):
     if not re.match(r"amqps?://[^@/]+(/|$)", value):
         raise OptionError(
             f"option {name} is such as amqp://127.0.0.1:5672 and holds no user or "
-            f"password: {CREDENTIALS_ADVICE}"
-        )
+            f"password: {CREDENTIALS_ADVICE}")
     return value
 
 
@@ -179,7 +176,7 @@ WRITER = "writing"
 BOTH = "both"
 
 # name -> (parser, default, use)
-TABLE = {
+TABLE: dict[str, tuple] = {
     "url": (_url, DEFAULT_URL, BOTH),
     "vhost": (_text, "/", BOTH),
     "credentialsFile": (_text, None, BOTH),
@@ -261,8 +258,7 @@ class Options:
         writes = sorted(name for name in self.given if TABLE[name][2] == WRITER)
         if reads and writes:
             raise OptionError(
-                f"option {writes[0]} is for writing and option {reads[0]} for reading: give one kind"
-            )
+                f"option {writes[0]} is for writing and option {reads[0]} for reading: give one kind")
         if writes:
             self._check_writer()
         else:
@@ -279,15 +275,13 @@ class Options:
         if self["transport"] == "files" and self["dataDir"] is None:
             raise OptionError(
                 "option dataDir is missing: with transport=files it names the broker's data folder, "
-                "or a backup of it"
-            )
+                "or a backup of it")
         if self["transport"] != "files" and self["dataDir"] is not None:
             raise OptionError(f"option dataDir is for transport=files, and transport is {self['transport']}")
         self._check_amqp()
         if self["endingOffsets"] == EARLIEST:
             raise OptionError(
-                "option endingOffsets is latest, an offset or JSON; earliest would be nothing at all"
-            )
+                "option endingOffsets is latest, an offset or JSON; earliest would be nothing at all")
         for option in ("startingOffsets", "endingOffsets"):
             strange = (
                 sorted(set(self[option]) - set(self["subscribe"] or self[option]))
@@ -295,40 +289,34 @@ class Options:
             )
             if strange:
                 raise OptionError(
-                    f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name"
-                )
+                    f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name")
 
     def _check_amqp(self):
         if self["transport"] != "amqp":
             if self["amqpUrl"] is not None:
                 raise OptionError(
                     "option amqpUrl is for writing and for transport=amqp, "
-                    f"and transport is {self['transport']}"
-                )
+                    f"and transport is {self['transport']}")
             return
         for option in ("startingTimestamp", "endingTimestamp"):
             if self[option] is not None:
                 raise OptionError(
                     f"option {option} needs transport=http or files: "
-                    "consumers are not told when messages came"
-                )
+                    "consumers are not told when messages came")
         if self["subscribePattern"] is not None:
             raise OptionError(
                 "option subscribePattern needs transport=http: AMQP does not tell names; "
-                "name streams with subscribe"
-            )
+                "name streams with subscribe")
 
     def _check_writer(self):
         if self["queue"] is None and self["exchange"] is None:
             raise OptionError(
-                "where to write is missing: give option queue, or exchange and a column or option routingKey"
-            )
+                "where to write is missing: give option queue, or exchange and a column or option routingKey")
         self._one_of("queue", "exchange")
         if self["queue"] is not None and self["routingKey"] is not None:
             raise OptionError(
                 "option routingKey goes with option exchange: "
-                "what goes to a queue has the queue's name for a key"
-            )
+                "what goes to a queue has the queue's name for a key")
 
     def _one_of(self, one, other):
         if self[one] is not None and self[other] is not None:
@@ -362,8 +350,7 @@ def credentials(options, environment=None):
             or not given.keys() & {"user", "token"}
         ):
             raise ValueError(
-                'it is not JSON such as {"user": "spark", "password": "..."} or {"token": "..."}'
-            )
+                'it is not JSON such as {"user": "spark", "password": "..."} or {"token": "..."}')
     except (OSError, ValueError) as error:
         reason = (
             error.strerror if isinstance(error, OSError)

@@ -68,7 +68,6 @@ class Planner:
 
     def starts(self, shapes, default):
         """{stream: Position} where the options begin, or ``default``."""
-        asked = self.options["startingOffsets"]
         found = {}
         for name, shape in shapes.items():
             if self.options["startingTimestamp"] is not None:
@@ -77,8 +76,7 @@ class Planner:
                     shape.end_offset,
                 )
             else:
-                wanted = asked.get(name) if isinstance(asked, dict) else asked
-                at = _resolve(default if wanted is None else wanted, shape)
+                at = self._asked("startingOffsets", name, shape, default)
                 if at > shape.end_offset:
                     raise OptionError(
                         f"option startingOffsets begins stream '{name}' at {at}, and it ends at "
@@ -89,21 +87,25 @@ class Planner:
 
     def ends(self, shapes):
         """{stream: Position} where a batch query ends."""
-        asked = self.options["endingOffsets"]
         found = {}
         for name, shape in shapes.items():
             if self.options["endingTimestamp"] is not None:
                 at = self.transport.offset_for_timestamp(name, self.options["endingTimestamp"])
             else:
-                wanted = asked.get(name) if isinstance(asked, dict) else asked
-                at = _resolve(LATEST if wanted is None else wanted, shape)
+                at = self._asked("endingOffsets", name, shape, LATEST)
                 if at > shape.end_offset:
                     self.lost(
                         f"option endingOffsets ends stream '{name}' at {at}, "
-                        f"and it holds messages up to {shape.end_offset} only"
-                    )
+                        f"and it holds messages up to {shape.end_offset} only")
             found[name] = end_position(shape, min(at, shape.end_offset))
         return found
+
+    def _asked(self, option, name, shape, default):
+        """The offset that the option asks for, or ``default``."""
+        asked = self.options[option]
+        asked = asked.get(name) if isinstance(asked, dict) else asked
+        asked = default if asked is None else asked
+        return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
         """``offset``, or the first one kept if that is higher and losses are accepted."""
@@ -133,8 +135,7 @@ class Planner:
             if begin > expected:
                 self.lost(
                     f"stream '{name}' lacks offsets {expected} to {begin - 1}: "
-                    "the broker lost them, its log says when"
-                )
+                    "the broker lost them, its log says when")
             at, at_offset = (
                 (start.at, first) if start.at and start.segment == part.number and first == begin
                 else (HEAD_BYTES, part.first_offset)
@@ -142,14 +143,12 @@ class Planner:
             stop_at = stop.at if stop.at and stop.segment == part.number and until == end else part.bytes
             if end > begin:
                 found.append(Piece(
-                    name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end
-                ))
+                    name, shape.epoch, part.number, part.first_offset, at, at_offset, stop_at, begin, end))
             expected = max(expected, end)
         if expected < until:
             self.lost(
                 f"stream '{name}' lacks offsets {expected} to {until - 1}: "
-                "the broker lost them, its log says when"
-            )
+                "the broker lost them, its log says when")
         return found
 
     def partitions(self, pieces):
@@ -214,9 +213,3 @@ def end_position(shape, offset):
         if part.first_offset < offset:
             break
     return Position(shape.epoch, offset)
-
-
-def _resolve(asked, shape):
-    if asked == EARLIEST:
-        return shape.first_offset
-    return shape.end_offset if asked == LATEST else asked

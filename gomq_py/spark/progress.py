@@ -26,9 +26,7 @@ class Progress:
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch from ``start`` ends; the Positions of ``start`` if there is
-        nothing new.
-        """
+        """{stream: Position} where the batch from ``start`` ends; those of ``start`` without new messages."""
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
@@ -59,14 +57,12 @@ class Progress:
                 shape = self._planner.transport.describe(name)
             except NoStream:
                 self._planner.lost(
-                    f"stream '{name}' was deleted before its messages up to offset {stop.next - 1} were read"
-                )
+                    f"stream '{name}' was deleted before its messages up to offset {stop.next - 1} were read")
                 continue
             if shape.epoch not in ("", stop.epoch):
                 self._planner.lost(
                     f"stream '{name}' was deleted and declared again before its messages up to offset "
-                    f"{stop.next - 1} were read"
-                )
+                    f"{stop.next - 1} were read")
                 continue
             # A stream found during the query is read from its first message.
             if begin is None or begin.epoch != stop.epoch:
@@ -84,8 +80,7 @@ class Progress:
             except NoStream:
                 if name in start:
                     self._planner.lost(
-                        f"stream '{name}' is not there any more; it was read up to offset {start[name].next}"
-                    )
+                        f"stream '{name}' is not there any more; it was read up to offset {start[name].next}")
         return shapes
 
     def _marked(self, name, offset, shape):
@@ -119,8 +114,7 @@ class Progress:
             at = shape.first_offset
         elif begin.epoch != shape.epoch:
             self._planner.lost(
-                f"stream '{name}' was deleted and declared again since it was read up to offset {begin.next}"
-            )
+                f"stream '{name}' was deleted and declared again since it was read up to offset {begin.next}")
             at = shape.first_offset
         elif begin.next > shape.end_offset:
             self._planner.lost(
@@ -146,8 +140,7 @@ class Progress:
     def _rows_of(self, shape, span, lengths):
         """Rows of a stream within its share of maxBytesPerTrigger, at least one."""
         share = max(
-            1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length))
-        )
+            1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
         count, left = 0, share
         for part in shape.overlapping(*span):
             begin, end = max(part.first_offset, span[0]), min(part.next_offset, span[1])
@@ -161,9 +154,7 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """At most ``limit`` rows, divided among streams in proportion to their rows, at least one each while any
-    are left.
-    """
+    """``limit`` rows shared by streams in proportion to theirs, at least one each while any are left."""
     whole = sum(lengths.values())
     if whole <= limit:
         return lengths

@@ -36,8 +36,7 @@ def check_columns(columns, options):
     if "properties" in columns and not columns["properties"].startswith("struct<"):
         raise OptionError(
             f"column properties is {columns['properties']}, "
-            "and is published as a struct such as the source gives"
-        )
+            "and is published as a struct such as the source gives")
     wanted = options["messageIdColumn"]
     if wanted is not None and columns.get(wanted) not in ("string", "bigint", "int"):
         raise OptionError(
@@ -66,8 +65,7 @@ def check_cache(target):
     if options["maxBatchRows"] is None:
         raise OptionError(
             "option deduplicationHeader needs option maxBatchRows: the most rows that a batch may have, "
-            "which the target's x-cache-size has to remember"
-        )
+            "which the target's x-cache-size has to remember")
     kind, name = (
         ("queues", options["queue"]) if options["queue"] is not None else ("exchanges", options["exchange"])
     )
@@ -75,8 +73,7 @@ def check_cache(target):
     if arguments.get("x-message-deduplication") is not True:
         raise GomqError(
             f"'{name}' does not deduplicate: declare it with x-message-deduplication=true, and x-cache-size "
-            f"of at least {options['maxBatchRows']}"
-        )
+            f"of at least {options['maxBatchRows']}")
     known = arguments.get("x-deduplication-header", "x-deduplication-header")
     if known != header:
         raise OptionError(f"option deduplicationHeader is {header}, and '{name}' looks at {known}")
@@ -111,13 +108,11 @@ class Target(AmqpDoor):
         if error.reply_code == NOT_FOUND:
             return GomqError(
                 f"there is no {where} in vhost '{self.options['vhost']}' at {self.shown} ({error}): "
-                "declare it first"
-            )
+                "declare it first")
         if error.reply_code == ACCESS_REFUSED:
             return Refused(
                 f"user '{self.credentials.user}' may not publish to {where} ({error}): "
-                "give it write permission there"
-            )
+                "give it write permission there")
         return GomqError(f"publishing to {where} at {self.shown} was refused: {error}")
 
 
@@ -143,8 +138,7 @@ class Publisher:
                 if self.count > (self._options["maxBatchRows"] or self.count):
                     raise GomqError(
                         "a batch has more rows than option maxBatchRows says: "
-                        f"{self._options['maxBatchRows']}"
-                    )
+                        f"{self._options['maxBatchRows']}")
                 if len(batch) >= most:
                     self._send(batch)
                     batch = []
@@ -170,8 +164,7 @@ class Publisher:
                 if not self._channel.wait_for_confirms(self._options["confirmSeconds"]):
                     raise GomqError(
                         f"{self._target.shown} refused messages (basic.nack): "
-                        "the target is full, or its disk is"
-                    )
+                        "the target is full, or its disk is")
                 self._raise_returned()
                 return
             except ChannelClosed as error:

@@ -49,8 +49,7 @@ class PieceReader:
                     _PLACES.popitem(last=False)
         except SegmentGone as error:
             self._lose(
-                piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it"
-            )
+                piece, until, f"its segment {piece.number} is gone ({error}); retention may have dropped it")
             return
         finally:
             if source is not None:
@@ -87,8 +86,7 @@ class PieceReader:
             or found.first_offset != piece.segment_first
         ):
             raise DataLoss(
-                f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged"
-            )
+                f"{self._place(piece, 0)}: the head of the segment does not check. The file is damaged")
         return found.seed
 
     def _walk(self, piece, source, seed, until):
@@ -131,9 +129,7 @@ class PieceReader:
                     return
 
     def _seek(self, source, at, seed):
-        """Position of the next sound header behind a damaged one, in the source's buffer; -1: none in the
-        range to read.
-        """
+        """Position in the source's buffer of the next sound header behind a damaged one; -1: none."""
         at += 8
         while True:
             found = self._block.seek(source.buffer, at, source.end, seed)
@@ -145,9 +141,7 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Note that offsets up to that of the ordinal ``until`` are missing. Raises DataLoss unless gaps are
-        accepted.
-        """
+        """Note that offsets up to the ordinal ``until`` are missing. Raises DataLoss unless accepted."""
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
         begin, end = piece.segment_first + first, piece.segment_first + until
         self._block.next_ordinal = max(self._block.next_ordinal, until)
@@ -179,9 +173,7 @@ _MOST_PLACES = 1024
 
 
 class Source:
-    """The bytes of a piece, a window at a time: ``buffer`` up to ``end`` holds those from ``position`` of the
-    file on.
-    """
+    """A window on a piece's bytes: ``buffer`` up to ``end`` holds those from the file's ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()

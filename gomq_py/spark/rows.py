@@ -78,11 +78,9 @@ class Rows:
             "offset": lambda block, buffer, stream: _fixed(pa.int64(), block.offsets, block.count),
             "timestamp": lambda block, buffer, stream: _fixed(_TIME, block.timestamps, block.count),
             "exchange": lambda block, buffer, stream: _texts(
-                block.count, *block.gather(columns.EXCHANGE, buffer)
-            ),
+                block.count, *block.gather(columns.EXCHANGE, buffer)),
             "routing_key": lambda block, buffer, stream: _texts(
-                block.count, *block.gather(columns.ROUTING_KEY, buffer)
-            ),
+                block.count, *block.gather(columns.ROUTING_KEY, buffer)),
             "properties": _properties,
             "headers": _headers,
             "body": lambda block, buffer, stream: pa.BinaryArray.from_buffers(
@@ -90,21 +88,17 @@ class Rows:
         }
 
     def batch(self, block, buffer, stream):
-        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be reused afterwards.
-        """
+        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be reused then."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
             block.scan_properties(buffer)
         return pa.RecordBatch.from_arrays(
-            [self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema
-        )
+            [self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema)
 
 
 def _translated(block, buffer):
-    """The buffer of a block, extended by the properties of MQTT messages translated to basic ones. Unreadable
-    ones are empty.
-    """
+    """The buffer, with MQTT's properties translated to basic ones behind it; unreadable ones are empty."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -131,8 +125,7 @@ def _fixed(kind, buffer, count):
 
 def _texts(count, ends, content, present=None):
     array = pa.StringArray.from_buffers(
-        count, pa.py_buffer(ends), pa.py_buffer(content), None if present is None else pa.py_buffer(present)
-    )
+        count, pa.py_buffer(ends), pa.py_buffer(content), None if present is None else pa.py_buffer(present))
     if content.isascii():
         return array
     try:
@@ -140,8 +133,7 @@ def _texts(count, ends, content, present=None):
     except pa.ArrowInvalid:
         octets = array.cast(pa.binary()).to_pylist()
         array = pa.array(
-            [None if one is None else one.decode("utf-8", "replace") for one in octets], pa.string()
-        )
+            [None if one is None else one.decode("utf-8", "replace") for one in octets], pa.string())
     return array
 
 
@@ -162,8 +154,7 @@ def _properties(block, buffer, stream):
 def _numbers(count, present, ends, content, place):
     """Bytes, or big-endian seconds as times; a time out of range is null."""
     octets = pa.BinaryArray.from_buffers(
-        pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)]
-    )
+        pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
     if place != columns.TIMESTAMP_PROPERTY:
         return pa.array([None if one is None else one[0] for one in octets.to_pylist()], pa.int32())
     seconds = [None if one is None else int.from_bytes(one) for one in octets.to_pylist()]
@@ -177,8 +168,7 @@ def _headers(block, buffer, stream):
         return pa.nulls(block.count, HEADERS_TYPE)
     present, ends, content = block.gather_property(columns.HEADERS_PROPERTY, buffer)
     tables = pa.BinaryArray.from_buffers(
-        pa.binary(), block.count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)]
-    )
+        pa.binary(), block.count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
     return pa.array([None if table is None else _table(table) for table in tables.to_pylist()], HEADERS_TYPE)
 
 

@@ -47,8 +47,7 @@ class _Writer:
 
     def _log(self, messages, batch):
         LOG.info(
-            "published %d messages of batch %s", sum(one.count for one in messages if one is not None), batch
-        )
+            "published %d messages of batch %s", sum(one.count for one in messages if one is not None), batch)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -62,8 +61,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         """Only warns: a broker cannot take back what other tasks have published."""
         LOG.warning(
             "a batch was not published as a whole; what was, stays: "
-            "publish it again with ids and a target that deduplicates"
-        )
+            "publish it again with ids and a target that deduplicates")
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):

@@ -120,8 +120,7 @@ class FilteringReader(BatchReader):
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters, and leave all of them to Spark too: a segment that is read may hold other rows.
-        """
+        """Note the filters, and leave all to Spark as well: a segment that is read may hold other rows."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
@@ -174,8 +173,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 def _columns(schema):
     return rows.check_projection(
-        [one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields]
-    )
+        [one.name for one in schema.fields], [one.dataType.simpleString() for one in schema.fields])
 
 
 def log_to_stderr():

@@ -1,3 +1,1 @@
-"""A broker for other projects' tests: a pytest plugin, a killable child process, and switches that make it
-misbehave.
-"""
+"""A broker for other projects' tests: a pytest plugin, a child process, and switches for faults."""

@@ -1,6 +1,4 @@
-"""The parent's side: a broker in a child process, which a test can make misbehave, kill, and restart on the
-same data and port.
-"""
+"""The parent's side of a broker in a child process, which a test can kill, restart and make misbehave."""
 import json
 import os
 import shutil
@@ -94,9 +92,7 @@ class ChildBroker:
         return self.start()
 
     def close(self):
-        """Stop, and remove the folder unless it was given. Clients that are still connected are cut off
-        first.
-        """
+        """Cut off clients that are still connected, stop, and remove the folder unless it was given."""
         if self.is_running:
             with suppress(RuntimeError):  # just ended
                 self.drop_connections()

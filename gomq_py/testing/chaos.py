@@ -65,8 +65,7 @@ class Chaos:
         ):
             raise ValueError(
                 f"delay_confirms: {shortened(seconds)} is not a number of seconds, from 0 to "
-                f"{LONGEST_DELAY_S}"
-            )
+                f"{LONGEST_DELAY_S}")
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
@@ -78,8 +77,7 @@ class Chaos:
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise ValueError(
                 f"nack_confirms: {shortened(every)} is not a whole number: N refuses every Nth publish, 0 "
-                "none"
-            )
+                "none")
         self.nack_every = int(every)
         self._publishes = 0
 

@@ -36,8 +36,7 @@ def main(arguments):
             continue
         try:
             value = broker.call(
-                lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"])
-            )
+                lambda launcher, asked=request: getattr(chaos, asked["verb"])(*asked["arguments"]))
         except Exception as error:
             answer({"error": str(error), "is_value": isinstance(error, (ValueError, TypeError))})
         else:

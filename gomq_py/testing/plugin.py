@@ -5,7 +5,6 @@ Installed with gomq-py.
 """
 import pytest
 
-
 # Lines of the broker's log in a failed test's report.
 LOG_LINES = 100
 

@@ -12,8 +12,7 @@ def all_writers(spark, jobs):
     for job in jobs:
         if job.kind == "telemetry":
             found |= telemetry.writers(
-                spark, job.reading, job.schema, job.out, job.checkpoint, f"{job.name}-"
-            )
+                spark, job.reading, job.schema, job.out, job.checkpoint, f"{job.name}-")
         else:
             module = bronze if job.kind == "bronze" else metrics
             found |= module.writers(spark, job.reading, job.out, job.checkpoint, job.name)

@@ -34,8 +34,7 @@ def summary(messages):
 
 
 def samples(messages, count=3):
-    """The newest messages of each queue and reason: their position and the beginning of their bodies as text.
-    """
+    """The newest messages of each queue and reason: position, and beginning of the body as text."""
     from pyspark.sql import Window
     newest = Window.partitionBy("died_in", "reason").orderBy(f.desc("timestamp"), f.desc("offset"))
     text = f.make_valid_utf8(f.substring("body", 1, LONGEST_SAMPLE).cast("string"))

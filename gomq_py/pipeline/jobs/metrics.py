@@ -18,8 +18,7 @@ def writers(spark, reading, out, checkpoint=None, name="metrics"):
     options = source_options(reading, checkpoint)
     rows = with_times(spark.readStream.format("gomq").schema(_NEEDED).options(**options).load())
     minutes = rows.withWatermark("timestamp", WATERMARK).groupBy(
-        f.window("timestamp", "1 minute"), "queue", "exchange"
-    )
+        f.window("timestamp", "1 minute"), "queue", "exchange")
     counts = minutes.agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.max(f.length("body")).alias("largest"),

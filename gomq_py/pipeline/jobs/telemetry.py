@@ -35,8 +35,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
     names = [name for name, _ in schema.fields]
     good = decoded().where("error is null").select("queue", "offset", "device", "time", *names)
     bad = decoded().where("error is not null").select(
-        "queue", "offset", "timestamp", "routing_key", "body", "error"
-    )
+        "queue", "offset", "timestamp", "routing_key", "body", "error")
     return {
         f"{prefix}readings": table("readings", good.withColumn("date", f.to_date("time")), "date"),
         f"{prefix}windows": table("windows", windows(good, schema)),
@@ -50,8 +49,7 @@ def windows(rows, schema):
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
     by_device = rows.withWatermark("time", schema.watermark).groupBy(
-        f.window("time", schema.window), "device"
-    )
+        f.window("time", schema.window), "device")
     return by_device.agg(f.count("*").alias("readings"), *sums).select(
         f.col("window.start").alias("start"), f.col("window.end").alias("end"), "device", "readings",
         *[f"{name}_{word}" for name in numbers for word in ("avg", "min", "max")])

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from gomq_py.broker.topology.definitions import Importer, exported
-from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
+from gomq_py.ctl.offline import Definitions, FolderError, held_folder
 from tests.support.node import Node
 from tests.unit.broker.topology.test_definitions import RABBITMQ
 
@@ -64,10 +64,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told(node, tmp_path):
 
 def test_a_broker_cannot_take_a_folder_that_is_looked_at(node, tmp_path):
     with pytest.raises(FolderError, match="in use by PID"):
-        HeldFolder(tmp_path / "data")
+        held_folder(tmp_path / "data").__enter__()
     node.stop()
 
-    with HeldFolder(tmp_path / "data"), pytest.raises(Exception, match="in use"):
+    with held_folder(tmp_path / "data"), pytest.raises(Exception, match="in use"):
         Node(tmp_path / "data")
 
 

@@ -25,7 +25,7 @@ def test_threads_that_come_together_after_a_fork_share_one_server(monkeypatch):
     """Both find that the process is another before either has changed anything; whatever the second looks at
     after that, it sees when the first is done.
     """
-    monkeypatch.setattr(module, "_AppServer", Connected)
+    monkeypatch.setattr(module, "Server", Connected)
     monkeypatch.setattr(Connected, "made", [])
     app = Dispatcher()
     app.server.link.has_ended = True  # the parent's
@@ -59,7 +59,7 @@ def test_threads_that_come_together_after_a_fork_share_one_server(monkeypatch):
 
 def test_a_forked_process_leaves_the_parents_server_alone(monkeypatch):
     """It has none to close, and what it opens is its own."""
-    monkeypatch.setattr(module, "_AppServer", Connected)
+    monkeypatch.setattr(module, "Server", Connected)
     app = Dispatcher()
     parents = app.server
 
