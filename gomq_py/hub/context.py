@@ -24,10 +24,13 @@ from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.timers import HubTimers
-from gomq_py.hub.turns import Turns, give_way
+from gomq_py.hub.turns import PacedTurns, SlowTurns, give_way
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")
+# Ten thousand links that start at boot or lose the same peer must not starve the broker: 500 connects per
+# second are more than accepting connections takes. The longest pause, so that links start on a busy machine.
+LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
@@ -57,7 +60,8 @@ class Hub:
         self.coalescer = Coalescer()
         self.catching_up = CatchingUp(self.timers)
         self.heartbeats = Heartbeats()
-        self.slow_turns = Turns(self.scheduler)
+        self.slow_turns = SlowTurns(self.scheduler)
+        self.link_turns = PacedTurns(self.spawn, LINK_PACE_S, LINK_REST_MOST_S)
         self.lingering = Lingering()
 
     @property

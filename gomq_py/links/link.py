@@ -19,7 +19,6 @@ from gomq_py.links.outlet import HookOutlet, WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage, Rest
 from gomq_py.links.status import Status, shown
 from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
-from gomq_py.links.turns import turns_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -294,7 +293,7 @@ class Link:
         is_over = True
         try:
             if self._passage is None:
-                turns_of(self._hub).wait(
+                self._hub.link_turns.wait(
                     self._wakened, lambda: self._is_stopping, has_failed=self._attempts.count > 0,
                     account=self.account)
                 self._passage, queue = self._aside(self._open) or (None, "")

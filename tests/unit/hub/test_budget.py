@@ -116,7 +116,7 @@ SHARED = {
         "places of those who have not logged in", "connections, and the descriptors of the process"],
     "lingering": ["sockets after the close"],
     "shares": ["messages that links keep until they are confirmed"],
-    "links.turns": ["turns of links to connect"],
+    "link_turns": ["turns of links to connect"],
     "links.remote_hosts": ["threads for names that links look up"],
     "auth.hash_pool": ["threads for costly password hashes"],
     "http.clients": ["places at a management port"],
