@@ -279,6 +279,7 @@ class Launcher:
         limit_s = self.settings.stop_timeout
         if limit_s:
             durability = self._node.durability if self._node is not None else None
+            # no timer of the hub: the stop closes those
             self._limit = gevent.spawn_later(limit_s, _leave, limit_s, durability)
             # The hub may hang in a system call and then logs nothing.
             faulthandler.dump_traceback_later(limit_s + LAST_LINE_S, exit=True, file=2)

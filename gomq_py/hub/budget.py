@@ -14,8 +14,6 @@ that are being sent. Never holds any octets itself.
 import time
 from itertools import chain, islice, zip_longest
 
-import gevent
-
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")
@@ -62,11 +60,11 @@ class Budget:
     called in the hub.
     """
 
-    def __init__(self, limit, most, call_later=gevent.spawn_later, clock=time.monotonic):
+    def __init__(self, limit, most, timers, clock=time.monotonic):
         self.limit = limit
         self.most = most
         self.held = 0
-        self._call_later = call_later
+        self._timers = timers
         self._clock = clock
         self._holders = {}  # holder: Held, the oldest first
         self._of_output = {}
@@ -83,7 +81,7 @@ class Budget:
         for waiter in list(self._waiting):
             self.forget(waiter)
         if self._watch is not None:
-            self._watch.kill(block=False)
+            self._watch.stop()
             self._watch = None
 
     def forget(self, waiter):
@@ -139,7 +137,7 @@ class Budget:
 
     def _watch_on(self, seconds):
         if self._waiting and self._watch is None:
-            self._watch = self._call_later(seconds, self._look)
+            self._watch = self._timers.start(seconds * 1000, self._look)
 
     def _look(self):
         self._watch = None
@@ -244,8 +242,8 @@ class BodyBudget(Budget):
     than its client's.
     """
 
-    def __init__(self, limit, call_later=gevent.spawn_later, clock=time.monotonic):
-        super().__init__(limit, 2 * limit, call_later, clock)
+    def __init__(self, limit, timers, clock=time.monotonic):
+        super().__init__(limit, 2 * limit, timers, clock)
         self._first = None  # the body beyond its share that goes on
         self._turn = 0  # the last one, of every second number
         self._turns = {}  # account that holds anything: the turn it had last, or one before the last it found
@@ -298,7 +296,7 @@ class BodyBudget(Budget):
     def close(self):
         super().close()
         if self._letting_on is not None:
-            self._letting_on.kill(block=False)
+            self._letting_on.stop()
             self._letting_on = None
 
     def count_whole(self, octets):
@@ -349,7 +347,7 @@ class BodyBudget(Budget):
         if len(self._waiting) <= AT_ONCE:
             self._let_on_now()
         elif self._letting_on is None:
-            self._letting_on = self._call_later(0, self._let_on_now)
+            self._letting_on = self._timers.start(0, self._let_on_now)
 
     def _let_on_now(self):
         self._letting_on = None

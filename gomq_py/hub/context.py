@@ -54,15 +54,15 @@ class Hub:
         leftovers = Leftovers(self.timers, self.endings, partial(self.spawn, give_back))
         self.admission = Admission(settings, on_left=leftovers.one_left)
         self.clients = Clients(self.scheduler)
-        self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
+        self.bodies = BodyBudget(settings.max_unfinished_bodies, self.timers)
         self.body_buffers = BodyBuffers(self.timers)
-        self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
+        self.large_output = LargeOutput(settings.max_large_output, self.timers)
         self.coalescer = Coalescer()
         self.catching_up = CatchingUp(self.timers)
-        self.heartbeats = Heartbeats()
+        self.heartbeats = Heartbeats(self.timers)
         self.slow_turns = SlowTurns(self.scheduler)
         self.link_turns = PacedTurns(self.spawn, LINK_PACE_S, LINK_REST_MOST_S)
-        self.lingering = Lingering()
+        self.lingering = Lingering(self.timers)
 
     @property
     def buffers(self):
@@ -76,7 +76,9 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """The same that begins so much later; ``kill(block=False)`` before that, and it does not."""
+        """A greenlet that begins so much later, unless ``kill(block=False)`` comes first: for work that may
+        switch. Other work takes a timer.
+        """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):

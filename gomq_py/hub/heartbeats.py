@@ -9,8 +9,6 @@ import heapq
 import math
 import time
 
-import gevent
-
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -24,7 +22,9 @@ SLACK = 64
 class Heartbeats:
     """Calls ``check_heartbeat()`` of each watched connection twice per its interval."""
 
-    def __init__(self, clock=time.monotonic):
+    def __init__(self, timers, clock=time.monotonic):
+        """``timers``: the hub's. ``clock``: in seconds."""
+        self._timers = timers
         self._clock = clock
         self._buckets = {}  # tick -> connections as keys, never empty
         self._order = []  # a heap of ticks, some of which may have no bucket any more
@@ -100,13 +100,12 @@ class Heartbeats:
             return
         self._disarm()
         self._armed_for = self._order[0]
-        self._timer = gevent.get_hub().loop.timer(max(0.0, self._armed_for / TICKS_PER_S - self._clock()))
-        self._timer.start(self._on_timer)
+        after_s = self._armed_for / TICKS_PER_S - self._clock()
+        self._timer = self._timers.start(after_s * 1000, self._on_timer)
 
     def _disarm(self):
         if self._timer is not None:
             self._timer.stop()
-            self._timer.close()
             self._timer = self._armed_for = None
 
     def _on_timer(self):

@@ -11,16 +11,14 @@ Never holds a message itself.
 """
 import time
 
-import gevent
-
 from gomq_py.hub.budget import WINDOW_S, Budget
 
 
 class LargeOutput(Budget):
     """A consumer has what every holder has; its progress is what its ``output`` has sent."""
 
-    def __init__(self, limit, call_later=gevent.spawn_later, clock=time.monotonic):
-        super().__init__(limit * 3 // 4, limit, call_later, clock)
+    def __init__(self, limit, timers, clock=time.monotonic):
+        super().__init__(limit * 3 // 4, limit, timers, clock)
         self._called = None  # the waiter that was resumed last and has not asked yet
         self._past = None  # who may have one beyond the limit, or has
         self._past_octets = 0

@@ -33,7 +33,11 @@ PAUSE_S = 0.001
 class Lingering:
     """The sockets of one server that are ending."""
 
-    def __init__(self, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS):
+    def __init__(
+        self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
+    ):
+        """``timers``: the hub's."""
+        self._timers = timers
         self._most = most
         self._seconds = seconds
         self._octets = octets
@@ -69,7 +73,7 @@ class Lingering:
             gevent.spawn(self._end_and_tell, socket, gone)
             return
         watched = _Watched(socket._sock, self._octets, partial(self._forget, gone))
-        if not self._is_closed and len(self) < self._most and watched.begin(self._seconds):
+        if not self._is_closed and len(self) < self._most and watched.begin(self._timers, self._seconds):
             self._watched[watched] = None
         else:
             gone()
@@ -117,7 +121,7 @@ class _Watched:
         self._watcher: Any = None
         self._timer: Any = None
 
-    def begin(self, seconds: float) -> bool:
+    def begin(self, timers: Any, seconds: float) -> bool:
         """Say that nothing more comes. False: neither does from the peer."""
         try:
             self._socket.shutdown(SHUT_WR)
@@ -125,18 +129,16 @@ class _Watched:
             return False
         if self._has_ended():
             return False
-        loop = gevent.get_hub().loop
-        self._watcher = loop.io(self._socket.fileno(), READABLE)
+        self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), READABLE)
         self._watcher.start(self._readable)
-        self._timer = loop.timer(seconds)
-        self._timer.start(self.end)
+        self._timer = timers.start(seconds * 1000, self.end)
         return True
 
     def end(self) -> None:
         """Wait no longer."""
-        for watcher in (self._watcher, self._timer):
-            watcher.stop()
-            watcher.close()
+        self._timer.stop()
+        self._watcher.stop()
+        self._watcher.close()
         self._over(self)
 
     def _readable(self) -> None:

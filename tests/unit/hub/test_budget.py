@@ -62,7 +62,7 @@ class Bodies:
     """Bodies grow read by read, and wait in the middle."""
 
     def __init__(self, time):
-        self.budget = BodyBudget(LIMIT, time.call_later, time.clock)
+        self.budget = BodyBudget(LIMIT, time, time.clock)
         self.most = 2 * LIMIT
 
     def take(self, peer, octets):
@@ -86,7 +86,7 @@ class Output:
     """Large messages are had as a whole, and go as the client reads."""
 
     def __init__(self, time):
-        self.budget = LargeOutput(LIMIT, time.call_later, time.clock)
+        self.budget = LargeOutput(LIMIT, time, time.clock)
         self.most = LIMIT
 
     def take(self, peer, octets):

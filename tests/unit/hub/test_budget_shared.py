@@ -22,6 +22,7 @@ from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
+from gomq_py.hub.timers import HubTimers
 from gomq_py.hub.turns import PacedTurns
 from gomq_py.links.buffers import LEAST_OCTETS, Shares
 from gomq_py.links.remote_hosts import Lookups
@@ -165,7 +166,7 @@ def connections():
 
 
 def lingering():
-    sockets, ending = [socket_pair() for _ in range(3)], Lingering(most=2)
+    sockets, ending = [socket_pair() for _ in range(3)], Lingering(HubTimers(), most=2)
     greedy = [gevent.spawn(ending.end, ours) for ours, _ in sockets[:2]]
     wait_until(lambda: len(ending) == 2, sleep=gevent.sleep)
     ending.end(sockets[2][0])  # returns at once: nobody waits for its peer
