@@ -84,12 +84,12 @@ class Admission:
         """``settings``: see ``gate``. ``descriptors``: limit of this process; 0 asks the system.
         ``on_left()`` is called at the end of each admitted connection; it must not switch.
         """
-        self._settings = settings
+        self.settings = settings
         self._on_left = on_left
-        self._clock = clock
+        self.clock = clock
         self._most = int((descriptors or resource.getrlimit(resource.RLIMIT_NOFILE)[0]) * DESCRIPTORS_SHARE)
-        self._log = QuietLog(LOG)
-        self._admitted: dict[int, AdmittedSocket] = {}
+        self.log = QuietLog(LOG)
+        self.admitted: dict[int, AdmittedSocket] = {}
         self._gates: dict[str, Gate] = {}
         self.is_closed = False
 
@@ -98,14 +98,13 @@ class Admission:
         are read at every arrival.
         """
         if prefix not in self._gates:
-            self._gates[prefix] = Gate(
-                self, self._admitted, self._settings, prefix, self._clock, self._log)
+            self._gates[prefix] = Gate(self, prefix)
         return self._gates[prefix]
 
     @property
     def count(self) -> int:
         """All connections, logged in or not."""
-        return len(self._admitted)
+        return len(self.admitted)
 
     @property
     def pending_count(self) -> int:
@@ -116,46 +115,42 @@ class Admission:
         """Count an accepted socket. None without room, with the reason in the log, or after close()."""
         if self.is_closed:
             return None
-        if len(self._admitted) >= self._most:
-            self._log.warning(
+        if len(self.admitted) >= self._most:
+            self.log.warning(
                 "descriptors",
                 "connection from %s refused: there are %d, and the other descriptors are for files (ulimit "
                 "-n)", host,
-                len(self._admitted))
+                len(self.admitted))
             return None
-        admitted = self._admitted[fileno] = AdmittedSocket(host, self._clock(), fileno)
+        admitted = self.admitted[fileno] = AdmittedSocket(host, self.clock(), fileno)
         return admitted
 
     def remove(self, admitted: AdmittedSocket) -> bool:
         """Stop counting a connection. Returns whether it was counted."""
-        if self._admitted.get(admitted.fileno) is not admitted:
+        if self.admitted.get(admitted.fileno) is not admitted:
             return False
-        del self._admitted[admitted.fileno]
+        del self.admitted[admitted.fileno]
         self._on_left()
         return True
 
     def close(self) -> None:
         """Shut down all sockets, and admit nobody any more."""
         self.is_closed = True
-        for admitted in list(self._admitted.values()):
+        for admitted in list(self.admitted.values()):
             admitted.shut_down()
 
 
 class Gate:
     """Counts one protocol's connections by address, and the pending ones. Made by Admission."""
 
-    def __init__(
-        self, admission: Admission, admitted: dict[int, AdmittedSocket], settings: Any, prefix: str,
-        clock: Callable[[], float], log: QuietLog,
-    ):
-        """``admitted``: all connections, by descriptor."""
+    def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
-        self._admitted = admitted
-        self._settings = settings
+        self._admitted = admission.admitted
+        self._settings = admission.settings
+        self._clock = admission.clock
+        self._log = admission.log
         self._per_address = f"{prefix}max_connections_per_address"
         self._most_pending = f"{prefix}max_pending_logins"
-        self._clock = clock
-        self._log = log
         self._pending: dict[AdmittedSocket, None] = {}
         self._pending_of: Counter[str] = Counter()  # by network
         self._slow: dict[str, float] = {}  # network: until when

@@ -282,7 +282,8 @@ class Listener:
     def _let_in(self, connection: Any, address: Any) -> None:
         """Serve an accepted connection, if the gate admits it."""
         if self._is_unix:
-            address = self._unix_peer(connection)
+            self._accepted += 1
+            address = unix_peer(connection, self._accepted)
         admitted = None
         if self._gate is not None:
             admitted = self._gate.enter(connection, host_of(address))
@@ -344,11 +345,6 @@ class Listener:
     def _leave_to_greenlet(self) -> None:
         self._watcher.stop()
         self._needed.set()
-
-    def _unix_peer(self, connection: Any) -> str:
-        """A name for a peer, with the number of its connection."""
-        self._accepted += 1
-        return unix_peer(connection, self._accepted)
 
     def _serve(
         self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,
