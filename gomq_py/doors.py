@@ -144,8 +144,8 @@ class Doors:
         if not ports or not settings.tls_cert:
             return {}
         # imported here: a broker without certificate needs no TLS library
-        from gomq_py import certificates
-        return {port: certificates.contexts(settings, SNI_PROTOCOLS[port]) for port in ports}
+        from gomq_py.net import tls
+        return {port: tls.contexts_of(settings, SNI_PROTOCOLS[port]) for port in ports}
 
     def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:
         """Apply settings to new connections; ``contexts`` are from ``prepare``."""

@@ -87,11 +87,9 @@ class Launcher:
             self.start()
             garbage.settle()
             self._systemd.ready(self._where())
-            helpers = [
-                helper
-                for helper in (self._watchdog(), _named("reload", self._reload_when_asked, asked_to_reload))
-                if helper is not None
-            ]
+            helpers.append(_named("reload", self._reload_when_asked, asked_to_reload))
+            if self._systemd.watchdog_s:  # without a service manager it would wake an idle broker
+                helpers.append(_named("watchdog", self._tell_watchdog))
             self._asked_to_stop.wait()
             self._systemd.stopping()
             return EXIT_STOPPED
@@ -103,19 +101,11 @@ class Launcher:
             for watcher in watchers:
                 watcher.cancel()
 
-    def _watchdog(self) -> Any:
-        """A greenlet that tells the service manager that the hub runs; None without a service manager,
-        because it would wake an idle broker.
-        """
-        if not self._systemd.watchdog_s:
-            return None
-
-        def tell() -> None:
-            while True:
-                self._systemd.alive()
-                gevent.sleep(self._systemd.watchdog_s / 2)
-
-        return _named("watchdog", tell)
+    def _tell_watchdog(self) -> None:
+        """Tell the service manager again and again that the hub runs. May switch."""
+        while True:
+            self._systemd.alive()
+            gevent.sleep(self._systemd.watchdog_s / 2)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
         """Reload; but stop a broker whose terminal was closed, as the terminal's other processes."""
@@ -145,8 +135,7 @@ class Launcher:
 
     def _dump(self) -> None:
         """Write the state of the broker into the log, in its own greenlet. May switch."""
-        durability = self._node.durability if self._node is not None else None
-        StateDump(self.broker, self.hub, durability, self.listeners).write()
+        StateDump(self.broker, self.hub, self._durability, self.listeners).write()
 
     def start(self) -> None:
         """Open the data folder, recover, and listen. Raises BootError with nothing left open. May switch."""
@@ -195,30 +184,13 @@ class Launcher:
         """The open listeners, with ``protocol``, ``address`` and ``port``."""
         return self._node.listeners if self._node is not None else []
 
-    @property
-    def broker(self) -> Any:
-        """The broker while it runs."""
-        return self._node.broker if self._node is not None else None
-
-    @property
-    def amqp(self) -> Any:
-        """The AMQP door while the broker runs."""
-        return self._node.amqp if self._node is not None else None
-
-    @property
-    def mqtt(self) -> Any:
-        """The MQTT door while the broker runs; None if it has not been opened."""
-        return self._node.mqtt if self._node is not None else None
-
-    @property
-    def connector(self) -> Any:
-        """Connects links to brokers, this one included, while the broker runs."""
-        return self._node.connector if self._node is not None else None
-
-    @property
-    def hub(self) -> Any:
-        """State that the broker and its doors share, such as the connections, while the broker runs."""
-        return self._node.hub if self._node is not None else None
+    # parts of the node while it runs, else None; mqtt: once it has been opened
+    broker: Any = property(lambda self: getattr(self._node, "broker", None))
+    amqp: Any = property(lambda self: getattr(self._node, "amqp", None))
+    mqtt: Any = property(lambda self: getattr(self._node, "mqtt", None))
+    connector: Any = property(lambda self: getattr(self._node, "connector", None))
+    hub: Any = property(lambda self: getattr(self._node, "hub", None))
+    _durability: Any = property(lambda self: getattr(self._node, "durability", None))
 
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
@@ -278,8 +250,8 @@ class Launcher:
         """
         limit_s = self.settings.stop_timeout
         if limit_s:
-            durability = self._node.durability if self._node is not None else None
-            self._limit = gevent.spawn_later(limit_s, _leave, limit_s, durability)
+            # no timer of the hub: the stop closes those
+            self._limit = gevent.spawn_later(limit_s, _leave, limit_s, self._durability)
             # The hub may hang in a system call and then logs nothing.
             faulthandler.dump_traceback_later(limit_s + LAST_LINE_S, exit=True, file=2)
 

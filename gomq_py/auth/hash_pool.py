@@ -4,11 +4,11 @@ Unauthenticated peers can trigger any number of them. So they occupy only some t
 which names, files and keys need too, and every address gets as many turns as the others.
 """
 import os
-from collections import OrderedDict, deque
 
 from gevent.event import Event
 
 from gomq_py.hub.threads import begin
+from gomq_py.hub.turns import Line
 
 # Hashing is bound by the CPU: more threads than processors would only make each slower.
 AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
@@ -19,8 +19,7 @@ class HashPool:
 
     def __init__(self, at_once=AT_ONCE):
         self._free = at_once
-        # address -> deque of Events; the address served longest ago comes first
-        self._waiting = OrderedDict()
+        self._line = Line()  # Events, by address
 
     def run(self, address, function, *arguments):
         """Run ``function(*arguments)`` in a thread at this address's turn; returns its result. May switch."""
@@ -40,27 +39,18 @@ class HashPool:
 
     def _wait(self, address):
         mine = Event()
-        self._waiting.setdefault(address, deque()).append(mine)
+        self._line.add(mine, address)
         try:
             mine.wait()
         except BaseException:  # the client has disconnected
             if mine.is_set():
                 self._hand_on()
             else:
-                self._leave(address, mine)
+                self._line.discard(mine, address)
             raise
 
-    def _leave(self, address, mine):
-        row = self._waiting[address]
-        row.remove(mine)
-        if not row:
-            del self._waiting[address]
-
     def _hand_on(self):
-        if not self._waiting:
+        if self._line:
+            self._line.take().set()
+        else:
             self._free += 1
-            return
-        address, row = self._waiting.popitem(last=False)
-        row.popleft().set()
-        if row:
-            self._waiting[address] = row  # to the end of the line

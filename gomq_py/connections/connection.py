@@ -1,13 +1,11 @@
-"""Client connection: what the connection of every client has, whichever door it comes through.
+"""Client connection: the part of a client's connection that all doors share.
 
     listener > door > open_stream(), enter(), watch(); over() > _finish() > when_gone()
     hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
-Between net and the doors. A protocol's Connection brings the wire and the verbs; from here it has both halves
-of its socket, its name, the hold of an alarm, the life of its token, and the way to its end. A client is
-served without a greenlet, which would cost an idle one more memory than all the rest; one is taken at the end
-where the last word has to be waited for. Never parses and never writes: what a client is told is its
-protocol's.
+A protocol's Connection adds the wire and the verbs. A client is served without a greenlet, which would cost
+an idle one more memory than all the rest; a greenlet is made at the end, if the last word must be waited for.
+Never parses and never writes: that is the protocol's.
 """
 import logging
 import os
@@ -25,20 +23,20 @@ from gomq_py.net.listener import format_address, format_own, host_of, telling_wh
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 
-# What a client has to read our last word.
+# Time for a client to read the broker's last word.
 LAST_WORD_TIMEOUT_S = 5
 # Half of this lies between two looks at the socket of a client that an alarm holds.
 ALARM_LOOK_S = 60
-# Why a connection ended that nothing else is known of.
+# Reason of an end without another known one.
 BROKEN = "by a fault of the broker"
 
 
 class ClientConnection:
-    """A client from its first octet to its last. ``why`` is the reason it ended, for the log.
+    """A client from its first octet to its last. ``why``: the reason of its end, for the log.
 
-    Of its class: the ``log`` of its door, what its clients say for ``goodbye``, and what lists of connections
-    show: its ``door``, its ``protocol``, its ``channels`` by number, ``client_properties`` and ``limits``.
-    ``local_user``: as whom a client of this process logs in; it came through no port, and counts for none.
+    A subclass has the ``log`` of its door, the ``goodbye`` of its clients, and for lists of connections
+    ``door``, ``protocol``, ``channels`` by number, ``client_properties`` and ``limits``. ``local_user``: user
+    of a client of this process, which came through no port and counts for none.
     """
 
     __slots__ = (
@@ -74,16 +72,16 @@ class ClientConnection:
 
     @property
     def peer_host(self):
-        """The host of the client's end, as a proxy announced it where there is one."""
+        """The client's host, as announced by a proxy if there is one."""
         return host_of(self.address)
 
     @property
     def peer_port(self):
-        """Its port; 0 for a unix socket."""
+        """The client's port; 0 for a unix socket."""
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(messages that it was sent and no queue held, messages that were dropped on the way)."""
+        """(sent messages that no queue held, messages dropped on the way)."""
         return 0, 0
 
     # what a protocol brings
@@ -93,17 +91,17 @@ class ClientConnection:
     goodbye: str
 
     def force_close(self, reason):
-        """An operator, or the broker, ends it: the client is told, and waited for."""
+        """End the connection for an operator or the broker: tell the client, and wait for it."""
         raise NotImplementedError
 
     def lend_nothing(self):
-        """From now on it takes no message, which would be counted as delivered."""
+        """Take no message from now on: it would count as delivered."""
 
     def tell_of_alarm(self):
-        """The client is held, or no more: a protocol that has words for it says so."""
+        """Tell the client that it is held, or no more, if the protocol has words for it."""
 
     def _choose_lanes(self):
-        """Tracing or an alarm has begun or ended: publishes go another way."""
+        """Choose lanes anew, because tracing or an alarm has begun or ended."""
         raise NotImplementedError
 
     def _stop(self):
@@ -111,11 +109,11 @@ class ClientConnection:
         raise NotImplementedError
 
     def _has_left(self):
-        """In the loop, when it is its turn to end: whether nothing is to be said, or waited for."""
+        """Whether nothing needs to be said or waited for at the end. Called in the loop."""
         return False
 
     def _say_last_word(self):
-        """Whether the client has taken it, and its end is to be awaited. May switch."""
+        """Returns whether the client has taken it, so that its end should be awaited. May switch."""
         raise NotImplementedError
 
     def _end(self):
@@ -125,13 +123,13 @@ class ClientConnection:
     # its life
 
     def open_stream(self):
-        """What it reads with, and what it writes with."""
+        """Make the stream and the output."""
         hub = self.hub
         self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
-        """Its login is done: it counts among the clients, as this user's in this vhost."""
+        """Count among the clients after the login, as this user's in this vhost."""
         self.server.gate.logged_in(self.admitted)
         self.user, self.vhost, self.access, self.limits = user, vhost, access, limits
         self.mechanism = mechanism
@@ -139,7 +137,7 @@ class ClientConnection:
         self.hub.clients.register(self)
 
     def watch(self):
-        """It is served from now on, and hears of silence, of its token's end and of traces."""
+        """Begin to watch for silence, the token's end and tracing."""
         # Checked twice in each interval that is given here, and so every quarter of the heartbeat interval.
         self.hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
         if self.user.expires_at_s is not None:
@@ -148,11 +146,11 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """May the walk go on? If not it is its turn again later."""
+        """Whether the walk may go on; if not, it goes on at its next turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """That it begins or ends. Whoever has connections of this process says itself what becomes of them,
+        """Log a beginning or an end; at level debug for clients of this process, whose owners log themselves
         and may try again and again.
         """
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
@@ -160,21 +158,20 @@ class ClientConnection:
     # its end
 
     def when_gone(self, callback, *arguments):
-        """Call ``callback(*arguments)`` when the client is gone and all is given back: the socket may be
-        closed. To be said before anything else happens to it.
+        """Call ``callback(*arguments)`` when the client is gone and the socket may be closed. Call this
+        before anything else happens to the connection.
         """
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Nothing more is read of it, and nothing goes out to it while its end waits for its turn: of
-        thousands that are lost together each would be lent, and have counted, what the one before it gave
-        back.
+        """Nothing more is read. Take no message while the end waits for its turn: of thousands of connections
+        lost together, each would count as delivered what the one before gave back.
         """
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
     def _end_in_turn(self):
-        """In the loop: end at once where there is nobody to wait for, or in a greenlet."""
+        """In the loop: end at once, or in a greenlet if there is a client to wait for."""
         if self.hub.is_closed:  # nobody is told
             self.cut_off()
             self._gone()
@@ -184,7 +181,8 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """Say the last word, and await the end of a client that has taken it. May switch, unless it has left.
+        """Say the last word, and await the end of a client that has taken it. May switch, unless the client
+        has left.
         """
         lingers = False
         try:
@@ -197,7 +195,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Say the last word, and give everything back. Whether the client has taken it. May switch."""
+        """Say the last word, and give everything back. Returns whether the client took it. May switch."""
         try:
             return self._say_last_word()
         finally:
@@ -209,29 +207,29 @@ class ClientConnection:
             self._when_gone()
 
     def abort(self, why):
-        """Drop the client without a word: it does not listen."""
+        """Drop the client without a word."""
         self.why = self.why or why
         self.log.warning("connection %s: %s", self.name, why)
         self.output.close()
         self._stop()
 
     def cut_off(self):
-        """The hub is closed: from now on nothing is read or written, nobody is told, and queues keep what the
-        connection held.
+        """Read and write no more, because the hub is closed; tell nobody, and leave unacked messages to their
+        queues.
         """
-        # before the output lets go of whoever waits for it, which would have it read again
+        # before the output calls its waiters, which would have the stream read again
         self.stream.stop()
         self.output.close()
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason of an end that nobody has given one for."""
+        """The reason of an end without a given one."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """Nothing watches it any more, and its vhost counts what went over the socket."""
+        """End all watches, and add the socket's octets to the vhost's totals."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -244,9 +242,7 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Everything has been given back: it counts no more. Whoever asks why finds it by the name that its
-        client gave it, if its beginning was told.
-        """
+        """Count no more. If the beginning was told, tell the end, with the client's ``given_name``."""
         why = self.why or BROKEN
         self.hub.clients.forget(self)
         if is_told:
@@ -257,7 +253,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Of the checks of its heartbeat: nothing has come in so many of them, though it was read."""
+        """Whether nothing has come in so many heartbeat checks, although the stream was read."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -266,7 +262,7 @@ class ClientConnection:
         return self._silent_checks >= checks
 
     def block(self, reason):
-        """An alarm is on: the next publish is to be held."""
+        """Hold the next publish, because an alarm is on."""
         self.blocked_reason = reason
         self._choose_lanes()
 
@@ -280,10 +276,8 @@ class ClientConnection:
             hold.release()
 
     def hold_publishing(self):
-        """A publish came while an alarm is on: do not read on until the alarm is over.
-
-        As in RabbitMQ, the first publish brings this about: a client that only consumes is neither held nor
-        told.
+        """Stop reading until the alarm is over. As in RabbitMQ, only a publish does this: a client that only
+        consumes is neither held nor told.
         """
         if self._alarm_hold is None:
             self._alarm_hold = AlarmHold(self, self.blocked_reason)
@@ -291,8 +285,8 @@ class ClientConnection:
 
     @property
     def flow(self):
-        """What an alarm does to the connection, in RabbitMQ's words: ``blocked`` if it is held, ``blocking``
-        if its next publish would be, else ``running``.
+        """The state in RabbitMQ's words: ``blocked`` by an alarm, ``blocking`` if the next publish would be
+        held, else ``running``.
         """
         if self._alarm_hold is not None:
             return "blocked"
@@ -326,5 +320,5 @@ class AlarmHold:
 
 
 def socket_failed(error):
-    """The reason of an end by this OSError."""
+    """The reason of an end, for this OSError."""
     return f"the socket failed: {error.strerror or error}"

@@ -1,7 +1,6 @@
-"""Client login: who a client is, whichever door it comes through, and what events tell of that.
+"""Client login: the part of a login that all doors share, with its events.
 
-Between a door's login, which reads what the client sends and answers it in its protocol's words, and
-broker.verbs.entering, which decides.
+A door's login reads and answers in its protocol; broker.verbs.entering decides.
 """
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.signals.events import logged_in
@@ -23,7 +22,7 @@ class ClientLogin:
         self.timeout_s = timeout_s
 
     def checked(self, username, password, deadline, protocol):
-        """The User; events call what it speaks ``protocol``. Raises LoginRefused. May switch."""
+        """The User. ``protocol``: its name in events. Raises LoginRefused. May switch."""
         try:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, deadline)
@@ -32,9 +31,7 @@ class ClientLogin:
             raise
 
     def tell(self, outcome, username, protocol, *error):
-        """The event exchange: the login has come to a ``success`` or ``failure``, unless it is the broker's
-        stop that refuses all clients.
-        """
+        """Emit the event of a ``success`` or ``failure``, unless the broker's stop refuses all clients."""
         if error and self.clients.is_closing:
             return
         one = self.connection

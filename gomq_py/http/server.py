@@ -20,8 +20,8 @@ from gomq_py.http.clients import Clients
 from gomq_py.http import heads
 from gomq_py.http.errors import BodyLost
 from gomq_py.http.live import Followers
-from gomq_py.http.turns import Turns
 from gomq_py.http.upgrades import UpgradeRefused
+from gomq_py.hub.turns import PacedTurns
 from gomq_py.net.listener import abandon_socket, format_address, host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -343,7 +343,7 @@ class _Server(WSGIServer):
         self._upgrades = upgrades
         self._strangers = QuietLog(LOG)
         self.clients = Clients(settings, self._start_accepting_if_started)
-        self.turns = Turns()
+        self.turns = PacedTurns()  # or a client that asks without pause would keep the loop from sockets
         self.followers = Followers(settings)
 
     def _is_full(self):

@@ -1,21 +1,18 @@
-"""Admission: how many connections there may be, in all, and through each gate: from one address, and pending,
-which is connected, but not logged in. And memory that many clients took, given back once they have gone.
+"""Admission: limits on connections, in all, from one address, and pending (connected, not logged in).
 
-Between the listeners, which ask before they serve a socket, and the doors, which say who logged in. A
-connection is counted from accept() to the end of its socket. A refusal closes the socket; a client that has
-not logged in is told nothing. Never reads and never writes.
+Listeners ask before they serve a socket; doors report logins. A connection counts from accept() to the end of
+its socket. A refusal closes the socket; a client that has not logged in is told nothing. Never reads, never
+writes.
 
-Each protocol has a gate with limits of its own, so that strangers at one keep nobody out of another; the
-descriptors of the process are everybody's. When too many are pending at a gate, the one that has waited
-longest among those of the address with the most is dropped, once it had ``PATIENCE_S``, while whoever comes
-waits in the kernel: so a fleet that comes back all at once is let in one after the other. An address that was
-slow, because one of its clients was dropped so while the broker waited for it, is waited for no more: others
-take its places at once, and whoever comes from it and finds none is refused, for those behind it in the
-kernel's row may be others.
+Each protocol has a gate with limits of its own, so that strangers at one keep nobody out of another;
+descriptors are limited for all together. When too many connections are pending at a gate, new ones wait in
+the kernel, and the oldest of the address with the most is dropped after ``PATIENCE_S``: a fleet that comes
+back all at once is let in one client after the other. An address that kept the broker waiting is slow from
+then on: others take its places at once, and its own new connections are refused when no place is free,
+because those behind them in the kernel's queue may be others.
 
-What a client leaves is free memory of the allocators, and in between objects that the interpreter keeps for
-the next ones; one of these holds an arena of 1 MiB. Leftovers lets go of them when many clients have left and
-nobody leaves any more: while clients come and go, the next ones take that memory. Idle, no timer runs.
+Leftovers gives memory back when many clients have left and no more leave. Until then the next clients use it.
+Idle, no timer runs.
 """
 import fcntl
 import functools
@@ -36,29 +33,28 @@ from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.resources import give_memory_back
 
 LOG = logger("listener")
-# A login takes some milliseconds of ours and three round trips.
+# A login takes some milliseconds of the broker and three round trips.
 PATIENCE_S = 2.0
-# For so long an address is known to be slow. Then others wait for it once more, for PATIENCE_S.
+# How long an address counts as slow.
 SLOW_S = 60.0
 NETWORKS = 4096
-# So long a client has to answer what the broker said last; then the broker waits for it. Clients that only
+# A client that has not answered the broker's last octets for this long keeps the broker waiting. Clients that
 # wait for a busy broker, or for the turn of their TLS handshake, have answered by then.
 ANSWER_MS = 500
 _UNREAD = struct.Struct("i")
-# The beginning of Linux's tcp_info, up to how many milliseconds ago something was sent.
+# The beginning of Linux's tcp_info, up to the milliseconds since something was sent.
 _LAST_SENT = struct.Struct("=44xI")
-# The share of the process's descriptors that connections may have; the rest is for files: nobody may keep the
-# broker from writing what it confirmed.
+# The share of descriptors for connections; files need the rest, so that confirmed messages can be written.
 DESCRIPTORS_SHARE = 0.75
-# Clients that left: some 5 MB.
+# Clients that left until memory is given back: some 5 MB.
 MANY = 500
-# Without anybody that leaves, until it is quiet.
+# Time without a client that leaves.
 LULL_MS = 500
 
 
 class AdmittedSocket:
-    """One connection that was let in. ``host`` is the peer's address, empty for this machine's sockets.
-    ``end_login()``, or None, ends a login that waits for something else than the socket; it must not switch.
+    """One admitted connection. ``host``: the peer's address, empty for a unix socket. ``end_login()``, or
+    None, ends a login that waits for something other than the socket; it must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -71,7 +67,7 @@ class AdmittedSocket:
         self.end_login: Callable[[], None] | None = None
 
     def shut_down(self) -> None:
-        """End its socket: whoever serves it finds it ended, and closes it."""
+        """Shut its socket down; the code that serves the socket notices and closes it."""
         shut_down(self.fileno)
         end_login, self.end_login = self.end_login, None
         if end_login is not None:
@@ -79,88 +75,82 @@ class AdmittedSocket:
 
 
 class Admission:
-    """Every connection that was let in, and the gates that they came through."""
+    """All admitted connections, and the gates of the protocols."""
 
     def __init__(
         self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
         on_left: Callable[[], None] = lambda: None,
     ):
-        """``settings``: see ``gate``. ``descriptors``: how many this process may have; 0 asks the system.
-        ``on_left()`` is called for each that was let in and is counted no more; it must not switch.
+        """``settings``: see ``gate``. ``descriptors``: limit of this process; 0 asks the system.
+        ``on_left()`` is called at the end of each admitted connection; it must not switch.
         """
-        self._settings = settings
+        self.settings = settings
         self._on_left = on_left
-        self._clock = clock
+        self.clock = clock
         self._most = int((descriptors or resource.getrlimit(resource.RLIMIT_NOFILE)[0]) * DESCRIPTORS_SHARE)
-        self._log = QuietLog(LOG)
-        self._admitted: dict[int, AdmittedSocket] = {}
+        self.log = QuietLog(LOG)
+        self.admitted: dict[int, AdmittedSocket] = {}
         self._gates: dict[str, Gate] = {}
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """The one whose settings begin so: PREFIXmax_connections_per_address and PREFIXmax_pending_logins,
-        which are read at every arrival.
+        """The gate with the settings PREFIXmax_connections_per_address and PREFIXmax_pending_logins, which
+        are read at every arrival.
         """
         if prefix not in self._gates:
-            self._gates[prefix] = Gate(
-                self, self._admitted, self._settings, prefix, self._clock, self._log)
+            self._gates[prefix] = Gate(self, prefix)
         return self._gates[prefix]
 
     @property
     def count(self) -> int:
-        """Connections there are, logged in or not."""
-        return len(self._admitted)
+        """All connections, logged in or not."""
+        return len(self.admitted)
 
     @property
     def pending_count(self) -> int:
-        """Those that have not logged in yet."""
+        """Connections that have not logged in yet, at all gates."""
         return sum(gate.pending_count for gate in self._gates.values())
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket; None: there is no room, and the log says why, unless everything ends."""
+        """Count an accepted socket. None without room, with the reason in the log, or after close()."""
         if self.is_closed:
             return None
-        if len(self._admitted) >= self._most:
-            self._log.warning(
+        if len(self.admitted) >= self._most:
+            self.log.warning(
                 "descriptors",
                 "connection from %s refused: there are %d, and the other descriptors are for files (ulimit "
                 "-n)", host,
-                len(self._admitted))
+                len(self.admitted))
             return None
-        admitted = self._admitted[fileno] = AdmittedSocket(host, self._clock(), fileno)
+        admitted = self.admitted[fileno] = AdmittedSocket(host, self.clock(), fileno)
         return admitted
 
     def remove(self, admitted: AdmittedSocket) -> bool:
-        """Count it no more; False where it was not counted."""
-        if self._admitted.get(admitted.fileno) is not admitted:
+        """Stop counting a connection. Returns whether it was counted."""
+        if self.admitted.get(admitted.fileno) is not admitted:
             return False
-        del self._admitted[admitted.fileno]
+        del self.admitted[admitted.fileno]
         self._on_left()
         return True
 
     def close(self) -> None:
-        """Shut down all sockets, which whoever serves one finds ended and closes. Nobody is let in any more.
-        """
+        """Shut down all sockets, and admit nobody any more."""
         self.is_closed = True
-        for admitted in list(self._admitted.values()):
+        for admitted in list(self.admitted.values()):
             admitted.shut_down()
 
 
 class Gate:
-    """Counts the connections of one protocol, by address, and those that are pending. Made by Admission."""
+    """Counts one protocol's connections by address, and the pending ones. Made by Admission."""
 
-    def __init__(
-        self, admission: Admission, admitted: dict[int, AdmittedSocket], settings: Any, prefix: str,
-        clock: Callable[[], float], log: QuietLog,
-    ):
-        """``admitted``: every connection there is, by its descriptor."""
+    def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
-        self._admitted = admitted
-        self._settings = settings
+        self._admitted = admission.admitted
+        self._settings = admission.settings
+        self._clock = admission.clock
+        self._log = admission.log
         self._per_address = f"{prefix}max_connections_per_address"
         self._most_pending = f"{prefix}max_pending_logins"
-        self._clock = clock
-        self._log = log
         self._pending: dict[AdmittedSocket, None] = {}
         self._pending_of: Counter[str] = Counter()  # by network
         self._slow: dict[str, float] = {}  # network: until when
@@ -172,19 +162,17 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may come in.
-
-        Where there is no room, the pending connection that has waited longest may be dropped to make some;
-        False: none was, and there is room again only after somebody has logged in or left.
+        """True if a connection from ``host`` may come in. May drop the pending connection that has waited
+        longest; after False there is room only once a client has logged in or left.
         """
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` is not even to wait for room: its address was slow."""
+        """True if a connection from ``host`` must not even wait for room, because its address is slow."""
         return self._is_slow(host) and self._is_full()
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket; None: it must be closed, and the log says why, unless everything ends."""
+        """Count an accepted socket. None: close it; the log has the reason, unless the broker ends."""
         if self.refuses(host):
             self._log.warning(
                 ("refused", network_of(host), self._most_pending),
@@ -198,10 +186,10 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """What was admitted of a socket that a listener let in, now that a proxy has said whose it is; None:
-        it must be closed, and the log says why.
+        """The AdmittedSocket of a socket, now that a proxy may have told the client's address. None: close
+        it; the log has the reason.
 
-        A socket that comes from elsewhere is counted from here on; whoever brought it calls ``leave``.
+        A socket that no listener let in is counted from here on; its owner calls ``leave``.
         """
         if self._admission.is_closed:
             return None
@@ -221,7 +209,7 @@ class Gate:
         return admitted
 
     def logged_in(self, admitted: AdmittedSocket) -> None:
-        """The client has logged in: its connection is pending no more."""
+        """Note that the client has logged in."""
         self._end_pending(admitted)
 
     def is_pending(self, fileno: int) -> bool:
@@ -229,7 +217,7 @@ class Gate:
         return self._admitted.get(fileno) in self._pending
 
     def leave(self, admitted: AdmittedSocket) -> None:
-        """Its socket is about to be closed. A second call does nothing."""
+        """Note that the socket is about to be closed. A second call does nothing."""
         if self._admission.remove(admitted) and admitted.identified:
             self._hosts[admitted.host] -= 1
             if not self._hosts[admitted.host]:
@@ -237,7 +225,7 @@ class Gate:
         self._end_pending(admitted)
 
     def _end_pending(self, admitted: AdmittedSocket) -> bool:
-        """Whether it was pending."""
+        """Returns whether it was pending."""
         if self._pending.pop(admitted, self) is self:
             return False
         network = network_of(admitted.host)
@@ -253,8 +241,8 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address that has the most. False where it has not
-        waited for PATIENCE_S, unless that address is known to be slow and ``newcomer`` is not.
+        """Shut down the oldest pending connection of the address that has the most. False if it has not
+        waited for PATIENCE_S, unless that address is slow and ``newcomer`` is not.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -277,7 +265,7 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """What counts as one address: of IPv6 a /64, which is what one customer has."""
+    """The network that counts as one address: for IPv6 a /64, which one customer has."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -289,8 +277,8 @@ def network_of(address: str) -> str:
 
 
 def waits_for_client(fileno: int) -> bool:
-    """Whether the broker has read all that has come and said its last word ANSWER_MS ago, as the kernel tells
-    however late the broker is. A client that sends a few octets now and then is waited for.
+    """Whether the broker has read all octets of a socket and sent its last ones ANSWER_MS ago. The kernel
+    tells, so that a late broker does not blame the client.
     """
     try:
         if _UNREAD.unpack(fcntl.ioctl(fileno, termios.FIONREAD, bytes(_UNREAD.size)))[0]:
@@ -306,8 +294,8 @@ def waits_for_client(fileno: int) -> bool:
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
-    """End a socket that another greenlet serves, whatever wraps it by now (TLS): what it waits for ends, and
-    it closes the socket.
+    """Shut down a socket that another greenlet serves, also below TLS: the greenlet's wait ends, and it
+    closes the socket.
     """
     borrowed = socket.socket(fileno=fileno)
     try:
@@ -319,14 +307,16 @@ def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
 
 
 def give_back():
-    """What nobody uses. May take milliseconds, most of them in a thread. May switch."""
+    """Give unused memory back to the system. Takes milliseconds, most of them in a thread. May switch."""
     let_go_of_spares()
     in_thread(give_memory_back)
 
 
 class Leftovers:
-    """One per hub. ``timers`` and ``endings``, of what clients had, are the hub's; ``begin_to_give_back()``
-    must not switch.
+    """Gives memory back when many clients have left: between the freed blocks lie objects that the
+    interpreter keeps for later, each of which holds an arena of 1 MiB.
+
+    ``timers`` and ``endings`` are the hub's; ``begin_to_give_back()`` must not switch.
     """
 
     def __init__(self, timers, endings, begin_to_give_back):
@@ -338,7 +328,7 @@ class Leftovers:
         self._timer = None
 
     def one_left(self):
-        """A client has gone."""
+        """Count a client that has gone."""
         self._left += 1
         if self._left >= MANY and self._timer is None:
             self._look_later()

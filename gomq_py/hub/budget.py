@@ -1,47 +1,41 @@
-"""Budget: octets that all connections of a hub may hold together, who may have more, and what becomes of
-those who keep others waiting. The one rule for octets; time is shared by turns, places by admission.
+"""Budget: octets that all connections of a hub may hold together. Time is shared by turns, places by
+admission.
 
-Its kinds are BodyBudget, for message bodies that are being received, and hub.large_output, for large messages
-that are being sent. Never holds any octets itself.
+Its kinds are BodyBudget, for message bodies being received, and hub.large_output, for large messages being
+sent. Never holds any octets itself.
 
-    up to ``limit``         whoever comes first
-    from there to ``most``  whoever is within its share of what is left: a user in a virtual host a half, a
-                            connection an eighth before half of that has gone, so that there is always
-                            something left for the next one
-    beyond its share        waits; and while anybody waits, holders beyond their share have to get on at the
-                            least speed: the slowest of those that do not are given up until there is room
+    up to ``limit``         first come, first served
+    from there to ``most``  within a share of what is left: half for a user in a virtual host, an eighth for a
+                            connection while more than half is left, so that the next one finds something
+    beyond its share        waits. While anybody waits, holders beyond their share must get on at the least
+                            speed; the slowest of the others are given up until there is room
 """
 import time
 from itertools import chain, islice, zip_longest
-
-import gevent
 
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")
 
-# Of what is left the share of one connection, and of one user in one virtual host over all connections. Half
-# of what is beyond the limit is for users alone: one with many connections does not keep out the others.
+# Parts of what is left: the share of a connection, and of a user in a virtual host over all connections. Half
+# of what is beyond the limit is for users alone, so that a user with many connections keeps out no other.
 CONNECTION_PARTS = 8
 ACCOUNT_PARTS = 2
-# While others wait, whoever holds more than its share must get on by this part of what it holds in a second:
-# the more it keeps from others the faster, so that a whole message takes half a minute. A client that drips
-# would have to hold ever more, ever faster.
+# While others wait, a holder beyond its share must get on by this part of what it holds in a second, so that
+# a whole message takes half a minute at most. A client that drips must drip ever faster.
 LEAST_PART_S = 1 / 32
-# Over how long the speed is measured, at least: TCP's first pauses after lost packets are shorter, and those
-# who wait are served in little more.
+# Least time over which speed is measured: TCP's first pauses after lost packets are shorter.
 WINDOW_S = 1
 # Between two looks while anybody waits.
 LOOK_S = 0.25
-# How many go on, or are given up, at one poll: thousands may wait.
+# Waiters that go on, or holders that are given up, at one poll: thousands may wait.
 AT_ONCE = 64
 
 
 class Held:
-    """What one holder has: ``octets`` of the ``output`` of a connection, whose ``account`` it counts for.
+    """The ``octets`` of one holder, which count for the connection's ``output`` and its ``account``.
 
-    ``progress`` is what it was at ``since_s``, and ``speed`` the part of its octets by which it got on in a
-    second before that; None: it is not known yet.
+    ``progress`` was measured at ``since_s``. ``speed``: part of its octets per second before that, or None.
     """
 
     __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
@@ -57,37 +51,37 @@ class Held:
 class Budget:
     """``limit`` and ``most`` in octets, of which ``held`` are in use.
 
-    A holder, which waits as well, is any hashable with ``output`` (the net.output of its connection, which
-    says whose it is), ``resume_held()``, called when it is worth asking anew, and ``give_up(why)``. All is
-    called in the hub.
+    A holder or waiter is any hashable with ``output`` (the net.output of its connection, which has the
+    account), ``resume_held()``, called when another try makes sense, and ``give_up(why)``. Neither may
+    switch.
     """
 
-    def __init__(self, limit, most, call_later=gevent.spawn_later, clock=time.monotonic):
+    def __init__(self, limit, most, timers, clock=time.monotonic):
         self.limit = limit
         self.most = most
         self.held = 0
-        self._call_later = call_later
+        self._timers = timers
         self._clock = clock
         self._holders = {}  # holder: Held, the oldest first
         self._of_output = {}
         self._of_account = {}
-        self._waiting = {}  # waiter: (octets that it wants, its account), who has waited longest first
-        self._wanted = 0  # octets, by all of them
-        self._rows = {}  # account: {waiter: None}, the account first of which none has gone on for longest
+        self._waiting = {}  # waiter: (wanted octets, account), oldest first
+        self._wanted = 0  # octets, by all waiters
+        self._rows = {}  # account: {waiter: None}, the account served longest ago first
         self._watch = None
         self._is_closed = False
 
     def close(self):
-        """Stop watching; nobody who waits goes on any more."""
+        """Stop watching; no waiter goes on any more."""
         self._is_closed = True
         for waiter in list(self._waiting):
             self.forget(waiter)
         if self._watch is not None:
-            self._watch.kill(block=False)
+            self._watch.stop()
             self._watch = None
 
     def forget(self, waiter):
-        """It does not wait any more. One that does not wait changes nothing."""
+        """Wait no more. A waiter that does not wait changes nothing."""
         octets, account = self._waiting.pop(waiter, (0, None))
         self._wanted -= octets
         row = self._rows.get(account, {})
@@ -107,7 +101,7 @@ class Budget:
         self._of_account[held.account] = self._of_account.get(held.account, 0) + octets
 
     def _let_go(self, holder):
-        """Whether it had anything."""
+        """Returns whether the holder had anything."""
         held = self._holders.pop(holder, None)
         if held is None:
             return False
@@ -117,29 +111,29 @@ class Budget:
         return True
 
     def _is_within_share(self, output, octets=0):
-        """Whether so many octets more leave the connection, or its account, within its share of the rest."""
+        """Whether the connection, or its account, stays within its share with so many octets more."""
         of_connection, of_account = self._shares(octets)
         return (
             self._of_output.get(output, 0) + octets <= of_connection
             or self._of_account.get(output.account, 0) + octets <= of_account)
 
     def _shares(self, octets=0):
-        """(octets of a connection, of an account) when so many more are held."""
+        """(share of a connection, share of an account) when so many more octets are held."""
         left = self.most - max(self.held + octets, self.limit)
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """``octets`` of a kind that gives them as a whole."""
+        """``octets``: wanted as a whole, by a kind that gives them so."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
             self._waiting[waiter] = octets, account
             self._rows.setdefault(account, {})[waiter] = None
-            self._watch_on(0)  # those who have been slow for long give way at once
+            self._watch_on(0)  # holders that have been slow for long give way at once
 
     def _watch_on(self, seconds):
         if self._waiting and self._watch is None:
-            self._watch = self._call_later(seconds, self._look)
+            self._watch = self._timers.start(seconds * 1000, self._look)
 
     def _look(self):
         self._watch = None
@@ -149,7 +143,7 @@ class Budget:
             self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
-        """How many there were."""
+        """Returns how many holders were given up."""
         count = 0
         now_s = self._clock()
         slow = []
@@ -176,7 +170,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """What it did so far says nothing: it could not get on."""
+        """Measure a holder from now on: until now it could not get on."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -187,11 +181,10 @@ class Budget:
                 break
             try:
                 waiter.resume_held()
-            except Exception:  # the others wait for nobody but us
+            except Exception:  # the others have nobody else to resume them
                 LOG.exception("a connection that waited for memory cannot go on")
 
     def _give_up(self, holder, why):
-        """The others have waited long enough."""
         try:
             holder.give_up(why)
         except Exception:
@@ -200,27 +193,26 @@ class Budget:
     # of each kind
 
     def _lacks_room(self):
-        """Whether somebody waits for what others hold."""
+        """Whether a waiter needs what others hold."""
         return bool(self._waiting)
 
     def _call_next(self):
-        """Called at each look while anybody waits. Whether one that was called did not ask, and others wait.
-        """
+        """Resume waiters; called at each look while anybody waits. Returns whether to look again at once."""
 
     def _progress(self, holder, held):
-        """How far it has got, in octets."""
+        """How far a holder has got, in octets."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether it is its client that keeps it from getting on."""
+        """Whether only its client can keep a holder from getting on."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
-        """It has been given up: whoever waits for its octets goes on."""
+        """Free the octets of a holder that was given up."""
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """What its client, or the log, is told."""
+        """The reason for the client, or the log."""
         raise NotImplementedError
 
 
@@ -231,31 +223,28 @@ def _subtract(sums, key, octets):
 
 
 class BodyBudget(Budget):
-    """One budget for all message bodies that have been received in part, over all connections of a hub.
+    """The budget for message bodies that have been received in part, over all connections of a hub.
 
-    Beside whoever receives them: it counts what is held, and says who must wait. A body that comes whole
-    never comes here. Beyond the limit bodies go on that are within their share of as much again; of the
-    others one at a time, the first, and, up to the limit, those of the same connection, which would not be
-    read if one of them had to wait; what a connection begins beyond that is to be refused. So at least one
-    always ends, and the memory held stays below ``2 * limit + max_message_size``; the others' connections are
-    not read meanwhile. Messages that wait for files before they are stored count too.
+    Beyond the limit, bodies within their share of as much again go on. Of the others one goes on, the first,
+    with other bodies of its connection up to the limit, since a connection is read as a whole; what it begins
+    beyond that is refused. The other connections are not read meanwhile. So at least one body always ends,
+    and memory stays below ``2 * limit + max_message_size``. Messages that wait for files before they are
+    stored count too; a body that comes whole does not.
 
-    A body has, besides what every holder has, ``is_held_up``: its connection is not read, for another reason
-    than its client's.
+    A body also has ``is_held_up``: its connection is not read, and its client is not the reason.
     """
 
-    def __init__(self, limit, call_later=gevent.spawn_later, clock=time.monotonic):
-        super().__init__(limit, 2 * limit, call_later, clock)
+    def __init__(self, limit, timers, clock=time.monotonic):
+        super().__init__(limit, 2 * limit, timers, clock)
         self._first = None  # the body beyond its share that goes on
-        self._turn = 0  # the last one, of every second number
-        self._turns = {}  # account that holds anything: the turn it had last, or one before the last it found
+        self._turn = 0  # number of the last turn; even
+        self._turns = {}  # account with bodies: its last turn, or the one before the last that it found
         self._letting_on = None
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``.
-
-        False: they are counted, but the connection must not be read until ``body.resume_held()`` is called.
+        """Count ``octets`` more for ``body``. False: the connection must not be read until
+        ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
         self._turns.setdefault(body.output.account, self._turn - 1)
@@ -265,8 +254,8 @@ class BodyBudget(Budget):
         return False
 
     def why_in_vain(self, body):
-        """Why one that may not grow never will, or "": its connection has all of the limit, or goes on with
-        another body beyond twice the limit, which cannot end if the connection is not read.
+        """Why a body that may not grow never will, or "". Its connection has all of the limit, or another
+        body beyond twice the limit, which cannot end if the connection is not read.
         """
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):
@@ -281,7 +270,7 @@ class BodyBudget(Budget):
         return ""
 
     def release(self, body):
-        """``body`` is complete or given up; whoever may go on now is resumed."""
+        """Free the octets of a body that is complete or given up, and resume waiters."""
         self.forget(body)
         if not self._let_go(body):
             return
@@ -298,14 +287,13 @@ class BodyBudget(Budget):
     def close(self):
         super().close()
         if self._letting_on is not None:
-            self._letting_on.kill(block=False)
+            self._letting_on.stop()
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a message that is complete and waits to be stored, or, less than 0, one that was.
+        """Count a complete message that waits to be stored; a negative number when it has been.
 
-        Over the limit nobody grows beyond its share meanwhile: or one after the other would become the first,
-        and wait as well.
+        Over the limit no body grows beyond its share meanwhile: each would become the first, and wait too.
         """
         self._whole += octets
         self.held += octets
@@ -313,7 +301,7 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _goes_on(self, body):
-        """Whether it may grow over the limit."""
+        """Whether a body may grow over the limit."""
         if self._is_within_share(body.output):
             return True
         if self._whole:
@@ -324,8 +312,8 @@ class BodyBudget(Budget):
             and self._of_output.get(body.output, 0) <= self.limit)
 
     def _first_beyond_share(self):
-        """The oldest of those beyond their share whose user in its virtual host has had no turn for longest,
-        until it ends or is beyond it no more.
+        """The oldest body beyond its share, of the account that had its turn longest ago. It stays the first
+        until it ends or is within its share.
         """
         if self._first is None or self._is_within_share(self._first.output):
             of_connection, of_account = self._shares()
@@ -345,11 +333,11 @@ class BodyBudget(Budget):
         return next(one for one in self._holders if one.output is output)
 
     def _let_on(self):
-        """Whoever may go on is resumed; where many wait in the polls to come, for it takes time."""
+        """Resume bodies that may go on; many waiters in the polls to come, because it takes time."""
         if len(self._waiting) <= AT_ONCE:
             self._let_on_now()
         elif self._letting_on is None:
-            self._letting_on = self._call_later(0, self._let_on_now)
+            self._letting_on = self._timers.start(0, self._let_on_now)
 
     def _let_on_now(self):
         self._letting_on = None
@@ -368,21 +356,21 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _within_share(self, account, row):
-        """Those of one user's that wait."""
+        """The waiting bodies of an account that are within their share."""
         of_connection, of_account = self._shares()
         if self._of_account.get(account, 0) <= of_account:
             return list(row)
         return [body for body in row if self._of_output.get(body.output, 0) <= of_connection]
 
     def _that_go_on_beyond(self):
-        """Those that wait and go on though they are beyond their share."""
+        """The waiting bodies that go on beyond their share."""
         if self._whole:
             return []
         first = self._first_beyond_share()
         waiting = list(self._waiting_of(first.output))
         going_on = [body for body in waiting if self._goes_on(body)]
         if waiting and first not in waiting:
-            # Its connection is not read because another one waits: that one is the first.
+            # Its connection is not read because another body of it waits: that one becomes the first.
             self._first = next((body for body in waiting if body not in going_on), first)
             if self._first is not first:
                 going_on.append(self._first)

@@ -1,12 +1,12 @@
-"""Clients: every connection that has logged in, whichever door it came through.
+"""Clients: every connection that has logged in, of all doors.
 
-Doors register a connection when its login is done and forget it when it has ended; the management API,
-metrics, limits and the broker's stop ask here, and never a door. Counts are kept by door, user and vhost, so
-that a login costs the same whether there are ten connections or a hundred thousand.
+Doors register a connection after its login and forget it at its end; the management API, metrics, limits and
+the broker's stop ask here and never a door. Counts by door, user and vhost make the cost of a login
+independent of the number of connections.
 
-A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``; it is told of alarms
-by ``block(reason)`` and ``unblock()``, and ends by ``force_close(reason)`` (its client is told, and waited
-for) or ``abort(why)`` (without a word). ``cut_off()`` is the end of the hub. Never reads, never writes.
+A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
+``block(reason)`` and ``unblock()``. It ends by ``force_close(reason)`` (tells its client, and waits for it),
+``abort(why)`` (without a word) or ``cut_off()`` (at the end of the hub). Never reads, never writes.
 """
 import time
 from collections import Counter
@@ -20,13 +20,13 @@ from gomq_py.observability.counters import Counters, counted
 
 # RabbitMQ's words to clients when the broker stops.
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
-# What clients have to agree to the end of their connection when the broker stops. An idle one that reads
-# later finds it in its socket all the same.
+# Time for clients to agree to the end of their connection when the broker stops. An idle client that reads
+# later finds the broker's words in its socket.
 STOP_TIMEOUT_S = 1
 
 
 class Churn(Counters):
-    """How many of each came and went since the start, and how logins ended; read by the management door."""
+    """Connections and channels that came and went since the start, and how logins ended."""
 
     _fields_ = counted(
         "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
@@ -34,9 +34,9 @@ class Churn(Counters):
 
 
 class Clients:
-    """The connections of one broker, in the order of their coming: a collection with a length.
+    """The connections of one broker, oldest first: a collection with a length.
 
-    ``refusing_logins`` treats every password as wrong; ``is_closing``: nobody comes in any more.
+    ``refusing_logins``: every password counts as wrong. ``is_closing``: no login is let in any more.
     """
 
     def __init__(self, scheduler):
@@ -62,33 +62,33 @@ class Clients:
         return connection in self._all
 
     def all(self):
-        """A list of them."""
+        """A list of all connections."""
         return list(self._all)
 
     def of_user(self, identity):
-        """Those of the user of this identity (auth.users.User): one that was deleted and made anew is the
-        same to an operator.
+        """Connections of the user with this identity (auth.users.User), also after the user was deleted and
+        made anew.
         """
         return list(self._by_user.get(identity, ()))
 
     def in_vhost(self, vhost):
-        """Those that opened this vhost."""
+        """Connections to this vhost."""
         return list(self._by_vhost.get(vhost, ()))
 
     def count_of_door(self, name):
-        """How many came through this door."""
+        """Number of connections of this door."""
         return self._doors[name]
 
     def count_of_user(self, identity):
-        """How many ``of_user`` would list."""
+        """Number of connections in ``of_user``."""
         return len(self._by_user.get(identity, ()))
 
     def count_in_vhost(self, vhost):
-        """How many ``in_vhost`` would list."""
+        """Number of connections in ``in_vhost``."""
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
-        """Its login is complete: it counts, and hears of an alarm that is on."""
+        """Add a connection after its login, and tell it of an alarm that is on."""
         self._all[connection] = None
         self._doors[connection.door] += 1
         self._by_user.setdefault(connection.user.identity, {})[connection] = None
@@ -98,7 +98,7 @@ class Clients:
             connection.block(self._blocked_reason)
 
     def forget(self, connection):
-        """It has ended. A second call does nothing."""
+        """Remove a connection that has ended. A second call does nothing."""
         if connection not in self._all:
             return
         del self._all[connection]
@@ -110,14 +110,13 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """An alarm is on, and publishers are to be held; None: it is over. Everybody is told, in slices."""
+        """Tell all connections, in slices, that publishers are held, or with None that the alarm is over."""
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Take leave of all of them, waiting a bounded time for them to agree. May switch.
-
-        A login that is under way comes to nothing.
+        """Close all connections, and wait a bounded time for clients to agree; logins under way fail. May
+        switch.
         """
         self.is_closing = True
         shutdown = Shutdown()
@@ -168,7 +167,7 @@ class AlarmNews(Job):
 
 
 def _leave(groups, key, connection):
-    """Take it out of its group; of one that is empty nothing is kept."""
+    """Remove a connection from its group, and the group when it is empty."""
     group = groups[key]
     del group[connection]
     if not group:

@@ -1,11 +1,9 @@
-"""Coalescer: reads the connections of one hub that send small segments in quick succession, every TICK_S
-instead of at each segment.
+"""Coalescer: reads connections that send many small segments every TICK_S instead of at each segment.
 
-A poll, a read and a walk cost 5 us of CPU time for a message that comes alone, and its sender has to wake us
-up. What pika and its like do, a segment for each message, is therefore read as network cards are: by a timer,
-once it floods. Beside Stream, which asks to be taken in and leaves by itself. The clock is the kernel's,
-because the loop's own timers are as coarse as a millisecond. Where there is none (not Linux) everything is
-read at once.
+A poll, a read and a walk cost 5 us of CPU time for a message that comes alone, and its sender must wake the
+broker. Clients such as pika send a segment for each message; a flood of them is read by a timer, as network
+cards are. A Stream joins and leaves by itself. The clock is a timer descriptor of Linux, because the loop's
+timers are as coarse as a millisecond; other systems read every segment at once.
 """
 import ctypes
 import os
@@ -13,15 +11,15 @@ import posix
 
 import gevent
 
-# The longest that a message of such a connection waits to be read.
-# It costs 1.7 us then; 3 us with 0.1 ms, 1.1 us with 0.5 ms.
+# Longest time that a message of such a connection waits to be read. A message then costs 1.7 us; 3 us with
+# 0.1 ms, 1.1 us with 0.5 ms.
 TICK_S = 250e-6
 READABLE = 1
 CLOCK_MONOTONIC = 1
 
 
 class Coalescer:
-    """The streams that are read by the clock. Takes a descriptor while it has any."""
+    """The streams that are read by the clock. Uses a descriptor while it has any."""
 
     def __init__(self):
         self._streams = {}
@@ -32,22 +30,19 @@ class Coalescer:
         return len(self._streams)
 
     def add(self, stream):
-        """Call ``stream.read_together()`` at every tick from now on.
-
-        Returns False where there is no clock for it.
-        """
+        """Call ``stream.read_together()`` at every tick. Returns False without a clock."""
         if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None
         return True
 
     def discard(self, stream):
-        """It is read by itself again, or not at all."""
+        """Do not call ``stream.read_together()`` any more."""
         if self._streams.pop(stream, self) is None and not self._streams:
             self._stop()
 
     def close(self):
-        """No stream is read by the clock any more."""
+        """Read no stream by the clock any more."""
         self._is_closed = True
         self._streams.clear()
         if self._watcher is not None:
@@ -75,7 +70,7 @@ class Coalescer:
 
 
 def _ticks(every_s):
-    """A descriptor that is readable every so many seconds. Raises OSError."""
+    """A descriptor that becomes readable every ``every_s`` seconds. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "timerfd_create"):
         raise OSError("the kernel has no timer descriptors")

@@ -1,11 +1,8 @@
-"""Hub: what one event loop has for everything that runs in it: the broker and all of its doors.
+"""Hub: everything that a broker and all of its doors share in one event loop.
 
-One per broker; close() ends it.
-
-Made by the node, handed to the broker and to every door. A door finds here what its connections share with
-those of others (who is connected, buffers, budgets, whose turn it is, who may come in) and keeps what only
-its protocol has. Knows no protocol, no queue and no file: what writes to the disk is stopped by whoever made
-it, in the order it needs.
+One per broker, made by the node and handed to the broker and to every door: the connected clients, buffers,
+budgets, turns, admission, timers and jobs. A door keeps what only its protocol has. Knows no protocol, no
+queue and no file: the owners of what writes to the disk stop it in the order it needs.
 """
 from functools import partial
 
@@ -24,25 +21,25 @@ from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.timers import HubTimers
-from gomq_py.hub.turns import Turns, give_way
+from gomq_py.hub.turns import PacedTurns, SlowTurns, give_way
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")
+# Ten thousand links that start at boot or lose the same peer must not starve the broker: 500 connects per
+# second are more than accepting connections takes. The longest pause, so that links start on a busy machine.
+LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """Everything of this kind that a broker has.
+    """``settings``: the broker's; those of admission are read at every arrival.
 
-    ``settings`` are the broker's; those of admission are read at every arrival.
-
-    ``scheduler`` and ``timers`` are for the model as well, the rest for doors. ``slow_turns``: connections
-    that have had their time in the slow lane.
+    ``scheduler`` and ``timers`` are for the model as well, the rest for doors.
     """
 
     def __init__(self, settings):
         self._settings = settings
         self._buffers = None
-        self._closing = {}  # what is called at the end, as keys
+        self._closing = {}  # functions called at the end, as keys
         self._greenlets = {}  # as an ordered set
         self.is_closed = False
         self.scheduler = Scheduler()
@@ -51,35 +48,36 @@ class Hub:
         leftovers = Leftovers(self.timers, self.endings, partial(self.spawn, give_back))
         self.admission = Admission(settings, on_left=leftovers.one_left)
         self.clients = Clients(self.scheduler)
-        self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
+        self.bodies = BodyBudget(settings.max_unfinished_bodies, self.timers)
         self.body_buffers = BodyBuffers(self.timers)
-        self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
+        self.large_output = LargeOutput(settings.max_large_output, self.timers)
         self.coalescer = Coalescer()
         self.backpressure = Backpressure(self.timers)
-        self.heartbeats = Heartbeats()
-        self.slow_turns = Turns(self.scheduler)
-        self.lingering = Lingering()
+        self.heartbeats = Heartbeats(self.timers)
+        self.slow_turns = SlowTurns(self.scheduler)
+        self.link_turns = PacedTurns(self.spawn, LINK_PACE_S, LINK_REST_MOST_S)
+        self.lingering = Lingering(self.timers)
 
     @property
     def buffers(self):
-        """The one input and the one output buffer; made for the first connection."""
+        """The input and the output buffer, made for the first connection."""
         if self._buffers is None:
             self._buffers = HubBuffers(self._settings.frame_max)
         return self._buffers
 
     def spawn(self, function, *arguments):
-        """A greenlet that ends with the hub, at the latest."""
+        """A greenlet that ends with the hub at the latest."""
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """The same that begins so much later; ``kill(block=False)`` before that, and it does not."""
+        """A greenlet that begins so much later, unless ``kill(block=False)`` comes first: for work that may
+        switch. Other work takes a timer.
+        """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub is closed, or at once where it is:
-        for what only its owner knows how to end.
-
-        The last one first. It must not switch.
+        """Call ``function()`` when the hub closes, the last one first, or at once in a closed hub. It must
+        not switch.
         """
         if self.is_closed:
             self._end(function)
@@ -87,32 +85,30 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """It has ended by itself: do not call. A function that is not to be called anyway changes nothing."""
+        """Do not call ``function()`` any more; an unknown one changes nothing."""
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Orderly: every client of every door is told, and has a bounded time to agree; then those that have
-        not logged in are cut off, and all that connections held is given back. May switch.
+        """End in order: tell every client, and wait a bounded time; then cut off clients that have not logged
+        in, and give back all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)
         shutdown.do(self.lingering.close)
-        shutdown.do(self.admission.close)  # strangers, who wait for nothing any more
+        shutdown.do(self.admission.close)  # clients that have not logged in
         shutdown.do(self.slow_turns.finish)
-        # One round of the loop lets the connections' greenlets end, another one what they do at their end: a
-        # socket that was waited for is closed in it.
+        # In one round of the loop the greenlets of connections end, in the next one what they begin at their
+        # end, such as closing a socket.
         for _ in range(2):
             shutdown.do(give_way)
         shutdown.do(self.endings.finish)
         shutdown.raise_failure()
 
     def close(self):
-        """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every
-        socket that is still served ends.
+        """End every turn, job, timer, greenlet and socket of this broker at once, without telling a client.
 
-        At once: nobody is told, and what was under way stays as it is. After an orderly stop little is left
-        to do; alone it is what a kill leaves. What is begun later is not carried out. A second call does
-        nothing.
+        Work under way stays as it is: without ``take_leave`` before, that is what a kill leaves. Work begun
+        later is not carried out. A second call does nothing.
         """
         if self.is_closed:
             return
@@ -144,5 +140,5 @@ class Hub:
     def _end(function):
         try:
             function()
-        except Exception:  # the others have to end, too
+        except Exception:  # the others must end, too
             LOG.exception("%s failed at the end of the hub", getattr(function, "__qualname__", function))

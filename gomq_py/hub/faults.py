@@ -1,7 +1,7 @@
-"""Faults of greenlets and callbacks, said in the log: for hubs that are the broker's own.
+"""Faults: logs the exceptions that end greenlets and callbacks.
 
-A leaf over gevent, which by itself prints what a greenlet died of on standard error, with the arguments of
-the call: passwords among them, past the log's file and format.
+gevent by itself prints them on standard error, past the log's file and format, with the arguments of the
+call, passwords among them.
 """
 import sys
 
@@ -13,27 +13,19 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log what greenlets and callbacks of this thread's hub die of.
-
-    For a hub of the broker's own, never a host program's.
-    """
+    """Log what greenlets and callbacks of this thread's hub raise. Never for a host program's hub."""
     gevent.get_hub().print_exception = _log_fault
 
 
 def log_unraisable():
-    """What the interpreter cannot raise anywhere (in a destructor, say) goes to the log, too.
-
-    For a process of the broker's own.
-    """
+    """Log what the interpreter cannot raise, such as in a destructor. Never in a host program."""
     sys.unraisablehook = _log_unraisable
 
 
 def _log_fault(context, kind, error, trace):
-    """As gevent's ``Hub.print_exception``, which says everything that it knows of the context:
-    here its name alone.
-    """
+    """In place of gevent's ``Hub.print_exception``; logs only the name of the context."""
     if isinstance(context, tuple):
-        return  # work in a thread, of a library's: whoever asked for it gets the exception
+        return  # a library's work in a thread: its caller gets the exception
     LOG.error(
         "%s died of a fault of the broker", name_of(context),
         exc_info=(kind, error, trace) if kind is not None else None,
@@ -46,7 +38,7 @@ def _log_unraisable(unraisable):
 
 
 def name_of(context):
-    """A greenlet's name where it was given one, else the name of its function; never its arguments."""
+    """A greenlet's name, if it was given one, else the name of its function; never arguments."""
     name = getattr(context, "name", "")
     if isinstance(name, str) and name and not name.startswith("Greenlet-"):
         return f"greenlet {name!r}"

@@ -1,15 +1,11 @@
-"""Heartbeats: one timer for all connections of every door, both directions.
+"""Heartbeats: one timer for the checks of all connections, of every door.
 
-Beside connection: it looks at octet counters that reading and writing keep anyway, so the hot path pays
-nothing. Connections lie in buckets of an eighth of a second, and the timer is armed for the next bucket that
-is not empty; without connections nothing ticks. Nothing of a connection that has ended is kept, however long
-the interval it had chosen. Never writes: the connection does.
+Connections lie in buckets of an eighth of a second, and the timer is set for the next bucket; without
+connections no timer runs. Nothing is kept of a connection that has ended, however long its interval.
 """
 import heapq
 import math
 import time
-
-import gevent
 
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -17,17 +13,19 @@ from gomq_py.observability.quiet_log import QuietLog
 QUIET = QuietLog(logger("hub"))
 
 TICKS_PER_S = 8
-# Ticks without a bucket that may wait in the heap.
+# Ticks without a bucket that may stay in the heap.
 SLACK = 64
 
 
 class Heartbeats:
     """Calls ``check_heartbeat()`` of each watched connection twice per its interval."""
 
-    def __init__(self, clock=time.monotonic):
+    def __init__(self, timers, clock=time.monotonic):
+        """``timers``: the hub's. ``clock``: in seconds."""
+        self._timers = timers
         self._clock = clock
         self._buckets = {}  # tick -> connections as keys, never empty
-        self._order = []  # a heap of ticks, some of which may have no bucket any more
+        self._order = []  # a heap of ticks, some without a bucket
         self._intervals = {}
         self._ticks = {}  # connection -> its bucket
         self._timer = None
@@ -35,17 +33,14 @@ class Heartbeats:
         self._is_closed = False
 
     def watch(self, connection, heartbeat_s):
-        """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never.
-
-        Which silence is too long, and what is said against one's own, is the connection's to know.
-        """
+        """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
         if heartbeat_s > 0 and not self._is_closed:
             self._intervals[connection] = heartbeat_s / 2
             self._schedule(connection, self._clock())
             self._arm()
 
     def forget(self, connection):
-        """Check it no more."""
+        """Do not check ``connection`` any more."""
         if self._intervals.pop(connection, None) is None:
             return
         tick = self._ticks.pop(connection, None)
@@ -60,7 +55,7 @@ class Heartbeats:
                 heapq.heapify(self._order)
 
     def close(self):
-        """Stop the timer; nothing is checked any more."""
+        """Stop the timer, and check nothing any more."""
         self._is_closed = True
         self._intervals.clear()
         self._ticks.clear()
@@ -69,13 +64,13 @@ class Heartbeats:
         self._disarm()
 
     def run_due(self):
-        """Check every connection whose time has come."""
+        """Check every connection that is due."""
         now = self._clock()
         while self._order and self._order[0] <= now * TICKS_PER_S:
             for connection in list(self._buckets.pop(heapq.heappop(self._order), ())):
-                if connection in self._intervals:  # the check of another one may have ended it
-                    # Counted from now: a late timer must not make two checks follow each other closely. In
-                    # whole ticks that have passed, or the time of the checks would grow by one tick each.
+                if connection in self._intervals:  # the check of another connection may have ended this one
+                    # Counted from now, so that a late timer does not make two checks follow each other
+                    # closely; in whole ticks that have passed, or each check would come one tick later.
                     tick = math.floor(now * TICKS_PER_S)
                     self._schedule(connection, tick / TICKS_PER_S)
                     try:
@@ -100,13 +95,12 @@ class Heartbeats:
             return
         self._disarm()
         self._armed_for = self._order[0]
-        self._timer = gevent.get_hub().loop.timer(max(0.0, self._armed_for / TICKS_PER_S - self._clock()))
-        self._timer.start(self._on_timer)
+        after_s = self._armed_for / TICKS_PER_S - self._clock()
+        self._timer = self._timers.start(after_s * 1000, self._on_timer)
 
     def _disarm(self):
         if self._timer is not None:
             self._timer.stop()
-            self._timer.close()
             self._timer = self._armed_for = None
 
     def _on_timer(self):

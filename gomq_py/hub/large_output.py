@@ -1,35 +1,29 @@
-"""Large output: one budget for large messages that have been delivered but not read,
-over all connections of a hub.
+"""Large output: the budget for large messages that have been delivered but not read, over all connections.
 
-Beside delivery, which asks before it copies a message that is larger than the hub's output buffer, or has it
-sent from its file. Such a copy, or file, stays with its connection until the socket has taken it; a hundred
-consumers that read nothing would hold a hundred of them. Beyond three quarters of the limit only those get
-one that are within their share of the rest (budget); the others wait for each other, and whoever reads too
-slowly while others wait is given up. Without a copy under way one is always admitted, whatever its size; and
-where all have only their shares, one at a time beyond the limit, which counts in nobody else's share.
-Never holds a message itself.
+Delivery asks before it copies a message larger than the hub's output buffer, or sends it from its file. The
+copy stays until the socket has taken it; a hundred consumers that read nothing would hold a hundred copies.
+Beyond three quarters of the limit only consumers within their share of the rest get one (budget). The others
+wait, and a client that reads too slowly meanwhile is given up. Without a copy under way one is always
+admitted, whatever its size; and when all have their shares, one at a time beyond the limit, which counts in
+no other's share.
 """
 import time
-
-import gevent
 
 from gomq_py.hub.budget import WINDOW_S, Budget
 
 
 class LargeOutput(Budget):
-    """A consumer has what every holder has; its progress is what its ``output`` has sent."""
+    """Consumers are the holders; their progress is what their ``output`` has sent."""
 
-    def __init__(self, limit, call_later=gevent.spawn_later, clock=time.monotonic):
-        super().__init__(limit * 3 // 4, limit, call_later, clock)
+    def __init__(self, limit, timers, clock=time.monotonic):
+        super().__init__(limit * 3 // 4, limit, timers, clock)
         self._called = None  # the waiter that was resumed last and has not asked yet
-        self._past = None  # who may have one beyond the limit, or has
+        self._past = None  # the consumer that may have, or has, a copy beyond the limit
         self._past_octets = 0
-        self._got_on_s = 0.0  # when one that waited had its turn, or nobody waited
+        self._got_on_s = 0.0  # when a waiter last had its turn, or nobody waited
 
     def admit(self, consumer, octets):
-        """Whether a copy of ``octets`` may be made now. If not, ``consumer.resume_held()`` is called once
-        it may.
-        """
+        """Whether a copy of ``octets`` may be made now. If not, ``consumer.resume_held()`` follows later."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (
@@ -43,7 +37,7 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """A copy went to the consumer's output, which has not sent all of it."""
+        """Count a copy that went to the consumer's output, which has not sent all of it."""
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
         self._hold(consumer, octets)
@@ -57,7 +51,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """Once: from now on it waits until that one has been read."""
+        """True once; then the consumer waits until that copy has been read."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):
@@ -76,9 +70,8 @@ class LargeOutput(Budget):
         return self.held + self._wanted > self.limit
 
     def _call_next(self):
-        """Resume those who may have theirs now, in order: each asks, or has nothing to ask for any more.
-
-        Whether the one that was called last is such a one: the next one is to be asked soon.
+        """Resume waiters for which there is room, in order. True if the last one had nothing to ask for any
+        more: look again soon.
         """
         was_in_vain = False
         while self._waiting:
@@ -99,7 +92,7 @@ class LargeOutput(Budget):
         return not self._holders or self.held + octets <= self.limit
 
     def _next(self):
-        """Who has waited longest of the user that has the least."""
+        """The oldest waiter of the account that holds least."""
         account = min(self._rows, key=lambda one: self._of_account.get(one, 0))
         return next(iter(self._rows[account]))
 

@@ -1,11 +1,9 @@
-"""Linger: the end of sockets whose peer may still be writing.
-
-Beside the doors, which call it when they have said their last word.
+"""Lingering close: the end of sockets whose peer may still be writing.
 
 A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
-fails, and what it has not read yet, the answer to its close for one, may be thrown away. So only our side
-ends, and what the peer still sends is read and dropped until it has closed too: for a bounded time, of a
-bounded number of octets, and for a bounded number of sockets at a time. Never looks at what it reads.
+fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the
+broker's side ends, and what the peer still sends is read and dropped until it closes too: for a bounded
+time, octets and number of sockets.
 """
 from collections.abc import Callable
 from functools import partial
@@ -17,23 +15,26 @@ from gevent import Timeout
 
 from gomq_py.hub.loop_socket import is_plain
 
-# A client closes at once when it has read our end; one behind a slow network needs a few round trips.
+# A client closes once it has read the broker's end; behind a slow network that takes a few round trips.
 LINGER_S = 5
-# Some seconds of what a fast client publishes before it knows.
+# Some seconds of a fast client's publishes.
 LINGER_OCTETS = 16 * 1024 * 1024
-# Each takes a descriptor, and a greenlet over TLS; beyond, they are closed at once, as everybody was before
-# there was this.
+# Each takes a descriptor, and over TLS a greenlet; further sockets are closed at once.
 LINGERING_MAX = 1000
 READ_OCTETS = 64 * 1024
 READABLE = 1
-# Between two reads that were full, so that a peer that never stops writing keeps the hub from nothing else.
+# Pause between two full reads, so that a peer that never stops writing does not keep the hub busy.
 PAUSE_S = 0.001
 
 
 class Lingering:
     """The sockets of one server that are ending."""
 
-    def __init__(self, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS):
+    def __init__(
+        self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
+    ):
+        """``timers``: the hub's."""
+        self._timers = timers
         self._most = most
         self._seconds = seconds
         self._octets = octets
@@ -45,8 +46,8 @@ class Lingering:
         return len(self._greenlets) + len(self._watched)
 
     def end(self, socket: Any) -> None:
-        """Say that nothing more comes, and wait until the peer has closed too;
-        the caller closes the socket then. May switch.
+        """End the broker's side, and wait until the peer has closed too; then the caller closes the socket.
+        May switch.
         """
         if self._is_closed or len(self) >= self._most:
             return
@@ -57,19 +58,19 @@ class Lingering:
                 end_our_side(socket)
                 self._discard(socket)
         except OSError:
-            pass  # the peer has ended it, in its own way
+            pass  # the peer has ended the connection
         finally:
             del self._greenlets[greenlet]
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
-        """As ``end``, but ``gone()`` is called in place of a return, perhaps before this returns; a plain
-        socket takes no greenlet.
+        """As ``end``, but ``gone()`` is called at the end, maybe before this returns. A plain socket takes no
+        greenlet.
         """
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
             return
         watched = _Watched(socket._sock, self._octets, partial(self._forget, gone))
-        if not self._is_closed and len(self) < self._most and watched.begin(self._seconds):
+        if not self._is_closed and len(self) < self._most and watched.begin(self._timers, self._seconds):
             self._watched[watched] = None
         else:
             gone()
@@ -85,14 +86,14 @@ class Lingering:
         gone()
 
     def close(self) -> None:
-        """Wait for nobody any more, nor for who comes later: the sockets are closed."""
+        """Wait for no peer any more: sockets are closed at once."""
         self._is_closed = True
         for watched in list(self._watched):
             watched.end()
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:
-        """Read to the end, or as much as is bearable. May switch."""
+        """Read to the end, or the limit. May switch."""
         left = self._octets
         while left > 0:
             count = len(socket.recv(READ_OCTETS))
@@ -104,9 +105,7 @@ class Lingering:
 
 
 class _Watched:
-    """A plain socket whose end is awaited in the loop: ``over(self)`` is called when it has come, or was
-    waited for long enough.
-    """
+    """A plain socket whose end the loop awaits; ``over(self)`` is called when it has come, or time is up."""
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 
@@ -117,26 +116,24 @@ class _Watched:
         self._watcher: Any = None
         self._timer: Any = None
 
-    def begin(self, seconds: float) -> bool:
-        """Say that nothing more comes. False: neither does from the peer."""
+    def begin(self, timers: Any, seconds: float) -> bool:
+        """End the broker's side. False if the peer has closed already."""
         try:
             self._socket.shutdown(SHUT_WR)
         except OSError:
             return False
         if self._has_ended():
             return False
-        loop = gevent.get_hub().loop
-        self._watcher = loop.io(self._socket.fileno(), READABLE)
+        self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), READABLE)
         self._watcher.start(self._readable)
-        self._timer = loop.timer(seconds)
-        self._timer.start(self.end)
+        self._timer = timers.start(seconds * 1000, self.end)
         return True
 
     def end(self) -> None:
         """Wait no longer."""
-        for watcher in (self._watcher, self._timer):
-            watcher.stop()
-            watcher.close()
+        self._timer.stop()
+        self._watcher.stop()
+        self._watcher.close()
         self._over(self)
 
     def _readable(self) -> None:
@@ -144,7 +141,7 @@ class _Watched:
             self.end()
 
     def _has_ended(self) -> bool:
-        """Drop what has come. Whether the peer has closed, in its own way, or has written too much."""
+        """Drop what has come. Returns whether the peer has closed or has written too much."""
         try:
             count = len(self._socket.recv(READ_OCTETS))
         except BlockingIOError:
@@ -156,16 +153,14 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket, over TLS with its notice,
-    without which a peer may take the end for an attack.
-
-    What is read then is what lies below TLS.
+    """Shut down the writing half of a gevent socket, over TLS with its notice, without which a peer may take
+    the end for an attack. Reads then bring what lies below TLS.
     """
-    # a plain socket of gevent's takes 2 us to say that it has none
+    # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)
     if ssl_object is not None:
         try:
             ssl_object.shutdown()
         except OSError:
-            pass  # it would wait for the peer's notice, which is on its way or not
+            pass  # it would wait for the peer's notice, which may never come
     socket.shutdown(SHUT_WR)

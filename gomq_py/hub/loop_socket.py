@@ -1,8 +1,6 @@
-"""Loop socket: a connected socket that only the loop serves: it is read and written when the loop says so,
-and nobody waits for it.
+"""Loop socket: a connected socket on which nobody waits: it is read and written when the loop says so.
 
-gevent's has two watchers for those who wait, and takes 15 us to accept; whoever has to wait takes that one.
-Knows no protocol.
+gevent's socket has two watchers for code that waits, and takes 15 us to accept.
 """
 import _socket
 from typing import Any
@@ -11,7 +9,7 @@ from gevent.socket import socket as GeventSocket
 
 
 class LoopSocket(_socket.socket):
-    """What was accepted with this descriptor, which is owned from here on. Its calls do not wait."""
+    """The accepted socket of ``descriptor``, which it owns. Its calls do not wait."""
 
     __slots__ = ("__weakref__",)
 
@@ -21,7 +19,7 @@ class LoopSocket(_socket.socket):
 
     @property
     def _sock(self) -> "LoopSocket":
-        """As gevent's has the system's."""
+        """The system's socket, as in gevent's."""
         return self
 
 
@@ -29,5 +27,5 @@ _PLAIN = (LoopSocket, GeventSocket)
 
 
 def is_plain(socket: Any) -> bool:
-    """Whether what a stream reads and writes is the system's own socket, and neither TLS nor a WebSocket."""
+    """Whether ``socket`` is neither TLS nor a WebSocket."""
     return type(socket) in _PLAIN

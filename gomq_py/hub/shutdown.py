@@ -1,7 +1,4 @@
-"""Shutdown: the steps of an end. Each is carried out though one before it failed.
-
-A leaf. The node, the broker and each vhost end by it, so that all three keep the same promise.
-"""
+"""Shutdown: steps that are all carried out, even if some fail. The node, the broker and each vhost end so."""
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
@@ -15,15 +12,14 @@ class Shutdown:
 
     @property
     def has_failed(self):
-        """Whether a step did."""
+        """Whether a step has failed."""
         return self._failure is not None
 
     def do(self, step, *arguments, **options):
-        """Call ``step``. What it raises is kept. May switch, if the step does.
+        """Call ``step``, and keep what it raises. May switch, if the step does.
 
-        So is what was thrown into the greenlet that closes (KeyboardInterrupt, SystemExit, GreenletExit, a
-        gevent.Timeout): it cuts this step short, and must not leave the listeners, the logs or the lock of
-        the data folder open.
+        An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it cuts
+        this step short, and must not leave the listeners, the logs or the lock of the data folder open.
         """
         try:
             step(*arguments, **options)
@@ -37,9 +33,7 @@ class Shutdown:
                 LOG.exception("%r failed at the end, too", step)
 
     def raise_failure(self):
-        """Raise the first failure, if any; an interruption before any other,
-        for it is an order to whoever closes.
-        """
+        """Raise the first interruption, or else the first failure, if any."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -10,8 +10,8 @@ from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-# Between two looks whether the system's clock was set, while anything waits for a time; and by how much it
-# was then: less is drift, or a look that came late between two readings.
+# Interval of checks whether the system's clock was set, while a timer waits for a time; and the difference
+# that counts: less is drift, or a late check.
 LOOK_MS = 5000
 SET_S = 0.5
 # Pause before the second attempt of a RetryJob, and the longest between two.
@@ -19,16 +19,13 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class HubTimers:
-    """Timers of this thread's hub.
-
-    A pending one costs no greenlet, and none is pending where nothing can expire.
-    """
+    """Timers of this thread's hub. A pending one costs no greenlet."""
 
     def __init__(self):
         self._pending = {}  # as keys
         self._is_closed = False
         self._watch = None  # over the clock
-        self._ahead_s = 0.0  # of monotonic time the clock was so far at the last look
+        self._ahead_s = 0.0  # by which the clock was ahead of monotonic time at the last look
 
     @staticmethod
     def now_ms():
@@ -37,13 +34,12 @@ class HubTimers:
 
     @staticmethod
     def steady_ms():
-        """Milliseconds of a clock that nobody sets, from any beginning."""
+        """Milliseconds of a monotonic clock."""
         return int(time.monotonic() * 1000)
 
     def start(self, after_ms, callback):
-        """Call ``callback()`` in the hub, once, not before ``after_ms``.
-
-        Returns an object with ``stop()``. Callbacks must not switch.
+        """Call ``callback()`` once in the hub, after ``after_ms`` at the earliest; it must not switch.
+        Returns an object with ``stop()``.
         """
         timer = _Timer(self._pending, callback)
         if not self._is_closed:
@@ -51,8 +47,8 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """As ``start``, at this time (Unix milliseconds). Where the clock is set meanwhile, that is up to
-        ``LOOK_MS`` late: a callback looks at the time, and starts another timer where it is too early.
+        """As ``start``, at this time (Unix milliseconds). If the clock is set meanwhile, the call may come
+        ``LOOK_MS`` late or too early: a callback that finds itself early starts another timer.
         """
         timer = self.start(due_ms - self.now_ms(), callback)
         timer.due_ms = due_ms
@@ -74,8 +70,8 @@ class HubTimers:
             self._watch = self.start(LOOK_MS, self._look_at_clock)
 
     def close(self):
-        """None fires any more, nor one that is started later: a dead broker's would write into the files of
-        the one that comes after it.
+        """Let no timer fire any more, nor one started later: it would write into the files of the broker
+        that comes after this one.
         """
         self._is_closed = True
         for timer in list(self._pending):
@@ -87,9 +83,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """One call, and among the pending ones until it is made or stopped. ``due_ms``: the time that it waits
-    for, or None.
-    """
+    """One call, among the pending ones until it is made or stopped. ``due_ms``: its Unix time, or None."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -105,7 +99,6 @@ class _Timer:
         self._watcher.start(self._fire)
 
     def stop(self):
-        """Do not call."""
         self._pending.pop(self, None)
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
@@ -113,10 +106,7 @@ class _Timer:
             watcher.close()
 
     def _fire(self):
-        """Its time has come.
-
-        What the callback raises would end on standard error, where no operator looks.
-        """
+        """Call back; exceptions go to the log, not to standard error."""
         self.stop()
         try:
             self._callback()

@@ -1,31 +1,31 @@
 """Turns: how long work may keep the loop busy before everybody else has theirs.
 
-``give_way`` and ``paced`` are for work in one greenlet that somebody waits for: answers of the management
-door, an import of definitions. Work that nobody waits for is a job of the scheduler's.
+``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
+management door or an import of definitions. Work that nobody waits for is a job of the scheduler's.
 
-Turns and SlowWalk share the time of each poll among connections that are busy with frames of the slow lane. A
+SlowTurns shares the time of each poll among connections that are busy with frames of the slow lane. A
 connection asks after every such frame, and before it looks for a route that is not remembered; net.websocket
-and net.tls ask, too, whose frames and handshakes are as slow. A read of 64 KiB holds 2000 declares, which are
-a tenth of a second, and 2700 frames of a WebSocket; a handshake takes most of a millisecond: clients that
-send nothing else would make everybody wait for a second. All of them together have WALK_S of each poll of the
-loop; what is left when that is over waits for its turn, so that all who are busy in this way take together
-what one of them may take alone.
+and net.tls ask as well. A read of 64 KiB holds 2000 declares, which are a tenth of a second, or 2700 frames
+of a WebSocket; a handshake takes most of a millisecond. So all of them together have WALK_S of each poll of
+the loop, and what is left then waits for its turn.
+
+PacedTurns is for work that begins one after the other, such as connects of links and HTTP requests.
 """
 import time
-from bisect import insort
 from collections import deque
+from functools import partial
 
 import gevent
 from gevent.event import Event
 
 from gomq_py.hub.job import Job, SliceClock
 
-# Any time there is: what counts is that it takes the loop through a poll.
-_SHORTEST_S = 1e-4
+# Any short time: the timer sends the loop through a poll.
+SHORTEST_S = 1e-4
 # About as long as a read of the fast lane takes at most, so that both lanes are as fair.
 WALK_S = 0.002
-# Turns that begin at one poll, where those of the poll before needed less than their time: after a restart
-# of the network thousands wait who have little to do.
+# Most turns that begin at one poll, if those of the poll before needed less than their time: after a restart
+# of the network thousands wait that have little to do.
 MOST_AT_ONCE = 64
 
 
@@ -35,14 +35,13 @@ def give_way():
     ``gevent.sleep(0)`` does not: gevent runs up to 50 such callbacks between two polls, which with slices of
     2 ms held messages up for 100 ms.
     """
-    gevent.sleep(_SHORTEST_S)
+    gevent.sleep(SHORTEST_S)
 
 
 def paced(objects, every=1):
-    """The objects, giving way when what is done with them has had a slice's time. A generator; may switch.
+    """The objects, giving way whenever the work on them has had a slice's time. A generator; may switch.
 
-    ``every``: objects between two looks at the clock, where nothing that is done with one takes
-    more than some microseconds.
+    ``every``: objects between two looks at the clock, if the work on one takes some microseconds at most.
     """
     clock = SliceClock(every=every)
     for one in objects:
@@ -52,21 +51,57 @@ def paced(objects, every=1):
             clock.begin()
 
 
-class Turns(Job):
-    """The time of each poll, and those that wait for their next turn, over all connections of a server."""
+class Line:
+    """Waiters in rows, one row for each user or address: rows are served in turn, each in order of arrival.
+
+    A waiter is any hashable object, and in its row once.
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self):
+        self._rows = {}  # row: {waiter: None}, the row served longest ago first; never empty
+
+    def __len__(self):
+        return sum(map(len, self._rows.values()))
+
+    def __bool__(self):
+        return bool(self._rows)
+
+    def add(self, waiter, row=None):
+        """Wait behind the others of the row."""
+        self._rows.setdefault(row, {})[waiter] = None
+
+    def discard(self, waiter, row=None):
+        """Wait no more. A waiter that does not wait changes nothing."""
+        waiters = self._rows.get(row, {})
+        waiters.pop(waiter, None)
+        if not waiters:
+            self._rows.pop(row, None)
+
+    def take(self):
+        """Remove and return the next waiter of the row served longest ago."""
+        row = next(iter(self._rows))
+        waiters = self._rows.pop(row)
+        waiter = next(iter(waiters))
+        del waiters[waiter]
+        if waiters:
+            self._rows[row] = waiters
+        return waiter
+
+
+class SlowTurns(Job):
+    """The time of each poll, and the connections that wait for their next turn, of one hub."""
 
     name = "slow connections"
 
     def __init__(self, scheduler):
         super().__init__()
         self._scheduler = scheduler
-        # functions that begin a turn: of streams, of call(), of greenlets
-        self._held, self._called, self._waiting = deque(), deque(), deque()
-        # Each has every third turn where all wait: a client's one frame does not wait until thousands have
-        # ended, or have come back.
-        self._lines = deque((self._held, self._called, self._waiting))
-        self._late = []  # [number, function] of greenlets that came too late in theirs, the oldest first
-        self._taken = 0
+        # Functions that begin a turn. Streams, ends of connections and greenlets have a row each: a client's
+        # one frame does not wait until thousands have ended, or have come back.
+        self._line = Line()
+        self._late = deque()  # of greenlets that came too late in their turn; these go first
         self._is_closed = False
         self._loop = None
         self._poll = -1  # of which this is the time
@@ -75,7 +110,7 @@ class Turns(Job):
         self._at_once = 1
 
     def has_time(self):
-        """May slow work go on, or begin, in this poll? The first one who asks always may."""
+        """Whether slow work may go on, or begin, in this poll. The first work of a poll always may."""
         loop = self._loop
         if loop is None:
             loop = self._loop = gevent.get_hub().loop
@@ -92,47 +127,45 @@ class Turns(Job):
 
     def wait(self, stream):
         """Hold a stream until it is its turn."""
-        self._held.append(stream.hold("its turn").release)
-        self._scheduler.start(self)
+        self._await(stream.hold("its turn").release, "streams")
 
     def call(self, function):
-        """Call ``function()``, which does slow work and does not switch, when it is its turn: at once, as a
-        rule.
-        """
+        """Call ``function()``, slow work that does not switch, at its turn: usually at once."""
         if self._is_free():
             function()
         else:
-            self._called.append(function)
-            self._scheduler.start(self)
+            self._await(partial(function), "ends")  # each call waits, also of one function twice
 
     def take(self):
-        """Return when the caller, a greenlet, may begin slow work: at once, as a rule. May switch."""
+        """Return when the calling greenlet may begin slow work: usually at once. May switch."""
         if self._is_free():
             return
-        self._taken += 1
-        number, mine = self._taken, Event()
-        self._waiting.append(mine.set)
-        self._scheduler.start(self)
+        mine = Event()
+        self._await(mine.set, "greenlets")
         mine.wait()
         if not self._is_closed and not self.has_time():
-            # Others were quicker in this poll: in the next it goes before them, whatever there is of time.
+            # Others were quicker in this poll. In the next one it goes first, even without time left.
             mine.clear()
-            insort(self._late, (number, mine.set))
+            self._late.append(mine.set)
             self._scheduler.start(self)
             mine.wait()
             self.has_time()  # so that its time counts
 
     def finish(self):
-        """All turns begin now, and nobody waits for one any more."""
+        """Begin all turns now; nobody waits for one any more."""
         self._is_closed = True
         while self._begin_next():
             pass
+
+    def _await(self, begin, row):
+        self._line.add(begin, row)
+        self._scheduler.start(self)
 
     def _is_free(self):
         return self._is_closed or not self._are_waiting() and self.has_time()
 
     def _are_waiting(self):
-        return bool(self._late) or any(self._lines)
+        return bool(self._late or self._line)
 
     def step(self):
         self._at_once = 1 if self._was_over else min(2 * self._at_once, MOST_AT_ONCE)
@@ -142,19 +175,14 @@ class Turns(Job):
         return self._are_waiting()
 
     def _begin_next(self):
-        if self._late:
-            self._late.pop(0)[1]()
-            return True
-        for _ in self._lines.copy():
-            line = self._lines[0]
-            self._lines.rotate(-1)
-            if line:
-                line.popleft()()
-                return True
-        return False
+        if not self._are_waiting():
+            return False
+        begin = self._late.popleft() if self._late else self._line.take()
+        begin()
+        return True
 
     def failed(self, error):
-        """A connection could not go on, or to its end; the next ones can."""
+        """One connection could not go on, or end; the next ones can."""
         return self._are_waiting()
 
 
@@ -172,8 +200,74 @@ class SlowWalk:
         return not self._turns.has_time()
 
     def has_time(self):
-        """After a frame: may the walk go on? If not it is gone on with later."""
+        """Whether the walk may go on after a frame; if not, it goes on later."""
         if self._turns.has_time():
             return True
         self._turns.wait(self._stream)
         return False
+
+
+class PacedTurns:
+    """Turns that begin one after the other while many wait; the first one begins at once.
+
+    Users take turns. Requests that ask again after a failure come last. A turn is not held: slow work of one
+    delays no other.
+    """
+
+    def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
+        """``pace_s``: pause between two turns, of one poll at least. After it the loop is free for as long as
+        the pause was late, up to ``rest_most_s``.
+        """
+        self._spawn = spawn
+        self._pace_s = pace_s
+        self._rest_most_s = rest_most_s
+        self._line, self._failed_line = Line(), Line()
+        self._greenlet = None
+
+    def ask(self, granted, has_failed=False, account=None):
+        """Call ``granted()`` at the turn of this request of ``account``, now or later; it must not switch."""
+        if self._greenlet is None:
+            granted()
+            self._greenlet = self._spawn(self._run)
+            self._greenlet.name = "turns at a pace"
+        else:
+            (self._failed_line if has_failed else self._line).add(granted, account)
+
+    def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
+        """Return at the caller's turn, or when ``is_over()`` is true after the Event ``wakened``. May switch.
+        """
+        has_turn, wakened = False, wakened or Event()
+
+        def granted():
+            nonlocal has_turn
+            has_turn = True
+            wakened.set()
+
+        self.ask(granted, has_failed, account)
+        try:
+            while not (has_turn or is_over()):
+                wakened.wait()
+                wakened.clear()
+        finally:
+            self.forget(granted, account)
+
+    def forget(self, granted, account=None):
+        """Withdraw a request."""
+        self._line.discard(granted, account)
+        self._failed_line.discard(granted, account)
+
+    def _run(self):
+        try:
+            self._pause()
+            while line := self._line or self._failed_line:
+                line.take()()
+                self._pause()
+        finally:
+            self._greenlet = None
+
+    def _pause(self):
+        began_s = time.monotonic()
+        gevent.sleep(self._pace_s)
+        rest_s = min(time.monotonic() - began_s - self._pace_s, self._rest_most_s)
+        if rest_s > 0:
+            gevent.sleep(rest_s)

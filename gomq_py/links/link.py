@@ -18,7 +18,6 @@ from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM, Status
 from gomq_py.links.target_writer import WireTargetWriter
 from gomq_py.links.session import DESTINATION, FAULTS, OURS, SOURCE, LinkSession, Keepalive
 from gomq_py.links.poison_detection import FINAL_CODES, PoisonDetection, is_final
-from gomq_py.links.turns import turns_of
 from gomq_py.links.uris import without_login
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -292,7 +291,7 @@ class Link:
         is_over = True
         try:
             if self._session is None:
-                turns_of(self._hub).wait(
+                self._hub.link_turns.wait(
                     self._wakened, lambda: self._is_stopping, has_failed=self._attempts.count > 0,
                     account=self.account)
                 self._session, queue = self._aside(self._open) or (None, "")

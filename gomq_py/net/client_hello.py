@@ -1,10 +1,8 @@
-"""ClientHello: the host name a TLS client asks for, read before the handshake begins and without taking an
-octet from the socket.
+"""ClientHello: the host name a TLS client asks for, peeked from the socket before the handshake.
 
-OpenSSL would tell it in the middle of the handshake, when only the certificate can still be changed;
-versions, ciphers and whether a client has to show a certificate are settled by then. Formats of RFC 8446
-§4.1.2 and §5.1, RFC 6066 §3. Below tls; parses what a stranger sent, so every length is checked, and what
-cannot be parsed is simply no name: the handshake itself will refuse it in its own words.
+OpenSSL tells it in the middle of the handshake, when versions, ciphers and the need for a client certificate
+are settled. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length
+is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
 """
 from typing import Any
 
@@ -21,9 +19,8 @@ class Incomplete(Exception):
 
 
 def asked_host(connection: Any) -> str:
-    """The host name in the hello that waits on the socket, in lower case; empty where there is none.
-
-    The caller limits the time. May switch.
+    """The host name in the hello on the socket, in lower case, or "". The caller limits the time. May
+    switch.
     """
     seen = -1
     try:
@@ -32,10 +29,10 @@ def asked_host(connection: Any) -> str:
             try:
                 return server_name(data)
             except Incomplete:
-                if len(data) in (seen, LOOK_OCTETS):  # the end of the socket, or of our patience
+                if len(data) in (seen, LOOK_OCTETS):  # the end of the socket, or too long
                     return ""
             seen = len(data)
-            # What has been looked at stays readable: only more than that shall wake us.
+            # Peeked octets stay readable: only more octets shall wake this greenlet.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, seen + 1)
             wait_read(connection.fileno())
     finally:
@@ -43,10 +40,7 @@ def asked_host(connection: Any) -> str:
 
 
 def server_name(data: bytes) -> str:
-    """The host name that a hello at the start of ``data`` asks for; empty for none, or for what is no hello.
-
-    Raises Incomplete.
-    """
+    """The host name in a hello at the start of ``data``, or "". Raises Incomplete."""
     try:
         hello = _Octets(_handshake_message(data))
         hello.skip(2 + 32)  # version, random
@@ -63,10 +57,7 @@ def server_name(data: bytes) -> str:
 
 
 def _handshake_message(data: bytes) -> bytes:
-    """The body of the first handshake message, out of as many records as it takes.
-
-    Raises Incomplete, ValueError.
-    """
+    """The body of the first handshake message, from one or more records. Raises Incomplete, ValueError."""
     message = b""
     position = 0
     while True:
@@ -98,7 +89,7 @@ def _host_name(names: "_Octets") -> str:
 
 
 class _Octets:
-    """Reads numbers and parts, and never past the end: ValueError."""
+    """Reads numbers and parts; raises ValueError past the end."""
 
     def __init__(self, data: bytes):
         self._data = data

@@ -1,9 +1,8 @@
-"""Listening sockets: bind, accept, have the socket's options set, hand it over.
+"""Listening sockets: bind, accept, set the socket's options, hand it to the door's ``handle(socket,
+address)``.
 
-The loop accepts and calls the door's ``handle(socket, address)`` where that is all at once; else a greenlet
-accepts, and one more per connection calls it, which ends with the connection, or before it where the door
-serves it without one.
-Knows no protocol; never touches what a peer sends.
+The loop accepts for doors that serve at once. Otherwise a greenlet accepts, and another one per connection
+calls the door. Knows no protocol; never touches what a peer sends.
 """
 import errno
 import os
@@ -30,28 +29,28 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("listener")
-# Errors of accept() that say nothing about the listener: the peer has gone again, or there are no descriptors
-# or buffers just now.
+# Errors of accept() that do not concern the listener: the peer has gone again, or descriptors or buffers are
+# short.
 _PEER_GONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Between two tries when descriptors have run out; the connection waits in the backlog meanwhile.
+# Pause between two tries without descriptors; connections wait in the backlog meanwhile.
 EXHAUSTED_PAUSE_S = 0.1
-# accept() does not yield while connections are waiting: after this many in a row the others have their turn,
-# so that a flood of connects delays nobody by more than a few milliseconds.
+# accept() does not switch while connections wait: after this many in a row other work has its turn, so that a
+# flood of connects delays it by a few milliseconds at most.
 ACCEPTS_PER_TURN = 32
-# Octets that the system keeps for a peer beside those that are on their way to it. It would keep 4 MB, and
-# whoever writes hears so late that the peer is behind: 40 000 small messages.
+# Unsent octets that the system keeps for a peer. Its default is 4 MB, and the writer hears that the peer is
+# behind after 40 000 small messages.
 UNSENT_OCTETS = 128 * 1024
-# Segments over TLS are no longer than this, a full record. On the loopback interface they would have 64 KiB,
-# and where a peer that falls behind has room for less than one, both ends may wait until the system looks
-# again, after 0.2 s: Linux tells of more room when it is twice as much. Elsewhere they are shorter anyway.
+# Longest segments over TLS: a full record. The loopback interface's are 64 KiB, and if a peer that falls
+# behind has room for less than one, both ends may wait 0.2 s until the system looks again: Linux tells of
+# more room when it is twice as much. Other interfaces have shorter ones.
 TLS_SEGMENT_OCTETS = 16384
-# Between two looks whether there is room for another login.
+# Pause between two looks for room for another login.
 FULL_PAUSE_S = 0.02
 READABLE = 1
 
-# Serves a client. What it returns, if anything, is called with what to call when the client is gone, and with
-# what; until then it is served without a greenlet.
+# Serves a client. May return ``when_gone``, which is called with a callback and its arguments for the
+# client's end; until then the client is served without a greenlet.
 WhenGone = Callable[..., None]
 Handle = Callable[[Any, Any], WhenGone | None]
 Handshake = Callable[[Any], Any]
@@ -86,25 +85,21 @@ def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> An
 
 
 def keep_little_unsent(listening: Any) -> None:
-    """Have what is accepted on a TCP socket keep at most UNSENT_OCTETS, where the system can."""
+    """Limit unsent octets of accepted TCP sockets to UNSENT_OCTETS, if the system can."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_OCTETS)
 
 
 def keep_segments_short(listening: Any) -> None:
-    """Have no segment of what is accepted on a TCP socket be longer than TLS_SEGMENT_OCTETS, either way,
-    where the system can.
-    """
+    """Limit segments of accepted TCP sockets to TLS_SEGMENT_OCTETS in both directions, if the system can."""
     if sys.platform.startswith("linux"):
-        with suppress(OSError):  # of MPTCP, which a socket handed over may speak, some kernels cannot
+        with suppress(OSError):  # some kernels cannot for MPTCP, which an inherited socket may speak
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TLS_SEGMENT_OCTETS)
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
-    """(family, address) to bind to. May switch.
-
-    An address needs no resolver, which takes a thread, and tables of all scripts that names may be in (0.5
-    MB).
+    """(family, address) to bind to. An address needs no resolver, which takes a thread and 0.5 MB of tables.
+    May switch.
     """
     try:
         parsed = ip_address(host)
@@ -135,17 +130,14 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """A listening unix socket that only whom ``mode`` lets write may connect to; a stale one that nobody
-    answers on is replaced.
-
-    Raises BindError.
+    """A listening unix socket with ``mode``, in place of a stale one on which nobody answers. Raises
+    BindError.
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
         listening.bind(path)
-        # Nobody can connect before listen(), whatever the mode was until now; the umask would be for all
-        # threads of the process.
+        # Nobody can connect before listen(), whatever the mode is; a umask would hold for all threads.
         os.chmod(path, mode)
         listening.listen(backlog)
     except OSError as error:
@@ -155,8 +147,8 @@ def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
 
 
 def _remove_stale(path: str) -> None:
-    """Unlink a socket that a killed broker left behind; raises OSError when somebody answers there, leaves
-    what is no socket to bind().
+    """Unlink a socket that a killed broker left behind. Raises OSError if a process answers there; leaves
+    other files to bind().
     """
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
@@ -175,19 +167,16 @@ def _remove_stale(path: str) -> None:
 
 
 class Listener:
-    """Accepts on one socket until it is closed; every connection gets a greenlet of its own."""
+    """Accepts on one socket until it is closed."""
 
     def __init__(
         self, listening: Any, protocol: str, handle: Handle, options: SocketOptions,
         handshake: Handshake | None = None, proxies: Proxies | None = None, inherited: bool = False,
         gate: Gate | None = None, at_once: bool = False,
     ):
-        """``listening`` is bound and listens already, and is owned from here on.
-
-        ``handshake`` makes of an accepted socket the one to serve (TLS).
-
-        ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also
-        removes its path. ``gate`` is asked before anybody is served. ``at_once``: ``handle`` does not switch.
+        """``listening`` is bound, listens, and belongs to the Listener. ``handshake`` makes the socket to
+        serve from an accepted one (TLS). ``proxies`` tell the client's address. ``inherited``: the giver of
+        the socket removes its path. ``gate`` admits connections. ``at_once``: ``handle`` does not switch.
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -221,7 +210,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept."""
         self._will_inherit = self._options.apply_to_listener(self._socket)
-        # Whoever came before that has what the socket had then: accept() says when nobody of them is left.
+        # Earlier connections have the socket's earlier options: accept() tells when none of them is left.
         self._socket.settimeout(0.0)
         if self._at_once:
             self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), READABLE)
@@ -229,9 +218,8 @@ class Listener:
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
     def close(self) -> None:
-        """Stop accepting and free the address; a second call does nothing.
-
-        Connections that were accepted go on. May switch.
+        """Stop accepting and free the address; accepted connections go on. A second call does nothing. May
+        switch.
         """
         if self._greenlet is not None:
             self._greenlet.kill()
@@ -247,7 +235,7 @@ class Listener:
             self._path_id = None
 
     def abandon(self) -> None:
-        """As ``abandon_socket``."""
+        """See ``abandon_socket``."""
         abandon_socket(self._socket)
 
     def _accept_forever(self) -> None:
@@ -279,22 +267,23 @@ class Listener:
                 continue
             exhausted = False
             self._waits_for_room = connection, address
-            while self._must_wait(address):  # those behind wait in the kernel meanwhile
+            while self._must_wait(address):  # later connections wait in the kernel
                 gevent.sleep(FULL_PAUSE_S)
             self._waits_for_room = None
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether a connection from there is neither to come in nor to be closed yet."""
+        """Whether a connection from there can neither come in nor be refused yet."""
         if self._gate is None:
             return False
         host = host_of(address)
         return not self._gate.has_room(host) and not self._gate.refuses(host)
 
     def _let_in(self, connection: Any, address: Any) -> None:
-        """Serve whoever was accepted, if it may come in. There is room to log in."""
+        """Serve an accepted connection, if the gate admits it."""
         if self._is_unix:
-            address = self._unix_peer(connection)
+            self._accepted += 1
+            address = unix_peer(connection, self._accepted)
         admitted = None
         if self._gate is not None:
             admitted = self._gate.enter(connection, host_of(address))
@@ -315,8 +304,8 @@ class Listener:
         return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
-        """The socket of the next peer, which nobody waits for unless its peer may announce an address first,
-        and what accept() says of the peer. Raises OSError; does not wait.
+        """(socket, address) of the next peer; a LoopSocket unless the peer may announce an address first.
+        Raises OSError; does not wait.
         """
         descriptor, address = self._socket._sock._accept()
         if self._proxies is None or not self._proxies.may_announce(address):
@@ -324,7 +313,7 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Until somebody comes whom the loop does not let in by itself. May switch."""
+        """Wait for a connection that the loop does not let in by itself. May switch."""
         if self._watcher is None:
             self._socket.settimeout(None)
             return
@@ -333,8 +322,8 @@ class Listener:
         self._needed.wait()
 
     def _accept_in_loop(self) -> None:
-        """Let in who has come. The greenlet has whoever must wait for room, and looks at errors: to wake it
-        for everybody was a tenth of a login.
+        """Let connections in. The greenlet handles errors and connections that must wait for room; waking it
+        for every connection was a tenth of a login's cost.
         """
         gate = self._gate
         for _ in range(ACCEPTS_PER_TURN):
@@ -342,7 +331,7 @@ class Listener:
                 connection, address = self._accept_plain()
             except BlockingIOError:
                 return
-            except OSError:  # the greenlet finds the same, or only this peer had it
+            except OSError:  # the greenlet finds it again, unless only this peer had it
                 self._leave_to_greenlet()
                 return
             if self._must_wait(address):
@@ -351,16 +340,11 @@ class Listener:
                 return
             self._let_in(connection, address)
             if gate is not None and gate.pending_count < 2:
-                return  # others have hardly come meanwhile, and if so, the loop says it at its next poll
+                return  # hardly any more have come; the loop tells at its next poll
 
     def _leave_to_greenlet(self) -> None:
         self._watcher.stop()
         self._needed.set()
-
-    def _unix_peer(self, connection: Any) -> str:
-        """A name for a peer, the connection by its number here."""
-        self._accepted += 1
-        return unix_peer(connection, self._accepted)
 
     def _serve(
         self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,
@@ -368,7 +352,7 @@ class Listener:
         when_gone, accepted_from = None, address
         try:
             self._options.apply(connection, inherited)
-            # nobody waits on a LoopSocket: its peer was not to announce anything when it came
+            # the peer of a LoopSocket announces nothing
             if self._proxies is not None and type(connection) is not LoopSocket:
                 address = self._proxies.client_of(connection, address)
             if self._handshake is not None:
@@ -387,7 +371,7 @@ class Listener:
     ) -> None:
         try:
             self._serve(connection, address, admitted, inherited)
-        except Exception:  # the others are to be accepted all the same
+        except Exception:  # the loop goes on accepting
             LOG.exception(
                 "%s connection from %s ended by a fault of the broker", self.protocol,
                 format_address(address))
@@ -399,7 +383,7 @@ class Listener:
 
 
 def serve(handle: Handle, connection: Any, address: Any) -> None:
-    """Have a door serve one client, and return when it is gone. May switch."""
+    """Have a door serve one client until it is gone. May switch."""
     when_gone = handle(connection, address)
     if when_gone is not None:
         gone = Event()
@@ -409,7 +393,7 @@ def serve(handle: Handle, connection: Any, address: Any) -> None:
 
 @contextmanager
 def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
-    """Around the serving of one connection: what ends it is in the log, and nowhere else."""
+    """Log the exception that ends the service of a connection, and do not raise it."""
     try:
         yield
     except Exception as error:
@@ -417,7 +401,7 @@ def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[No
 
 
 def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
-    """In the log: what ended one connection from this address."""
+    """Log the exception that ended a connection from this address."""
     peer = format_address(address)
     if isinstance(error, ProxyProtocolError):
         strangers.warning(
@@ -431,8 +415,8 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """What tells the file of this name from another one of the same name; None without a file (the abstract
-    namespace has none).
+    """(device, inode) of the file at ``path``, to tell it from a later one; None without a file, as in the
+    abstract namespace.
     """
     try:
         status = os.stat(path)
@@ -442,15 +426,13 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless somebody else's stands there by now; ``identity`` is what path_id() said when
-    it was bound.
-    """
+    """Unlink a socket, unless another one is there by now. ``identity``: its path_id() when it was bound."""
     if path_id(path) == identity:
         os.unlink(path)
 
 
 def unix_peer(connection: Any, number: int) -> str:
-    """A name for a peer that has no address: "unix:PROCESS:NUMBER", by its process and a number of ours."""
+    """A name for a peer without an address: "unix:PROCESS:NUMBER"."""
     return f"unix:{_peer_process(connection)}:{number}"
 
 
@@ -460,8 +442,8 @@ def _peer_process(connection: Any) -> int:
 
 
 def abandon_socket(connection: Any) -> None:
-    """In a forked child: close its copy of a socket, without a word to the peer or to the loop, whose kernel
-    half is still the parent's.
+    """In a forked child: close its copy of a socket, without telling the peer or the loop, which shares the
+    parent's kernel state.
     """
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
@@ -474,19 +456,19 @@ def host_of(address: Any) -> str:
 
 
 def login_host(connection: Any, host: str) -> str:
-    """The address that a client's login counts by: its ``host``, but for a WebSocket that knows better."""
+    """The address by which a client's logins count: ``host``, unless a WebSocket gives another one."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """format_address() of what getsockname() gave: few are this machine's."""
+    """format_address() of one of this machine's few addresses."""
     return format_address(address)
 
 
 def format_address(address: Any) -> str:
-    """What getsockname() or accept() gave, as text; IPv4 peers of an IPv6 socket are shown as IPv4."""
+    """An address of getsockname() or accept() as text; IPv4 peers of an IPv6 socket are shown as IPv4."""
     if not isinstance(address, tuple):
         return str(address or "unix")
     host, port = address[0].removeprefix("::ffff:"), address[1]

@@ -1,12 +1,9 @@
-"""Output: everything that goes to one socket.
+"""Output: everything that goes to one socket. Nobody waits here (docs/decisions/0003).
 
-Nobody waits here (docs/decisions/0003, design "nobody waits on somebody's socket").
-
-Above the socket, below doors and their deliveries. What the socket does not take at once is kept, and sent
-when the loop says that the socket is writable again. Deliveries stop while it is ``blocked``; replies go on
-into the kept octets up to ``limit``, then ``on_overflow`` is told, whose business it is to stop reading from
-that client. Never raises for the socket's sake: a broken one swallows what it is given and tells
-``on_broken`` once. What lies in a file is sent from there, by a Source.
+Octets that the socket does not take at once are kept, and sent when it is writable again. Deliveries stop
+while it is ``blocked``; replies are kept up to ``limit``, then ``on_overflow()`` should stop reading from the
+client. A broken socket raises nothing: it swallows octets and calls ``on_broken`` once. A Source sends from a
+file.
 """
 import os
 import socket as system_socket
@@ -21,24 +18,23 @@ from gomq_py.observability.log import logger
 
 LOG = logger("net")
 
-# Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or
-# declare-oks.
+# Unread replies after which a client is not read any more: some ten thousand confirms or declare-oks.
 LIMIT_OCTETS = 1024 * 1024
-# Most octets handed to one send(): larger ones are cut by the socket buffer anyway. TLS wants what it could
-# not take again, and no less of it, so that this is no less than what is ever filled at a time.
+# Most octets of one send(): the socket buffer cuts larger ones. TLS wants octets that it could not take again
+# in full, so this is as large as the largest fill.
 SEND_OCTETS = FLOOD_OUTPUT_OCTETS
-# Who has taken so many octets of deliveries, and never less at a time than it was given, keeps up.
+# A client keeps up once it has taken so many octets of deliveries, each send as a whole.
 KEEPS_UP_OCTETS = 1024 * 1024
 WRITABLE = 2
 CAN_SEND_FILES = hasattr(os, "sendfile") and hasattr(system_socket, "MSG_MORE")
 
 
 class Output:
-    """The one way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
+    """The only way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
 
     ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
-    ``sent_octets`` counts what the socket took. ``takes_sources``: see write_source(). ``account``: whose it
-    is for what clients share (hub.budget), the names of user and virtual host, from the login on.
+    ``sent_octets``: octets that the socket took. ``takes_sources``: see write_source(). ``account``: user and
+    virtual host for shared budgets (hub.budget), from the login on.
     """
 
     __slots__ = (
@@ -84,19 +80,19 @@ class Output:
             self._over_limit()
 
     def write_large(self, data):
-        """As write, for a message that may be larger than ``limit``: it does not count until it is sent."""
+        """As write, for a message that may be larger than ``limit``, against which it does not count."""
         self.allowance += len(data)
         self.write(data)
         if not self.pending:
             self.allowance = 0
 
     def write_source(self, source):
-        """Send all that ``source`` gives behind everything written before. Only where ``takes_sources``, and
-        not while ``blocked``.
+        """Send all octets of ``source`` behind everything written before. Only if ``takes_sources``, and not
+        while ``blocked``.
 
-        A Source has ``send(send, fileno) -> octets``, which gives the socket what it takes, and no more than
-        others can wait for, ``left``, how many octets are still to come, and ``close()``, called once when
-        these are 0 or nobody wants them any more. It raises OSError where the connection has to end.
+        A Source has ``send(send, fileno) -> octets``, which gives the socket as much as it takes and others
+        can wait for, and raises OSError if the connection must end; ``left``, the octets still to come; and
+        ``close()``, called once at the end.
         """
         if self.pending and not self.blocked:
             self._flush()
@@ -109,14 +105,14 @@ class Output:
             self._flush()
 
     def room_to_fill(self):
-        """How much of the hub's output buffer may be filled at a time: little, until the peer keeps up."""
+        """Octets of the hub's output buffer to fill at a time: few until the peer keeps up."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets
 
     def send_filled(self, count):
-        """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied
-        out of it.
+        """Send the first ``count`` octets of the hub's output buffer; the rest that the socket does not take
+        is copied.
         """
         if self.pending and not self.blocked:
             self._flush()
@@ -132,25 +128,23 @@ class Output:
             self.pending += view[sent:count]
 
     def cork(self):
-        """Gather what is written from now on: a read is being walked and its answers leave together."""
+        """Gather output: the answers to a read leave together."""
         self.corked = True
 
     def uncork(self):
-        """Send what was gathered."""
+        """Send the gathered output."""
         self.corked = False
         if self.pending and not self.blocked:
             self._flush()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once when everything kept has been sent, or never will be because the socket
-        broke.
-        """
+        """Call ``callback()`` once when everything kept has been sent, or the socket broke."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call it. One that is not to be called anyway changes nothing."""
+        """Do not call ``callback()``; an unknown one changes nothing."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
@@ -169,7 +163,7 @@ class Output:
         return not self.pending_octets() and not self.broken
 
     def close(self):
-        """Drop what is pending and stop watching the socket; the caller closes the socket afterwards."""
+        """Drop pending octets and stop watching the socket; then the caller closes it."""
         self.broken = True
         self.pending = bytearray()
         self._drop_source()
@@ -181,7 +175,7 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Octets the socket took. Fewer than given: now blocked (or broken) and watched."""
+        """Number of octets the socket took. If fewer than given, it is now blocked and watched, or broken."""
         try:
             sent = self.send(view)
         except BlockingIOError:
@@ -223,9 +217,7 @@ class Output:
             del kept[:sent]
 
     def _send_source(self):
-        """Send some of the source, if it is its turn. What it has left waits for the loop, even where the
-        socket would take more.
-        """
+        """Send a part of the source; the rest waits for the loop, even if the socket would take more."""
         if self.blocked or self.broken:
             return
         try:
@@ -248,10 +240,7 @@ class Output:
             source.close()
 
     def _over_limit(self):
-        """More is kept than should be.
-
-        What was only gathered goes out; if the socket does not take it, the client does not read.
-        """
+        """Send what was only gathered; if the socket does not take it, the client does not read."""
         if not self.blocked:
             self._flush()
         if self.blocked and len(self.pending) > self.limit + self.allowance:
@@ -299,15 +288,13 @@ class Output:
         for waiter in waiters or ():
             try:
                 waiter()
-            except Exception:  # the others wait for nobody but us
+            except Exception:  # nobody else calls the others
                 LOG.exception("what waited for a socket to take its octets cannot go on")
 
 
 def send_function(socket):
-    """The non-blocking send of a gevent socket: its own would wait for the loop. What is like a socket
-    (net.websocket) has one that does not.
-    """
-    if is_plain(socket):  # one of gevent's takes 2 us to say what it has not
+    """The non-blocking send of a gevent socket, whose own waits for the loop, or of a WebSocket."""
+    if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):
         return socket.send

@@ -1,8 +1,7 @@
-"""Records: reading what TLS has for us, several records in one call.
+"""Records: reads several TLS records in one call.
 
-Beside stream, which takes a read for one walk and gives everybody a turn after it. OpenSSL hands out one
-record at a time, and a client that writes message by message makes one of each: a walk, a poll and a turn of
-the loop for 60 octets. Never decrypts and never waits.
+OpenSSL hands out one record at a time, and a client that writes message by message makes a record of each:
+a walk, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -10,21 +9,19 @@ from typing import Any
 
 from gomq_py.net import openssl, ssl_calls
 
-# In one read: a small one takes 1 us, or 2 to 3 where OpenSSL reads each by itself, and others have their
-# turn after it.
+# Most records of one read: a small one takes 1 us, or 2 to 3 if OpenSSL reads each by itself.
 RECORDS_MAX = 256
-# What OpenSSL reads ahead at a time, at the least, if there is so much: then as much may lie behind, though
-# it has nothing left, because of a record that it has begun it reads the rest and no more. What a record has
-# beside its octets, at the least.
+# Octets that OpenSSL reads ahead at a time, if there are as many. More may then lie in the socket although it
+# has nothing left, because of a begun record it reads only the rest. Least overhead of a record.
 AHEAD_OCTETS, SEAL_OCTETS = 16384, 22
-# A read that took so long asks for none of that. It takes 0.1 ms as a rule, but changes of keys, which bring
-# no octets, 6 to 9 ms in each 16 KiB, and others wait meanwhile.
+# A read that took this long does not look for more. Usual ones take 0.1 ms, but changes of keys, which bring
+# no octets, 6 to 9 ms in each 16 KiB.
 LONG_NS = 1_000_000
 
 
 class RecordReader:
-    """Reads from an ``ssl_object``: as much as it has and the room takes, while its peer writes so fast that
-    there is more than one record. An end that comes behind octets is kept for the next read.
+    """Reads as much as an ``ssl_object`` has and the room takes. An end behind octets is kept for the next
+    read.
     """
 
     __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
@@ -42,9 +39,7 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """More than 0 where there may be something to read for which the socket will not call; an end that
-        was read from it is something, too.
-        """
+        """More than 0 if there may be octets, or an end, for which the socket does not call."""
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
@@ -67,7 +62,7 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """The same behind the first ``count`` octets, by the ssl module, which also knows what to raise."""
+        """The same behind the first ``count`` octets, by the ssl module, which raises the right errors."""
         room = len(view)
         taken = 0
         began_ns = time.monotonic_ns()
@@ -101,5 +96,5 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """Of an OpenSSL that does not read ahead: another record may lie in the socket."""
+    """For an OpenSSL that does not read ahead: another record may lie in the socket."""
     return 1

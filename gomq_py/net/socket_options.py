@@ -1,14 +1,11 @@
-"""Socket options: what the operator wants of every TCP socket that is accepted.
-
-Beside listener, which has them set. On Linux what is accepted has most of them of its listener.
-"""
+"""Socket options of accepted TCP sockets, as configured. On Linux most are inherited from the listener."""
 import socket
 import sys
 from typing import Any
 
 
 class SocketOptions:
-    """What is set on every accepted TCP socket. ``revision`` counts the changes."""
+    """The options of every accepted TCP socket. ``revision`` counts changes."""
 
     revision = 0
 
@@ -19,9 +16,9 @@ class SocketOptions:
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """As the constructor, for sockets accepted from now on."""
+        """As the constructor, for later sockets."""
         self.revision += 1
-        # what is off, too: a socket has what its listener had
+        # also options that are off: a socket inherits its listener's
         self._options = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nodelay)),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(bool(keepalive))),
@@ -32,15 +29,15 @@ class SocketOptions:
                 (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s),
                 (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes),
             ]
-        # A size that was set cannot be left to the system again, so no listener has one.
+        # The system does not take back a size that was set, so no listener has one.
         self._sizes = [
             (socket.SOL_SOCKET, name, size)
             for name, size in ((socket.SO_RCVBUF, recv_bytes), (socket.SO_SNDBUF, send_bytes)) if size
         ]
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set them, but for what a socket has of its listener, on which those of the revision ``inherited``
-        were set. Raises OSError when the peer has gone already.
+        """Set the options, except those inherited from a listener that had the revision ``inherited``. Raises
+        OSError if the peer has gone already.
         """
         if inherited == self.revision and not self._sizes:
             return
@@ -50,8 +47,8 @@ class SocketOptions:
             _set_all(connection, self._sizes)
 
     def apply_to_listener(self, listening: Any) -> int:
-        """Set what accepted sockets have from there on Linux, and return what ``apply`` is told of that: 0
-        where there is nothing, and each is set on each of them.
+        """Set the options that sockets inherit on Linux. Returns the revision for ``apply``; 0 if sockets
+        inherit none.
         """
         if listening.family == socket.AF_UNIX or not sys.platform.startswith("linux"):
             return 0

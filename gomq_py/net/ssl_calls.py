@@ -1,7 +1,7 @@
-"""Calls of OpenSSL: reads what OpenSSL has, record by record, without a call of Python's for each.
+"""Calls of OpenSSL: reads record by record, without a Python call for each.
 
-A leaf below records; the compiled twin is ``ssl_calls.pxd``, and here is nothing: whoever runs interpreted
-reads with the ssl module. Knows the library's functions and its object by their addresses only (net.openssl).
+The functions are in ``ssl_calls.pxd``; an interpreted broker reads with the ssl module. Knows the library's
+functions and object only by their addresses (net.openssl).
 """
 from typing import Any
 

@@ -1,12 +1,8 @@
 """Stream: the reading half of one connection.
 
-Watches the socket and hands every read to a lane, in one call, out of the hub's input buffer.
-
-Above the socket, below the doors. The hub's loop calls it when the socket is readable: one read for each poll
-of the loop, so that connections are served in turn and an always-busy one delays the others by one read's
-work. No greenlet switch lies between the socket and the lane: the connection's greenlet sleeps in run(), or
-has ended after begin(). What the lane calls must therefore not switch either, and it must not keep the
-buffer.
+The loop calls it when the socket is readable. It hands each read to a lane in one call, out of the hub's
+input buffer: one read per poll, so that a busy connection delays the others by one read's work. No greenlet
+lies between the socket and the lane, so a lane must not switch, nor keep the buffer.
 """
 import time
 
@@ -16,26 +12,23 @@ from gevent.event import Event
 from gomq_py.net.receiving import has_to_write_first, is_not_now, parts_function, receive_functions
 
 READABLE = 1
-# A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
-# 16 000 a second, less than what pika does on a good processor and more than it makes of round trips. Of
-# messages of 1 KiB a read finds several.
+# A flood of small segments: so many reads in a row, each of fewer octets, in less time. 16 000 a second are
+# fewer than pika sends on a good processor, and more than its round trips. A read finds several messages of
+# 1 KiB.
 FLOOD_READS = 16
 SMALL_OCTETS = 8192
 FLOOD_S = FLOOD_READS * 60e-6
-# A frame's last octet, and what says of the next one how long it is.
+# A frame's last octet, and the head of the next frame up to its length.
 HEAD_OCTETS = 8
-# What waits in OpenSSL for room in the socket, for an answer to a change of keys, is looked for so often, and
-# the socket does not call meanwhile: OpenSSL would not read.
+# Interval of tries while OpenSSL needs room in the socket to answer a change of keys. The socket does not
+# call meanwhile, because OpenSSL would not read.
 ANSWER_S = 0.01
-# Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
+# Small segments per read by the clock, or the stream leaves the clock: 12 000 a second.
 LEAST_TOGETHER = 3
 
 
 class Hold:
-    """A reason for which a stream is not read, until it is released.
-
-    ``waits_for`` says to operators what would end it.
-    """
+    """Keeps a stream from being read until release(). ``waits_for`` tells operators what ends it."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -44,10 +37,7 @@ class Hold:
         self.waits_for = waits_for
 
     def release(self):
-        """Let the stream be read, if nobody else holds it.
-
-        A second time changes nothing, nor does it when the stream has ended.
-        """
+        """Let the stream be read, unless another Hold is left. A second call changes nothing."""
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.let_go(self)
@@ -57,9 +47,9 @@ class Stream:
     """Reads ``socket`` until its end.
 
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
-    ``finish()``, called before what was written meanwhile is sent; a handler has ``has_plenty()``: whether
-    the peer has so much to do that it does not wait for what it was sent last. ``received_octets`` counts.
-    ``error``: what ended it, None where it ended in order.
+    ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has enough to
+    do not to wait for what it was sent last.
+    ``received_octets`` counts. ``error``: what ended the stream, None for an end in order.
     """
 
     __slots__ = (
@@ -87,12 +77,12 @@ class Stream:
         self.least_octets = self.small_reads = self.small_octets = 0
         self.flood_sent_octets = 0
         self.flood_began = self.after_s = 0.0
-        self.full_read = 0  # which of the hub's full reads this stream's last one was
-        self.reads_more = False  # until somebody else has one
+        self.full_read = 0  # number of this stream's last full read among the hub's
+        self.reads_more = False  # until another stream has a full read
 
     def run(self, lane, handler, rest=b""):
-        """Read until the peer closes or stop() is called; returns then. ``rest``: octets read before, by a
-        handshake; they are walked first. Raises what process() or the socket raised. May switch.
+        """Read until the peer closes or stop() is called. ``rest``: octets that a handshake read before; they
+        are walked first. Raises what process() or the socket raised. May switch.
         """
         ended = Event()
         self.begin(lane, handler, rest, ended.set)
@@ -103,8 +93,8 @@ class Stream:
         self.finish()
 
     def begin(self, lane, handler, rest, over):
-        """As run(), but returns at once; ``over()`` is called once when nothing more is read, at once where
-        that is so, and possibly in the middle of a walk. It must not switch, and have end() called later.
+        """As run(), but returns at once. ``over()`` is called once at the end, maybe at once or in the middle
+        of a walk; it must not switch, and see that end() is called later.
         """
         self.lane = lane
         self.handler = handler
@@ -124,13 +114,15 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Of a lane, in its walk: another one follows (None: handler.make_lane()). Octets count anew."""
+        """Called by a lane in its walk: another lane follows (None: handler.make_lane()). Octets count
+        anew.
+        """
         self.lane = lane
         self.handler = handler
         self.received_octets = self.output.sent_octets = 0
 
     def finish(self):
-        """As end(); raises what ended it, where that was not the peer or stop()."""
+        """As end(); raises the error that ended the stream, if any."""
         self.end()
         error, self.error = self.error, None
         if error is not None:
@@ -140,7 +132,7 @@ class Stream:
                 del error  # its traceback holds this frame
 
     def end(self):
-        """Give back what it watched with."""
+        """Free the watchers."""
         self.is_over = True
         self._stop_watching()
         for watcher in (self.watcher, self.after_poll):
@@ -150,10 +142,7 @@ class Stream:
         self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """Nothing more is read: run() returns, or raises ``error``; at once where it has not begun.
-
-        A second call changes nothing.
-        """
+        """Read no more: run() returns, or raises ``error``. A second call changes nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -166,19 +155,18 @@ class Stream:
             over()
 
     def hold(self, waits_for):
-        """Stop reading until the Hold that is returned is released, and every other one.
-
-        The walk in progress ends when the handler answers False.
+        """Stop reading until the returned Hold, and every other one, is released. The walk in progress ends
+        when the handler answers False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
         self.holds[hold] = None
-        self.full_read = 0  # it brings more already than can be dealt with
+        self.full_read = 0  # it brings more already than the broker can take
         self._stop_watching()
         return hold
 
     def let_go(self, hold):
-        """A hold was released: behind the last one go on reading, first with what was read but not walked."""
+        """Release a hold; after the last one go on reading, first with octets read but not walked."""
         del self.holds[hold]
         if self.holds:
             return
@@ -190,7 +178,7 @@ class Stream:
                 self._read_again()
 
     def release_all(self):
-        """Whatever it waits for does not matter any more."""
+        """Release all holds."""
         for hold in list(self.holds or ()):
             hold.release()
 
@@ -206,16 +194,16 @@ class Stream:
 
     @property
     def paused(self):
-        """Whether somebody holds it."""
+        """Whether it has a hold."""
         return self.holds is not None and len(self.holds) > 0
 
     @property
     def waits_for(self):
-        """What would have to happen before it is read again, each once; empty while it is read."""
+        """What the holds wait for, each text once; empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """The loop calls, and calls again with its next poll where nothing was read now."""
+        """Called by the loop, and again at its next poll if nothing is read now."""
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
 
@@ -230,7 +218,7 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """So many small reads in a row: if they are a flood and nobody waits for an answer to them, the clock
+        """After FLOOD_READS small reads: if they are a flood and the peer waits for no answer, the clock
         calls from now on.
         """
         now = time.monotonic()
@@ -244,13 +232,13 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer has been sent nothing since the last look that it may be waiting for."""
+        """Whether the peer has been sent nothing since the last look for which it may wait."""
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """The coalescer's clock: read what has come since the last read; leave it when that was little, or a
-        full read, beside which a poll is nothing, and behind which there is more.
+        """Called by the coalescer's clock: read, and leave the clock after little, or after a full read,
+        behind which there is more and beside which a poll costs nothing.
         """
         if not self.together:
             return
@@ -267,7 +255,7 @@ class Stream:
     def _read(self):
         """One read and its walk. Returns the octets read; 0 when there were none, or the stream has ended."""
         if self.rewalk:
-            # What was read before comes first; a paused stream's rest may not fit in front of a new read.
+            # Octets read before come first; a paused stream's rest may not fit in front of a new read.
             return 0
         if self.direct is not None:
             count = self._read_direct()
@@ -292,17 +280,17 @@ class Stream:
         return count
 
     def _was_full(self):
-        """After a read that was full: while the last one of all was of this stream, too, the next may be
-        longer. Nobody else who floods is delayed by it.
+        """After a full read: the next one may be longer if the hub's last full read was of this stream, too,
+        because then it delays no other flood.
         """
         self.reads_more = self.full_read == self.buffers.full_reads
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
 
     def read_into(self, target, count):
-        """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets, the
-        rest of a frame, go to ``target.room(count)``, which gives the view of as many as are still to come.
-        It hears with ``came(count)`` of those that are there. What is behind is walked.
+        """Called in a walk that finishes all octets read: receive the next ``count`` octets, the rest of a
+        frame, into the view ``target.room(count)``. ``target.came(count)`` is told of them. Later octets are
+        walked.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -311,7 +299,7 @@ class Stream:
             self.direct_octets = count
 
     def _read_direct(self):
-        """The rest of a frame, and its end with the head of the next one, which says where that belongs."""
+        """Read the rest of a frame, with its end and the head of the next one."""
         rest, head = self.direct.room(self.direct_octets), self.buffers.input_room[:HEAD_OCTETS]
         if self.receive_parts is not None:
             count = self._receive((rest, head), self.receive_parts)
@@ -330,14 +318,14 @@ class Stream:
         return count
 
     def _receive(self, room, receive=None):
-        """Octets that were read into the view, or, with ``receive``, into what that takes. 0: there are none,
-        or the stream has ended.
+        """Number of octets read into the view, or by ``receive`` into its rooms. 0: none came, or the stream
+        has ended.
         """
         try:
             count = self.receive_into(room) if receive is None else receive(room)[0]
         except BlockingIOError:
             return 0
-        except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
+        except Exception as error:  # a fault of the broker, too
             if not is_not_now(error):
                 self.buffers.count_end()
                 self.stop(error)
@@ -354,13 +342,13 @@ class Stream:
         if self.after_poll is None or self.after_s != after_s:
             if self.after_poll is not None:
                 self.after_poll.close()
-            # It repeats, because libev has one that has run out be due at once when it is started anew.
+            # A repeating timer: libev takes one that has run out for due at once when it is started anew.
             self.after_poll, self.after_s = gevent.get_hub().loop.timer(after_s, after_s), after_s
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After a poll: walk the tail of a paused stream, or read what TLS or WebSocket has already (for
-        which the socket will not call).
+        """After a poll: walk the tail of a paused stream, or read octets that TLS or the WebSocket already
+        has, for which the socket does not call.
         """
         self.after_poll.stop()
         if self.lacks_room:

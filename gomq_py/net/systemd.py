@@ -1,9 +1,7 @@
-"""systemd: what a service manager hands over (listening sockets) and wants to hear (ready, reloading,
-stopping, alive).
+"""systemd: takes listening sockets from a service manager, and tells it ready, reloading, stopping and alive.
 
-The two protocols are a few lines each: sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are
-descriptors from 3 on. Without a service manager everything here does nothing. Names in the environment are
-taken out of it, so that no child takes them for its own.
+sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are descriptors from 3 on. Does nothing
+without a service manager. The variables are removed from the environment, so that no child uses them.
 """
 import os
 import time
@@ -29,7 +27,7 @@ class Systemd:
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
-        # Seconds after which the service manager takes a silent service for hung; 0 where it does not watch.
+        # Seconds after which the service manager takes a silent service for hung; 0: it does not watch.
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
@@ -41,7 +39,7 @@ class Systemd:
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The service stops, whoever asked for it."""
+        """The service stops."""
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
@@ -49,7 +47,7 @@ class Systemd:
         self._notify("WATCHDOG=1")
 
     def close(self) -> None:
-        """Let go of the socket to the service manager."""
+        """Close the socket to the service manager."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

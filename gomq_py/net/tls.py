@@ -1,8 +1,6 @@
-"""TLS for listeners: contexts from certificate files, one per host name that clients may ask for, and the
-handshake of one connection.
+"""TLS for listeners: contexts from certificate files, one per host name, and handshakes.
 
-Imported by the launcher only when a certificate is configured, because the library costs a few megabytes.
-Knows no protocol above it.
+Imported only when a certificate is configured, because the library costs a few megabytes.
 """
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any
 import gevent
 from gevent import ssl
 
+from gomq_py.config.settings import Settings
 from gomq_py.net import client_hello, openssl
 from gomq_py.net import records as _records  # noqa: F401  (the first connection would import it)
 from gomq_py.net.listener import BindError
@@ -26,8 +25,8 @@ class TLSError(BindError):
 class TLSOptions:
     """What a context is made of; files are PEM. Without ``key`` the certificate file holds it.
 
-    ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for; ``certificate_required``:
-    and turn away those that have none.
+    ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for. ``certificate_required``:
+    refuse clients without one.
     """
 
     certificate: str
@@ -42,10 +41,7 @@ class TLSOptions:
 
 
 def server_context(options: TLSOptions) -> Any:
-    """The context of a TLS listener.
-
-    Raises TLSError. Reads files: not for the hub's thread while it serves.
-    """
+    """The context of a TLS listener. Reads files, so not in a serving hub's thread. Raises TLSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.least_version]
     _load_certificate(context, options.certificate, options.key)
@@ -85,7 +81,7 @@ def _load_certificate(context: Any, certificate: str, key: str) -> None:
 
 def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
     if not options.authorities:
-        # The system's authorities would let in whoever can buy a certificate.
+        # The system's authorities would let in anybody who can buy a certificate.
         raise TLSError("tls_verify_peer needs tls_ca_cert: the authorities that vouch for clients")
     try:
         context.load_verify_locations(options.authorities)
@@ -101,7 +97,7 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
 
 
 def _no_password() -> str:
-    """Asked for the password of an encrypted key; the library would ask the terminal."""
+    """Called for the password of an encrypted key, for which the library would ask the terminal."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 
@@ -122,23 +118,56 @@ class Contexts:
 
     @property
     def has_hosts(self) -> bool:
-        """Whether it matters what clients ask for."""
+        """Whether the context depends on the host name."""
         return bool(self._by_host)
 
     def of(self, host: str) -> Any:
-        """The context for clients that ask for ``host``; the default for any unknown one, and for none."""
+        """The context for ``host``; the default for an unknown name, and for ""."""
         found = self._by_host.get(host)
         if found is None and host:
             found = self._by_host.get("*." + host.partition(".")[2])
         return found or self.default
 
 
-class Handshaker:
-    """What a listener calls on an accepted socket: the TLS handshake, in the connection's own greenlet.
+def contexts_of(settings: Settings, protocol: str) -> Contexts:
+    """The contexts of one protocol's port ("amqp", "http"). Raises TLSError. Reads files."""
+    by_host = {}
+    for host, section in settings.sni.items():
+        try:
+            by_host[host] = server_context(options_of(settings, section, protocol))
+        except TLSError as error:
+            raise TLSError(f"[sni:{host}]: {error}") from error
+    return Contexts(server_context(options_of(settings)), by_host)
 
-    ``replace`` gives connections to come new certificates; those that are open keep what they have agreed on.
-    A step of a handshake takes most of a millisecond, and clients whose network fails come back together: all
-    handshakes share the time of ``turns`` (hub.turns).
+
+def options_of(settings: Settings, section: dict[str, Any] | None = None, protocol: str = "") -> TLSOptions:
+    """TLS options from the settings, overridden by the ``[sni:HOST]`` section of a host name.
+
+    A key for one protocol (``amqp_tls_cert``) overrides the key for all.
+    """
+    said = section or {}
+
+    def value(key: str) -> Any:
+        return said.get(f"{protocol}_{key}", said.get(key, getattr(settings, key)))
+
+    certificate = value("tls_cert")
+    # A section's own certificate has its own key, in the key's file or in the certificate's.
+    key = (
+        value("tls_key") if certificate == settings.tls_cert
+        else said.get(f"{protocol}_tls_key", said.get("tls_key", ""))
+    )
+    return TLSOptions(
+        certificate, key, value("tls_ciphers"), value("tls_min_version"), value("tls_keylog_file"),
+        value("tls_ca_cert"), value("tls_verify_peer"), value("tls_fail_if_no_peer_cert"), settings.tls_ktls,
+    )
+
+
+class Handshaker:
+    """The TLS handshake of an accepted socket, in its own greenlet.
+
+    ``replace`` sets certificates for later connections. A step of a handshake takes most of a millisecond,
+    and clients come back together after a network failure, so all handshakes share the time of ``turns``
+    (hub.turns).
     """
 
     def __init__(self, contexts: Contexts, timeout_s: float, turns: Any):
@@ -146,15 +175,15 @@ class Handshaker:
         self.replace(contexts, timeout_s)
 
     def replace(self, contexts: Contexts, timeout_s: float) -> None:
-        """As the constructor has them."""
+        """As in the constructor."""
         self._contexts = contexts
         self._timeout_s = timeout_s
 
     def __call__(self, connection: Any) -> Any:
-        """The encrypted socket, which takes ``connection`` over.
+        """The encrypted socket, which owns ``connection``.
 
-        Raises OSError (SSLError is one) when the peer does not speak TLS, has no certificate to show where
-        one is asked for, or is not done in time. May switch.
+        Raises OSError (SSLError is one) if the peer does not speak TLS, lacks a required certificate, or is
+        not done in time. May switch.
         """
         contexts = self._contexts
         with gevent.Timeout(self._timeout_s, OSError(f"TLS handshake not done within {self._timeout_s:g} s")):
@@ -170,7 +199,7 @@ class Handshaker:
         return encrypted
 
     def _shake_hands(self, encrypted: Any) -> None:
-        """As gevent's do_handshake(), but for the turns. May switch."""
+        """gevent's do_handshake(), with turns. May switch."""
         while True:
             self._turns.take()
             try:
@@ -182,5 +211,5 @@ class Handshaker:
                 encrypted._wait(encrypted._write_event)
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
-        """For servers that want a context: gevent's asks it for nothing else."""
+        """For gevent's server, which uses nothing else of a context."""
         return self(connection)

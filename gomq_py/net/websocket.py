@@ -3,11 +3,10 @@
     socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
-Between the socket and a door, which sees a stream of octets and no messages: what a peer sends may be cut
-into frames and messages anyhow, and is handed on before its frame is whole, so that no length that a frame
-says costs memory. The library parses; frames that are sent need a header of 2 to 10 octets, which is written
-here, because the library would copy each payload four times. Text, whatever the RFC forbids and the peer's
-Close end the stream, with a Close of our own. No extensions, so no compression.
+A door sees a stream of octets and no messages. Payload is handed on before its frame is whole, so that no
+length in a frame costs memory. The library parses; the header of sent frames, 2 to 10 octets, is written
+here, because the library would copy each payload four times. Text, violations of the RFC and the peer's Close
+end the stream, with a Close from the broker. No extensions, so no compression.
 """
 import os
 import struct
@@ -30,11 +29,11 @@ from gomq_py.net.output import send_function
 from gomq_py.observability.log import logger
 
 LOG = logger("net")
-# What a frame of a client has besides its payload, at least: two octets and a mask (§5.2).
+# Least octets of a client's frame besides its payload: two octets and a mask (§5.2).
 HEAD_OCTETS = 6
 READ_OCTETS = 64 * 1024
 NOTHING = memoryview(b"")
-# Of one frame that is sent; as much as Output hands over at once.
+# Payload of one sent frame: as much as Output hands over at once.
 PAYLOAD_MAX = 256 * 1024
 BINARY_FRAME = 0x82  # FIN, and the opcode of a binary message
 SHORT_MAX, MIDDLE_MAX = 125, 0xFFFF
@@ -42,25 +41,24 @@ WRITABLE = 2
 # gevent's waits.
 _poll = monkey.get_original("select", "poll")
 _WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
-# What lists of connections, logins and alarms ask the socket below, of TLS or not.
+# Attributes of the socket below that lists of connections, logins and alarms ask for.
 _ASKED_BELOW = frozenset(
     ("getsockname", "getpeername", "getpeercert", "cipher", "version", "family", "getsockopt"))
 
 
 class WebSocket:
-    """The server's end of one WebSocket. ``connection`` is the library's, after its handshake. ``is_used``:
-    whether anything was sent over it, or asked to be received. ``login_host``: what logins count by in place
-    of the peer's address (net.listener.login_host), or None.
+    """The server's end of one WebSocket. ``is_used``: whether it was written or read. ``login_host``: address
+    by which logins count in place of the peer's (net.listener.login_host), or None.
     """
 
     def __init__(
         self, socket: Any, connection: Any, turns: Any, is_leaving: Any = lambda: False,
         most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
     ):
-        """``socket``, a gevent socket, plain or TLS, is owned from here on; ``is_leaving()``: whether the
-        server goes away, as peers are told then. A frame costs the library some 25 us: all WebSockets share
-        the time of ``turns`` (hub.turns). ``most_before_login``: octets of heads and control frames that
-        are taken of a peer that ``is_pending()``, as it has not logged in.
+        """``socket``: a gevent socket, plain or TLS, which it owns. ``connection``: the library's, after its
+        handshake. ``is_leaving()``: whether the server goes away, which peers are told. A frame costs the
+        library some 25 us, so all WebSockets share the time of ``turns`` (hub.turns). ``most_before_login``:
+        limit of octets of heads and control frames while the peer ``is_pending()``.
         """
         self._socket = socket
         self._connection = connection
@@ -77,7 +75,7 @@ class WebSocket:
         self._peer_ended = self._is_broken = False
         self.is_used = False
         self.login_host: str | None = None
-        # What goes out next: the rest of control frames and of a header, then _left octets of its payload.
+        # Sent next: the rest of control frames and of a header, then _left octets of its payload.
         self._head = bytearray()
         self._left = 0
         self._pong = b""
@@ -101,35 +99,34 @@ class WebSocket:
     # receiving
 
     def receive_functions(self) -> tuple[Any, Any]:
-        """As ``net.receiving.receive_functions`` has them."""
+        """See ``net.receiving.receive_functions``."""
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether there is something to receive for which the socket will not call."""
+        """Whether there is something to receive for which the socket does not call."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Whether frames are left for which there was no time: ``stream`` is held until its turn."""
+        """If frames are left for which there was no time, hold ``stream`` until its turn. Returns whether."""
         if self._spent:
             self._turns.wait(stream)
         return self._spent
 
     def _has_more(self) -> bool:
-        """Whether something that was fed may not have been taken yet."""
+        """Whether fed octets may be left."""
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """Octets of messages, as a non-blocking socket gives them; 0 at the end. Raises OSError."""
+        """As a non-blocking socket's, with payload of messages; 0 at the end. Raises OSError."""
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """As a blocking socket's, for logins; after ``shutdown``, what the peer still sends, as it comes.
-
-        Raises OSError. May switch.
+        """As a blocking socket's, for logins; after ``shutdown``, raw octets of the peer. Raises OSError. May
+        switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -151,12 +148,12 @@ class WebSocket:
             self._ended = self._peer_ended = True
 
     def feed(self, octets: bytes) -> None:
-        """Take octets that were read from the socket."""
+        """Parse octets that were read from the socket."""
         self._connection.receive_data(octets)
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """As ``receive_into``, of what was fed."""
+        """As ``receive_into``, from fed octets."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False
@@ -167,7 +164,7 @@ class WebSocket:
                 part = self._payload[:len(view) - taken]
                 view[taken:taken + len(part)] = part
                 taken += len(part)
-                # An empty view of the frame would keep its octets.
+                # an empty view would keep the frame's octets
                 self._payload = self._payload[len(part):] if len(part) < len(self._payload) else NOTHING
             elif self._events is None:
                 break
@@ -188,7 +185,7 @@ class WebSocket:
         return taken
 
     def _drop_if_reset(self) -> None:
-        """What is left of a peer that can be told nothing any more is not worth its time. Raises OSError."""
+        """Drop frames that are left of a peer whose connection was reset. Raises OSError."""
         poll = _poll()
         poll.register(self._socket.fileno(), 0)
         if self._is_broken or any(events & POLLERR for _, events in poll.poll(0)):
@@ -197,7 +194,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Octets that the login does not see. Raises OSError: there were too many before it."""
+        """Count octets that the login does not see. Raises OSError for too many before it."""
         self._beside_octets += HEAD_OCTETS
         if isinstance(event, (Ping, Pong)):
             self._beside_octets += len(event.payload)
@@ -207,7 +204,7 @@ class WebSocket:
             self._most_before_login = sys.maxsize
             return
         self._end(CloseReason.POLICY_VIOLATION, "too many frames before the login")
-        self._peer_ended = True  # nobody waits for what else it sends
+        self._peer_ended = True  # nobody waits for its other octets
         raise OSError(
             f"{self._beside_octets} octets of heads and control frames before the login "
             "(max_octets_before_login)")
@@ -217,18 +214,18 @@ class WebSocket:
         if isinstance(event, BytesMessage):
             self._payload = memoryview(event.data)
         elif isinstance(event, Ping) and not self._said_close:
-            # Only the last of several need be answered (§5.5.3), so that a flood of them costs no memory.
+            # Only the last of several needs an answer (§5.5.3), so that a flood of them costs no memory.
             self._pong = self._connection.send(event.response())
             self._flush_control()
         elif isinstance(event, CloseConnection):
-            # The peer's, to be answered, or what the library has to say of a frame that is none.
+            # The peer's, to be answered, or the library's, for an invalid frame.
             self._peer_ended = self._connection.state is not ConnectionState.OPEN
             self._end(event.code, event.reason)
         elif isinstance(event, TextMessage):
             self._end(CloseReason.UNSUPPORTED_DATA, "binary messages only")
 
     def _end(self, code: int, reason: Any) -> None:
-        """Nothing more is received; tell the peer."""
+        """Receive no more, and tell the peer."""
         self._ended = True
         self._events = None
         LOG.debug("a WebSocket ends with %d %s", code, reason)
@@ -237,10 +234,10 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """As a non-blocking socket's send.
+        """As a non-blocking socket's send. Raises OSError.
 
-        The octets that it does not take must come again with the next call, and more may follow them, as
-        Output does: they may belong to a frame whose header has gone. Raises OSError.
+        Octets that it does not take must come again first in the next call, as Output does: the header of
+        their frame may have been sent.
         """
         self.is_used = True
         taken = 0
@@ -259,7 +256,7 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send of one frame, beginning it where none is begun; octets of its payload that were taken."""
+        """Send a part of a frame, of a new one if none is begun. Returns the octets of payload taken."""
         if not self._left:
             self._head += self._control()
             self._left = min(len(octets), PAYLOAD_MAX)
@@ -279,8 +276,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """As a blocking socket's, for logins; as with ``send``, what that did not take comes first. Raises
-        OSError. May switch.
+        """As a blocking socket's, for logins; octets that ``send`` did not take come first. Raises OSError.
+        May switch.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]
@@ -293,13 +290,13 @@ class WebSocket:
             self._socket.sendall(out)
 
     def _control(self) -> bytes:
-        """The control frames that wait, which the caller sends."""
+        """Take the waiting control frames; the caller sends them."""
         frames = self._pong + self._close_frame
         self._pong = self._close_frame = b""
         return frames
 
     def _flush_control(self) -> None:
-        """Send control frames, unless a frame is begun, between whose octets they may not stand."""
+        """Send control frames, unless a frame is begun: they may not stand inside another frame."""
         if self._watcher is not None:
             self._watcher.stop()
         if self._left or self._socket.fileno() < 0:
@@ -313,7 +310,7 @@ class WebSocket:
         except _WOULD_BLOCK:
             sent = 0
         except OSError:
-            self._is_broken = True  # whoever reads or writes next finds out
+            self._is_broken = True  # the next read or write finds it
             return
         del self._head[:sent]
         if self._head or self._pong or self._close_frame:
@@ -334,7 +331,7 @@ class WebSocket:
         self._flush_control()
 
     def shutdown(self, how: int) -> None:
-        """End our side, with a Close in front. Raises OSError."""
+        """Send a Close, and end the broker's side. Raises OSError."""
         self._say_close(CloseReason.GOING_AWAY if self._is_leaving() else CloseReason.NORMAL_CLOSURE)
         self._is_shut = True
         if how == SHUT_WR:
@@ -343,7 +340,7 @@ class WebSocket:
             self._socket.shutdown(how)
 
     def close(self) -> None:
-        """Say Close where that is possible at once, and close the socket. A second call does nothing."""
+        """Send a Close if possible at once, and close the socket. A second call does nothing."""
         if self._socket.fileno() >= 0:
             self._say_close(CloseReason.GOING_AWAY if self._is_leaving() else CloseReason.NORMAL_CLOSURE)
         if self._watcher is not None:
@@ -358,7 +355,7 @@ class WebSocket:
 
 
 def _header(count: int) -> bytes:
-    """What stands in front of the payload of a binary message that is one frame (§5.2)."""
+    """The header of a binary message in one frame (§5.2)."""
     if count <= SHORT_MAX:
         return struct.pack(">BB", BINARY_FRAME, count)
     if count <= MIDDLE_MAX:
@@ -367,8 +364,7 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """The non-blocking recv of a gevent socket, and for TLS the count of octets decrypted but not read yet.
-    """
+    """(non-blocking recv, pending) of a gevent socket; ``pending()``: TLS octets decrypted but not read."""
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

@@ -193,7 +193,7 @@ def test_message_of_a_slow_link_gets_through_while_others_keep_the_budget_at_its
     """
     door = limited(max_unfinished_bodies=2_560_000)
     bodies, time, still = door.hub.bodies, VirtualTime(), []
-    bodies._clock, bodies._call_later = time.clock, time.call_later
+    bodies._clock, bodies._timers = time.clock, time
     door.broker.users.set_user("other", "secret")
     door.broker.users.set_permission("other", "/", ".*", ".*", ".*")
     slow = door.client(username="other", password="secret")

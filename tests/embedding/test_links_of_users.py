@@ -13,7 +13,7 @@ from gomq_py import Broker
 from gomq_py.client.connection import Connection
 from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
 from gomq_py.links.remote_hosts import AT_ONCE, Lookups
-from gomq_py.links.turns import Turns, turns_of
+from gomq_py.hub.turns import PacedTurns
 from tests.support.hostile_broker import HostileBroker
 from tests.support.links import fill
 from tests.support.waiting import in_time, wait_until
@@ -27,7 +27,9 @@ def turns(monkeypatch):
     """Links have so many turns as it is released."""
     turns = threading.Semaphore(0)
     pause = partial(wait_until, partial(turns.acquire, blocking=False), in_time(60), sleep=gevent.sleep)
-    monkeypatch.setattr(Turns, "_pause", staticmethod(pause))
+    usual = PacedTurns._pause
+    monkeypatch.setattr(
+        PacedTurns, "_pause", lambda turns: pause() if turns._rest_most_s else usual(turns))
     return turns
 
 
@@ -52,7 +54,7 @@ def put_shovel(broker, user, name, source="amqp://", target="amqp://"):
 
 
 def waiting(launched):
-    return sum(len(row or [row]) for row in turns_of(launched.hub)._waiting.values())
+    return len(launched.hub.link_turns._line)
 
 
 def test_shovel_of_one_user_has_its_turn_before_all_of_another_have_had_theirs(turns, broker):

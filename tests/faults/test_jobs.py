@@ -583,7 +583,6 @@ TIMERS = {
     "gomq_py.net.stream": (1, "of one connection"),
     "gomq_py.http.clients": (1, "set anew by the next client"),
     "gomq_py.http.index": (3, "forgets its timer first; dropping what nobody asks for does not raise"),
-    "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
     "gomq_py.mqtt.model.moving": (1, "of one vhost, and asks when definitions are safe"),

@@ -41,7 +41,7 @@ def held(process):
         "streams read by the clock": len(hub.coalescer),
         "streams that queues keep waiting": len(hub.backpressure),
         "sockets after the close": len(hub.lingering),
-        "slow turns": sum(map(len, hub.slow_turns._lines)),
+        "slow turns": len(hub.slow_turns._line),
         "ends under way": len(hub.endings._waiting),
         "turns and jobs": hub.scheduler.is_armed(),
         "work for the disk": not disk.is_idle,

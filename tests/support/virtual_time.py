@@ -1,17 +1,16 @@
-"""Virtual time: a clock and timers that a test moves on, for whatever takes ``clock`` and ``call_later``."""
+"""Virtual time: a clock and timers that a test moves on, for whatever takes ``clock`` and timers."""
 
 
 class Call:
-    """In place of a greenlet that begins later."""
+    """In place of a timer."""
 
-    def __init__(self, at_s, function, arguments):
+    def __init__(self, at_s, function):
         self.at_s = at_s
         self.function = function
-        self.arguments = arguments
-        self.is_killed = False
+        self.is_stopped = False
 
-    def kill(self, block=True):
-        self.is_killed = True
+    def stop(self):
+        self.is_stopped = True
 
 
 class VirtualTime:
@@ -24,17 +23,17 @@ class VirtualTime:
     def clock(self):
         return self.now_s
 
-    def call_later(self, seconds, function, *arguments):
-        call = Call(self.now_s + seconds, function, arguments)
+    def start(self, after_ms, function):
+        call = Call(self.now_s + after_ms / 1000, function)
         self.calls.append(call)
         return call
 
     def pass_time(self, seconds):
         """Let what is due in this time happen, in order."""
         end_s = self.now_s + seconds
-        while due := [call for call in self.calls if call.at_s <= end_s and not call.is_killed]:
+        while due := [call for call in self.calls if call.at_s <= end_s and not call.is_stopped]:
             call = min(due, key=lambda call: call.at_s)
             self.calls.remove(call)
             self.now_s = max(self.now_s, call.at_s)
-            call.function(*call.arguments)
+            call.function()
         self.now_s = end_s

@@ -16,7 +16,7 @@ cdef class Member:
     cdef bint may_get(self, topic_filter) except -1
 
 @cython.final
-cdef class RoundRobin:
+cdef class Rotation:
     cdef list members
     cdef Py_ssize_t next
     cdef add(self, Member member)
@@ -25,7 +25,7 @@ cdef class RoundRobin:
 
 cdef class SharedSubscription(_routes.Destination):
     cdef readonly dict members
-    cdef RoundRobin present, absent
+    cdef Rotation present, absent
     cdef Py_ssize_t durables
     cdef dict departed
     cdef bint was_asked
@@ -39,11 +39,11 @@ cdef class SharedSubscription(_routes.Destination):
     cpdef SharedSubscription renewed(self)
     @cython.locals(answer=int)
     cpdef int publish(self, Message message) except -1
-    @cython.locals(turns=RoundRobin, members=list, step=Py_ssize_t, member=Member)
+    @cython.locals(rotation=Rotation, members=list, step=Py_ssize_t, member=Member)
     cpdef next_store(self)
     @cython.locals(
         members=list, count=Py_ssize_t, first=Py_ssize_t, step=Py_ssize_t, place=Py_ssize_t, member=Member,
         answer=int)
-    cdef int _publish(self, Message message, RoundRobin turns) except -1
-    cdef RoundRobin _turns_of(self, Member member)
+    cdef int _publish(self, Message message, Rotation rotation) except -1
+    cdef Rotation _rotation_of(self, Member member)
     cdef _count_durable(self, Member member, Py_ssize_t change)

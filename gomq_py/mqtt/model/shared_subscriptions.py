@@ -32,7 +32,7 @@ class Member:
         return self.is_allowed
 
 
-class RoundRobin:
+class Rotation:
     """``members`` in the order of their turns; the one at index ``next`` is next."""
 
     __slots__ = ("members", "next")
@@ -70,8 +70,8 @@ class SharedSubscription(_routes.Destination):
         """``departed``: the exchange's destinations that are deleted and still bound."""
         _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
-        self.present = RoundRobin()
-        self.absent = RoundRobin()
+        self.present = Rotation()
+        self.absent = Rotation()
         self.durables = 0
         self.departed = departed
         self.was_asked = False  # whether a member was asked for this message
@@ -83,7 +83,7 @@ class SharedSubscription(_routes.Destination):
             member.count += 1
             return
         member = self.members[target] = Member(session, target)
-        self._turns_of(member).add(member)
+        self._rotation_of(member).add(member)
         self._count_durable(member, 1)
 
     def remove(self, target):
@@ -92,16 +92,16 @@ class SharedSubscription(_routes.Destination):
         member.count -= 1
         if not member.count:
             del self.members[target]
-            self._turns_of(member).remove(member)
+            self._rotation_of(member).remove(member)
             self._count_durable(member, -1)
 
     def move(self, target):
         """A member's client has connected, or its connection has ended."""
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
-            self._turns_of(member).remove(member)
+            self._rotation_of(member).remove(member)
             member.is_present = not member.is_present
-            self._turns_of(member).add(member)
+            self._rotation_of(member).add(member)
 
     def renewed(self):
         """Fail this share because a member's store has failed. Returns the share that replaces it."""
@@ -121,10 +121,10 @@ class SharedSubscription(_routes.Destination):
 
     def next_store(self):
         """The next_store() of the member to be asked first."""
-        for turns in (self.present, self.absent):
-            members = turns.members
+        for rotation in (self.present, self.absent):
+            members = rotation.members
             for step in range(len(members)):
-                member = members[(turns.next + step) % len(members)]
+                member = members[(rotation.next + step) % len(members)]
                 if member.may_get(self.name) and member.target not in self.departed:
                     return member.target.next_store()
         return None
@@ -133,11 +133,11 @@ class SharedSubscription(_routes.Destination):
         """The stores of all members: a message that one has is not for the others."""
         return [store for target in self.members for store in target.stores()]
 
-    def _publish(self, message, turns):
+    def _publish(self, message, rotation):
         """Give the message to the next of these members that takes it."""
-        members = turns.members
+        members = rotation.members
         count = len(members)
-        first = turns.next
+        first = rotation.next
         for step in range(count):
             place = first + step
             if place >= count:
@@ -148,15 +148,15 @@ class SharedSubscription(_routes.Destination):
             self.was_asked = True
             answer = member.target.publish(message)
             if answer == LATER:
-                turns.next = place  # asked again for the same message
+                rotation.next = place  # asked again for the same message
                 return LATER
             if answer:
-                turns.next = place + 1 if place + 1 < count else 0
+                rotation.next = place + 1 if place + 1 < count else 0
                 return answer
             self.unable = member.target.unable
         return 0
 
-    def _turns_of(self, member):
+    def _rotation_of(self, member):
         return self.present if member.is_present else self.absent
 
     def _count_durable(self, member, change):

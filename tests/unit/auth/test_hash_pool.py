@@ -35,7 +35,7 @@ def test_no_more_run_at_once_than_there_are_places():
     gevent.joinall(greenlets, timeout=in_time(30), raise_error=True)
 
     assert len(most) == 20 and max(most) <= 2
-    assert hashes._free == 2 and not hashes._waiting
+    assert hashes._free == 2 and not hashes._line
 
 
 def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
@@ -43,10 +43,10 @@ def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
     hasty = gevent.spawn(hashes.run, "a", work.one, "hasty")
     hub(lambda: work.began)
     patient = gevent.spawn(hashes.run, "b", work.one, "patient")
-    hub(lambda: hashes._waiting)
+    hub(lambda: hashes._line)
 
     hasty.kill()
-    still_waiting = len(hashes._waiting)
+    still_waiting = len(hashes._line._rows)
     work.may_end.set()
 
     assert patient.get(timeout=in_time(30)) == "patient"
@@ -56,9 +56,9 @@ def test_place_of_one_who_gives_up_is_free_when_the_thread_has_ended(hub):
 def test_an_address_with_many_attempts_is_as_far_as_one_with_one(hub):
     hashes, work = HashPool(1), Work()
     greenlets = [gevent.spawn(hashes.run, "many", work.one, f"many {number}") for number in range(10)]
-    hub(lambda: sum(map(len, hashes._waiting.values())) == 9)
+    hub(lambda: len(hashes._line) == 9)
     greenlets.append(gevent.spawn(hashes.run, "one", work.one, "one"))
-    hub(lambda: len(hashes._waiting) == 2)
+    hub(lambda: len(hashes._line._rows) == 2)
 
     work.may_end.set()
     gevent.joinall(greenlets, timeout=in_time(30), raise_error=True)
@@ -72,13 +72,13 @@ def test_who_goes_while_waiting_leaves_its_place_to_others(hub):
     hub(lambda: work.began)
     gone = [gevent.spawn(hashes.run, address, work.one, "gone") for address in ("a", "b", "b")]
     last = gevent.spawn(hashes.run, "b", work.one, "last")
-    hub(lambda: sum(map(len, hashes._waiting.values())) == 4)
+    hub(lambda: len(hashes._line) == 4)
 
     gevent.killall(gone)
     work.may_end.set()
     gevent.joinall([first, last], timeout=in_time(30), raise_error=True)
 
-    assert work.done == ["first", "last"] and hashes._free == 1 and not hashes._waiting
+    assert work.done == ["first", "last"] and hashes._free == 1 and not hashes._line
 
 
 def test_a_hash_that_raises_gives_its_place_back():

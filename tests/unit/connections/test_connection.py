@@ -9,6 +9,7 @@ from wsproto.connection import Connection as WSConnection
 from gomq_py.connections import connection as connection_module
 from gomq_py.connections.connection import AlarmHold, ClientConnection
 from gomq_py.hub.heartbeats import Heartbeats
+from gomq_py.hub.timers import HubTimers
 from gomq_py.net.websocket import WebSocket
 from tests.support.sockets import socket_pair
 from tests.support.waiting import wait_until
@@ -79,7 +80,7 @@ class Held:
         self.socket = socket
         self.waits_for = self.ended = None
         self.stream = self
-        self.hub = SimpleNamespace(heartbeats=Heartbeats())
+        self.hub = SimpleNamespace(heartbeats=Heartbeats(HubTimers()))
 
     def hold(self, waits_for):
         self.waits_for = waits_for

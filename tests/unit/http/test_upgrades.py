@@ -8,7 +8,7 @@ from gevent import socket
 
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.http.upgrades import LINGERING_MAX, Upgrades
-from gomq_py.hub.turns import Turns
+from gomq_py.hub.turns import SlowTurns
 from tests.support.waiting import in_time
 
 
@@ -34,7 +34,7 @@ def begun(handle, lingering, is_closing=False):
         return handle, SimpleNamespace(has_room=lambda host: True, is_pending=bool)
 
     hub = SimpleNamespace(
-        clients=SimpleNamespace(is_closing=False), lingering=lingering, slow_turns=Turns(Scheduler()))
+        clients=SimpleNamespace(is_closing=False), lingering=lingering, slow_turns=SlowTurns(Scheduler()))
     upgrades = Upgrades(
         SimpleNamespace(
             mqtt_websocket=True, websocket_origins=[], mqtt_max_octets_before_login=65536,

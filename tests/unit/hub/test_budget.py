@@ -62,7 +62,7 @@ class Bodies:
     """Bodies grow read by read, and wait in the middle."""
 
     def __init__(self, time):
-        self.budget = BodyBudget(LIMIT, time.call_later, time.clock)
+        self.budget = BodyBudget(LIMIT, time, time.clock)
         self.most = 2 * LIMIT
 
     def take(self, peer, octets):
@@ -86,7 +86,7 @@ class Output:
     """Large messages are had as a whole, and go as the client reads."""
 
     def __init__(self, time):
-        self.budget = LargeOutput(LIMIT, time.call_later, time.clock)
+        self.budget = LargeOutput(LIMIT, time, time.clock)
         self.most = LIMIT
 
     def take(self, peer, octets):
@@ -116,7 +116,7 @@ SHARED = {
         "places of those who have not logged in", "connections, and the descriptors of the process"],
     "lingering": ["sockets after the close"],
     "memory_budget": ["messages that links keep until they are confirmed"],
-    "links.turns": ["turns of links to connect"],
+    "link_turns": ["turns of links to connect"],
     "links.remote_hosts": ["threads for names that links look up"],
     "auth.hash_pool": ["threads for costly password hashes"],
     "http.clients": ["places at a management port"],

@@ -40,7 +40,7 @@ def later():
 
 @pytest.fixture
 def budget(later):
-    budget = BodyBudget(100, later.call_later, later.clock)
+    budget = BodyBudget(100, later, later.clock)
     yield budget
     budget.close()
 

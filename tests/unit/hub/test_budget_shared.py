@@ -22,10 +22,10 @@ from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
-from gomq_py.http.turns import Turns as RequestTurns
+from gomq_py.hub.timers import HubTimers
+from gomq_py.hub.turns import PacedTurns
 from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget
 from gomq_py.links.remote_hosts import Lookups
-from gomq_py.links.turns import turns_of
 from tests.support.clocks import StepClock
 from tests.support.jobs import Doing
 from tests.support.queues import HandLoop
@@ -69,7 +69,7 @@ def slow_time(monkeypatch):
     """Polls: each has time for one of those that are busy all the time."""
     monkeypatch.setattr(turns_module, "WALK_S", 0)
     loop, served = HandLoop(), []
-    turns = turns_module.Turns(Scheduler(loop=loop))
+    turns = turns_module.SlowTurns(Scheduler(loop=loop))
     turns._loop = SimpleNamespace(iteration=0)
 
     def busy():
@@ -166,7 +166,7 @@ def connections():
 
 
 def lingering():
-    sockets, ending = [socket_pair() for _ in range(3)], Lingering(most=2)
+    sockets, ending = [socket_pair() for _ in range(3)], Lingering(HubTimers(), most=2)
     greedy = [gevent.spawn(ending.end, ours) for ours, _ in sockets[:2]]
     wait_until(lambda: len(ending) == 2, sleep=gevent.sleep)
     ending.end(sockets[2][0])  # returns at once: nobody waits for its peer
@@ -205,8 +205,8 @@ def connects():
     hub, had = Hub(Settings()), []
     try:
         for _ in range(FLOOD):
-            turns_of(hub).ask(lambda: had.append("greedy"), account=GREEDY)
-        turns_of(hub).ask(lambda: had.append("honest"), account=HONEST)
+            hub.link_turns.ask(lambda: had.append("greedy"), account=GREEDY)
+        hub.link_turns.ask(lambda: had.append("honest"), account=HONEST)
         wait_until(lambda: "honest" in had, in_time(30), sleep=gevent.sleep)
     finally:
         hub.close()
@@ -226,7 +226,7 @@ def port_places():
 
 def requests():
     """Turns of clients that ask again and again."""
-    turns, had = RequestTurns(), []
+    turns, had = PacedTurns(), []
 
     def ask():
         while True:

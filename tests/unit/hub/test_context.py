@@ -302,7 +302,7 @@ def test_nobody_who_waits_goes_on_and_nothing_is_given_back_after_the_end(hub):
     """What connections do while they end, behind the hub: whatever they let go of wakes nobody."""
     done = []
     first, second = Waiting(done), Waiting(done)
-    hub.bodies = BodyBudget(10, hub.call_later)
+    hub.bodies = BodyBudget(10, hub.timers)
     assert hub.bodies.grow(first, 8) and not hub.bodies.grow(second, 8)
     hub.endings.give_back([lambda: done.append("before")], lambda: done.append("before"))
 

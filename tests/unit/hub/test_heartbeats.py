@@ -4,6 +4,7 @@ import gc
 import gevent
 
 from gomq_py.hub.heartbeats import Heartbeats
+from gomq_py.hub.timers import HubTimers
 from tests.support.waiting import wait_until
 
 
@@ -27,7 +28,7 @@ class Clock:
 
 def wheel():
     clock = Clock()
-    return Heartbeats(clock), clock
+    return Heartbeats(HubTimers(), clock), clock
 
 
 def test_connection_is_checked_twice_per_interval():
@@ -141,7 +142,7 @@ def test_check_that_raises_is_said_and_all_others_are_checked_all_the_same(caplo
 
 
 def test_timer_goes_on_after_a_check_that_raised():
-    heartbeats = Heartbeats()
+    heartbeats = Heartbeats(HubTimers())
     ill, sound = Watched(), Watched()
     ill.check_heartbeat = lambda: 1 // 0
     heartbeats.watch(ill, 0.1)
@@ -153,7 +154,7 @@ def test_timer_goes_on_after_a_check_that_raised():
 
 
 def test_timer_runs_by_itself():
-    heartbeats = Heartbeats()
+    heartbeats = Heartbeats(HubTimers())
     connection = Watched()
     heartbeats.watch(connection, 1)
 

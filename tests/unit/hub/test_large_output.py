@@ -51,7 +51,7 @@ def test_copies_of_large_messages_stay_within_the_budget(door):
 
 def test_who_reads_nothing_while_others_wait_is_dropped(door):
     later = VirtualTime()
-    door.hub.large_output = LargeOutput(6 * MIB, later.call_later, later.clock)
+    door.hub.large_output = LargeOutput(6 * MIB, later, later.clock)
     stuck = [consumer_that_does_not_read(door) for _ in range(2)]
     wait_until(lambda: door.queue("q").ready_count == 2, sleep=gevent.sleep)
     wait_until(lambda: door.hub.large_output.held > 4 * MIB, sleep=gevent.sleep)
@@ -68,7 +68,7 @@ def test_who_reads_nothing_while_others_wait_is_dropped(door):
 
 def test_nobody_is_dropped_while_nobody_waits(door):
     later = VirtualTime()
-    door.hub.large_output = LargeOutput(6 * MIB, later.call_later, later.clock)
+    door.hub.large_output = LargeOutput(6 * MIB, later, later.clock)
     for _ in range(2):
         consumer_that_does_not_read(door)
     wait_until(lambda: door.hub.large_output.held > 4 * MIB, sleep=gevent.sleep)

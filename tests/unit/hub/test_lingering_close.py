@@ -10,6 +10,7 @@ from gevent import ssl as gevent_ssl
 
 from gomq_py.hub import lingering_close
 from gomq_py.hub.lingering_close import Lingering
+from gomq_py.hub.timers import HubTimers
 from tests.support import certificates
 from tests.support.sockets import socket_pair
 from tests.support.waiting import in_time, wait_until
@@ -28,7 +29,7 @@ def ending(lingering, ours):
 
 
 def test_peer_reads_our_end_and_may_write_until_it_closes_too():
-    lingering = Lingering()
+    lingering = Lingering(HubTimers())
     ours, theirs = socket_pair()
     ours.sendall(b"last word")
 
@@ -44,7 +45,7 @@ def test_peer_reads_our_end_and_may_write_until_it_closes_too():
 
 
 def test_peer_that_writes_and_writes_is_given_up():
-    lingering = Lingering(octets=200_000)
+    lingering = Lingering(HubTimers(), octets=200_000)
     ours, theirs = socket_pair()
     greenlet = ending(lingering, ours)
 
@@ -58,14 +59,14 @@ def test_peer_that_writes_and_writes_is_given_up():
 def test_peer_that_does_nothing_is_given_up():
     ours, theirs = socket_pair()
 
-    ending(Lingering(seconds=0.05), ours).get(timeout=in_time(30))
+    ending(Lingering(HubTimers(), seconds=0.05), ours).get(timeout=in_time(30))
 
     with pytest.raises(OSError):
         theirs.sendall(b"x")
 
 
 def test_there_are_only_so_many_at_a_time():
-    lingering = Lingering(most=1)
+    lingering = Lingering(HubTimers(), most=1)
     peers = [socket_pair(), socket_pair()]
     greenlet = ending(lingering, peers[0][0])
     wait_until(lambda: len(lingering) == 1, sleep=gevent.sleep)
@@ -82,11 +83,11 @@ def test_peer_that_has_gone_is_not_waited_for():
     ours, theirs = socket_pair()
     theirs.close()
 
-    ending(Lingering(), ours).get(timeout=in_time(30))
+    ending(Lingering(HubTimers()), ours).get(timeout=in_time(30))
 
 
 def test_the_end_of_a_plain_socket_is_awaited_without_a_greenlet():
-    lingering, gone = Lingering(), []
+    lingering, gone = Lingering(HubTimers()), []
     ours, theirs = socket_pair()
     ours.sendall(b"last word")
 
@@ -104,7 +105,7 @@ def test_the_end_of_a_plain_socket_is_awaited_without_a_greenlet():
 
 @pytest.mark.parametrize("octets", [200_000, 16 * 1024 * 1024])
 def test_a_plain_peer_that_writes_and_writes_or_does_nothing_is_given_up(octets):
-    lingering, gone = Lingering(octets=octets, seconds=0.05 if octets > 200_000 else 3600), []
+    lingering, gone = Lingering(HubTimers(), octets=octets, seconds=0.05 if octets > 200_000 else 3600), []
     ours, theirs = socket_pair()
 
     def over():
@@ -123,7 +124,7 @@ def test_a_plain_peer_that_writes_and_writes_or_does_nothing_is_given_up(octets)
 
 
 def test_there_are_only_so_many_plain_ones_at_a_time_and_none_after_the_close():
-    lingering, gone = Lingering(most=1), []
+    lingering, gone = Lingering(HubTimers(), most=1), []
     peers = [socket_pair() for _ in range(3)]
     lingering.end_later(peers[0][0], lambda: gone.append("first"))
 
@@ -139,7 +140,7 @@ def test_there_are_only_so_many_plain_ones_at_a_time_and_none_after_the_close():
 
 
 def test_a_plain_peer_that_has_gone_is_not_waited_for():
-    lingering, gone = Lingering(), []
+    lingering, gone = Lingering(HubTimers()), []
     ours, theirs = socket_pair()
     theirs.close()
 
@@ -157,7 +158,7 @@ def test_what_is_like_a_socket_takes_a_greenlet_to_its_end(is_closed):
         def __init__(self, socket):
             self.shutdown, self.recv = socket.shutdown, socket.recv
 
-    lingering, gone = Lingering(), []
+    lingering, gone = Lingering(HubTimers()), []
     ours, theirs = socket_pair()
     if is_closed:
         lingering.close()
@@ -177,7 +178,7 @@ def test_over_tls_the_end_is_said_and_what_comes_later_is_read_all_the_same(tmp_
     files = certificates.make(tmp_path / "server")
     context = gevent_ssl.SSLContext(gevent_ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
-    lingering = Lingering()
+    lingering = Lingering(HubTimers())
     ours, theirs = socket.socketpair()
 
     def serve():

@@ -54,9 +54,9 @@ def test_routes_that_are_looked_for_have_no_more_time_than_slow_frames(door, mon
     a look through a large topic exchange takes milliseconds.
     """
     breaks = []
-    wait = turns_module.Turns.wait
+    wait = turns_module.SlowTurns.wait
     monkeypatch.setattr(
-        turns_module.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
+        turns_module.SlowTurns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
     )
     monkeypatch.setattr(turns_module, "WALK_S", 0)
     client = door.client()
@@ -78,9 +78,9 @@ def test_messages_to_many_queues_have_no_more_time_than_slow_frames(door, monkey
     and what is left of the read comes later, in order and confirmed.
     """
     breaks = []
-    wait = turns_module.Turns.wait
+    wait = turns_module.SlowTurns.wait
     monkeypatch.setattr(
-        turns_module.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
+        turns_module.SlowTurns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
     )
     monkeypatch.setattr(turns_module, "WALK_S", 0)
     client = door.client()
@@ -117,7 +117,7 @@ def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
 def test_all_that_are_busy_together_have_the_time_of_one(door, monkeypatch):
     """Of each poll, from the first read on: before, every client's first walk had as much as all others."""
     asked, granted = Counter(), Counter()
-    has_time = turns_module.Turns.has_time
+    has_time = turns_module.SlowTurns.has_time
 
     def noted(turns):
         answer = has_time(turns)
@@ -129,7 +129,7 @@ def test_all_that_are_busy_together_have_the_time_of_one(door, monkeypatch):
     clients = [door.client() for _ in range(30)]
     clients[0].call(QueueDeclare(queue="q"), QueueDeclareOk)
     monkeypatch.setattr(turns_module, "WALK_S", 0)
-    monkeypatch.setattr(turns_module.Turns, "has_time", noted)
+    monkeypatch.setattr(turns_module.SlowTurns, "has_time", noted)
 
     for client in clients:
         client.send(method_frame(1, QueueDeclare(queue="q", passive=True)) * 20)
@@ -204,7 +204,7 @@ class Loop:
 @pytest.fixture
 def bench(monkeypatch):
     """(turns, poll): ``poll()`` is one of the loop, and has those begin whose turn it is."""
-    turns = turns_module.Turns(Starter())
+    turns = turns_module.SlowTurns(Starter())
     turns._loop = Loop()
     monkeypatch.setattr(turns_module.time, "monotonic", lambda: 0.0)
 
@@ -254,7 +254,7 @@ def test_greenlet_that_came_too_late_in_its_turn_goes_on_in_the_next(bench, monk
     done = []
     for name in "abc":
         gevent.spawn(lambda name=name: (turns.take(), done.append(name)))
-    wait_until(lambda: len(turns._waiting) == 3, sleep=gevent.sleep)
+    wait_until(lambda: len(turns._line._rows.get("greenlets", ())) == 3, sleep=gevent.sleep)
 
     for _ in range(6):
         poll()
@@ -291,12 +291,12 @@ def test_one_frame_does_not_wait_for_all_that_end_or_come_back_together(bench, m
     for number in range(10):
         turns.call(lambda number=number: ended.append(number))
         gevent.spawn(turns.take)
-    wait_until(lambda: len(turns._waiting) == 10, sleep=gevent.sleep)
+    wait_until(lambda: len(turns._line._rows.get("greenlets", ())) == 10, sleep=gevent.sleep)
     turns.wait(Held(gone_on, "frame"))
 
     for _ in range(2):
         poll()
-    assert (ended, gone_on, len(turns._waiting)) == ([0], ["frame"], 9)
+    assert (ended, gone_on, len(turns._line._rows.get("greenlets", ()))) == ([0], ["frame"], 9)
 
     turns.finish()
     assert ended == list(range(10))

@@ -8,6 +8,7 @@ from gevent.event import Event
 
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ConnectionClosed
+from gomq_py.hub.turns import PacedTurns
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
 from tests.support.queues import HandTimers
@@ -58,7 +59,7 @@ class StandInHub(SimpleNamespace):
 def link():
     closing, timers = {}, HandTimers(SimpleNamespace(now_ms=0))
     hub = StandInHub(
-        spawn=gevent.spawn, is_closed=False, timers=timers, closing=closing,
+        spawn=gevent.spawn, is_closed=False, timers=timers, closing=closing, link_turns=PacedTurns(),
         at_close=lambda function: closing.setdefault(function), not_at_close=lambda function:
         closing.pop(function, None))
     source, target = Source(["amqp://a"], "q"), Target(["amqp://b"])

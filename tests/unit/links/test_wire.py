@@ -17,10 +17,10 @@ class Call:
     """A timer of the hub's, in virtual time."""
 
     def __init__(self, time, seconds, function):
-        self._call = time.call_later(seconds, function)
+        self._call = time.start(seconds * 1000, function)
 
     def stop(self):
-        self._call.kill()
+        self._call.stop()
 
 
 @pytest.fixture

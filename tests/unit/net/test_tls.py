@@ -9,7 +9,7 @@ from gevent import socket, ssl
 
 from gomq_py.hub import turns as turns_module
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.turns import Turns
+from gomq_py.hub.turns import SlowTurns
 from gomq_py.net import openssl, tls
 from gomq_py.net.listener import Listener, bind_tcp
 from gomq_py.net.socket_options import SocketOptions
@@ -26,7 +26,7 @@ def listen(files):
 
     def start(timeout_s=in_time(30.0), handshaker=None, handle=echo, **options):
         handshaker = handshaker or tls.Handshaker(
-            tls.Contexts(context(files, **options)), timeout_s, Turns(Scheduler()))
+            tls.Contexts(context(files, **options)), timeout_s, SlowTurns(Scheduler()))
         started.append(Listener(bind_tcp("127.0.0.1", 0, 16), "amqps", handle, SocketOptions(), handshaker))
         started[-1].start()
         return started[-1].port
@@ -261,7 +261,7 @@ def test_each_host_name_has_a_certificate_and_rules_of_its_own(listen, files, id
         "strict.example.com": context(
             strict, verify_peer=True, authorities=str(identity.authority), least_version="1.3"
         )})
-    port = listen(handshaker=tls.Handshaker(contexts, 30.0, Turns(Scheduler())))
+    port = listen(handshaker=tls.Handshaker(contexts, 30.0, SlowTurns(Scheduler())))
 
     assert is_served(port, client_context(files))
     assert is_served(port, client_context(strict, identity), "strict.example.com")
@@ -275,7 +275,7 @@ def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
     named = certificates.make(tmp_path / "named", "named.example.com")
     port = listen(
         handshaker=tls.Handshaker(
-            tls.Contexts(context(files), {"named.example.com": context(named)}), 30.0, Turns(Scheduler()))
+            tls.Contexts(context(files), {"named.example.com": context(named)}), 30.0, SlowTurns(Scheduler()))
     )
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(named).wrap_bio(incoming, outgoing, server_hostname="named.example.com")
@@ -303,7 +303,7 @@ def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
 def test_hello_that_does_not_come_ends_in_time(listen, files, octets, close):
     port = listen(
         handshaker=tls.Handshaker(
-            tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05, Turns(Scheduler()))
+            tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05, SlowTurns(Scheduler()))
     )
 
     with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as plain:
@@ -319,7 +319,7 @@ def test_hello_that_does_not_come_ends_in_time(listen, files, octets, close):
 
 def test_replaced_certificate_is_for_connections_to_come(listen, files, tmp_path):
     newer = certificates.make(tmp_path / "newer")
-    handshaker = tls.Handshaker(tls.Contexts(context(files)), 30.0, Turns(Scheduler()))
+    handshaker = tls.Handshaker(tls.Contexts(context(files)), 30.0, SlowTurns(Scheduler()))
     port = listen(handshaker=handshaker)
     with connected(port, client_context(files)) as old:
         before = serial_of_server(port, client_context(files))
@@ -337,7 +337,7 @@ def test_handshakes_that_come_together_have_the_time_of_one_in_each_poll(listen,
     time for the first one who asks.
     """
     monkeypatch.setattr(turns_module, "WALK_S", 0)
-    turns, polls = Turns(Scheduler()), []
+    turns, polls = SlowTurns(Scheduler()), []
     take = turns.take
 
     def noted():

@@ -14,7 +14,7 @@ from gomq_py.hub import turns as turns_module
 from gomq_py.hub.buffers import HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.turns import Turns
+from gomq_py.hub.turns import SlowTurns
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from gomq_py.net.websocket import WebSocket
@@ -31,7 +31,8 @@ class Ends:
     def __init__(self, leaving=False, pair=None, turns=None, **options):
         ours, self.peer = pair or socket.socketpair()
         self.socket = WebSocket(
-            ours, Connection(ConnectionType.SERVER), turns or Turns(Scheduler()), lambda: leaving, **options)
+            ours, Connection(ConnectionType.SERVER), turns or SlowTurns(Scheduler()), lambda: leaving,
+            **options)
         self.receive_into, self.pending = self.socket.receive_functions()
         self.peer.settimeout(in_time(10))
 
@@ -257,7 +258,7 @@ def test_flood_of_empty_frames_is_cut_too_and_does_not_pass_for_the_end(ends, mo
 def test_all_websockets_together_take_no_more_time_of_a_poll_than_one(monkeypatch):
     """What each is read is one frame, as much as those have that send no more."""
     monkeypatch.setattr(turns_module, "WALK_S", 0)
-    turns, buffer = Turns(Scheduler()), memoryview(bytearray(65536))
+    turns, buffer = SlowTurns(Scheduler()), memoryview(bytearray(65536))
     many = [Ends(turns=turns) for _ in range(50)]
     for one in many:
         one.peer.sendall(frame(b"x") * 100)

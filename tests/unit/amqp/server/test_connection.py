@@ -553,7 +553,7 @@ def test_heartbeat_leaves_by_half_an_interval_behind_the_last_octet_whenever_tha
     """
     now = [1000.0]
     door.hub.heartbeats.close()
-    heartbeats = door.hub.heartbeats = Heartbeats(lambda: now[0])
+    heartbeats = door.hub.heartbeats = Heartbeats(door.hub.timers, lambda: now[0])
     client = door.client(heartbeat=2)
 
     def silence(until_s):

@@ -340,7 +340,7 @@ def test_message_of_the_maximum_is_taken(tmp_path):
 
 
 def test_bodies_over_the_budget_wait_for_the_oldest(door):
-    door.hub.bodies = BodyBudget(10_000)
+    door.hub.bodies = BodyBudget(10_000, door.hub.timers)
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
     one.send(
@@ -359,7 +359,7 @@ def test_bodies_over_the_budget_wait_for_the_oldest(door):
 
 def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door):
     later = VirtualTime()
-    door.hub.bodies = BodyBudget(10_000, later.call_later, later.clock)
+    door.hub.bodies = BodyBudget(10_000, later, later.clock)
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
     one.send(

@@ -145,7 +145,7 @@ def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_
             log.append(message.get_body())
             return 1
 
-    def wait(turns, stream, wait=turns_module.Turns.wait):
+    def wait(turns, stream, wait=turns_module.SlowTurns.wait):
         breaks.append(len(log))
         wait(turns, stream)
 
@@ -155,7 +155,7 @@ def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_
     client.send(publish(b"t", b"0") + PING)
     client.expect(PONG)  # its route is remembered
     monkeypatch.setattr(turns_module, "WALK_S", 0)
-    monkeypatch.setattr(turns_module.Turns, "wait", wait)
+    monkeypatch.setattr(turns_module.SlowTurns, "wait", wait)
 
     client.send(b"".join(publish(b"t", b"%d" % number) for number in range(1, 11)) + PING)
     client.expect(PONG)

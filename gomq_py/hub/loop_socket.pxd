@@ -1,1 +1,0 @@
-cpdef bint is_plain(socket)
