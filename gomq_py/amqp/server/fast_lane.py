@@ -13,7 +13,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.amqp.server.settling import REQUEUE, Settling
-from gomq_py.amqp.server.unacked import Unacked
+from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire import errors
 from gomq_py.broker.exchanges import delay_scan
 # its .pxd types what resume_consumers walks

@@ -69,7 +69,6 @@ class LocalClients:
         for channel in list(connection.channels.values()):
             try:
                 for consumer in channel.consumers.values():
-                    if hasattr(consumer, "source"):  # else it waits for replies to itself
-                        queues.check_still_takes(channel.caller, consumer.source.name)
+                    queues.check_still_takes(channel.caller, consumer.source.name)
             except NoPermission as error:
                 connection.fail_channel(channel, error)

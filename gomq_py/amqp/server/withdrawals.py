@@ -57,7 +57,7 @@ class Withdrawals(Job):
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):
                     for consumer in list(channel.consumers.values()):
-                        if channel.consumers.get(consumer.tag) is consumer and hasattr(consumer, "source"):
+                        if channel.consumers.get(consumer.tag) is consumer:
                             _check(connection, channel, consumer)
                         yield
             yield
