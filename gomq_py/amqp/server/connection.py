@@ -19,7 +19,6 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.consume import ANY_SIZE
 from gomq_py.amqp.server.fast_lane import FastLane
-from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
@@ -27,7 +26,9 @@ from gomq_py.amqp.server.lifecycle import (
 )
 from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
 from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
-from gomq_py.amqp.server.refusals import as_amqp
+from gomq_py.amqp.server.refusals import (
+    as_amqp, blamed, check_frame, described_frame, method_on_channel_0,
+)
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.errors import (
     AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,

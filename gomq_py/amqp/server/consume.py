@@ -8,7 +8,6 @@ from base64 import urlsafe_b64encode
 from functools import partial
 
 from gomq_py.amqp.server import events
-from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_stream, stream_consumer
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.settling import RETURNED
@@ -20,14 +19,16 @@ from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_fra
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
 )
-from gomq_py.broker.features.consumer_arguments import check_common_arguments
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.features.consumer_arguments import check_common_arguments, check_own_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
-from gomq_py.broker.features.queue_type import queue_type_of
-from gomq_py.broker.features.stream_offset import GENERATED_TAG
+from gomq_py.broker.features.stream_offset import GENERATED_TAG, is_tracked, start_of
+from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of
 from gomq_py.broker.names import cleaned, described
 from gomq_py.broker.queues.peeking import count_refusal, next_properties_length
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
+from gomq_py.late_imports import importing
 from gomq_py.storage.message import Message
 
 # More octets than properties have.
@@ -89,7 +90,10 @@ def basic_get(channel, method):
     channel.connection.takes = True
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
-    check_stream_has_no_get(queue)
+    if _is_stream(queue):
+        raise NotImplemented_(
+            f"basic.get not supported by stream queues {described('queue', queue.name, queue.vhost)}"
+        )
     _check_unacked(channel, method.no_ack)
     queue.serve()
     message = Message()
@@ -103,7 +107,7 @@ def basic_get(channel, method):
         else:
             channel.reply(BasicGetEmpty())
         return
-    described = message.describe()
+    about = message.describe()
     properties = message.get_properties(channel.connection.limits.frame_max - HEADER_OVERHEAD)
     body = message.get_body()
     if channel.tracing:
@@ -116,13 +120,13 @@ def basic_get(channel, method):
     else:
         holder = channel.unacked.hold(queue, None)
         tag = channel.unacked.add(
-            holder, described["location"], len(body), channel.connection.scheduler.now_ms // 1000
+            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000
         )
         if queue.consumer_timeout_ms and not channel.watched:
             channel.watch_unacked()
     exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
     answer = BasicGetOk(
-        delivery_tag=tag, redelivered=described["redelivered"], exchange=exchange, routing_key=routing_key,
+        delivery_tag=tag, redelivered=about["redelivered"], exchange=exchange, routing_key=routing_key,
         message_count=queue.count_ready(),
     )
     channel.replies.send(
@@ -200,8 +204,8 @@ def _queue_consumer(channel, method, tag):
         described("queue", name, channel.vhost.name), queue_type_of(queue.arguments), arguments
     )
     queue.check_exclusive(method.exclusive)
-    if is_stream(queue):
-        consumer = stream_consumer(channel, method, queue, tag, _cancelled)
+    if _is_stream(queue):
+        consumer = _stream_consumer(channel, method, queue, tag)
     else:
         consumer = AMQPConsumer(
             channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive,
@@ -214,6 +218,34 @@ def _queue_consumer(channel, method, tag):
     channel.consumers[tag] = consumer
     channel.connection.events.emit("consumer.created", events.consumer_created, consumer)
     return consumer
+
+
+def _is_stream(queue):
+    return queue_type_of(queue.arguments) == STREAM
+
+
+def _stream_consumer(channel, method, queue, tag):
+    """The consumer of a stream, with RabbitMQ's words for what is refused there. ``exclusive`` has no effect,
+    as in RabbitMQ: any number of consumers may read a stream.
+    """
+    arguments, entity = method.arguments, described("queue", queue.name, queue.vhost)
+    if not channel.prefetch_is_given or not channel.prefetch_count:
+        raise PreconditionFailed(f"consumer prefetch count is not set for stream {entity}")
+    if method.no_ack:
+        raise NotImplemented_(f"automatic acknowledgement not supported by stream {entity}")
+    if channel.global_prefetch:
+        raise NotImplemented_(f"{entity} does not support global qos")
+    check_own_arguments(entity, STREAM, arguments)
+    with importing("a consumer of streams"):  # here, because a broker without streams should not carry it
+        from gomq_py.amqp.server.stream_consumer import StreamConsumer
+        from gomq_py.broker.queues.stream_filter import parse_filter
+
+    return StreamConsumer(
+        channel.connection.output, channel, queue, tag, start_of(arguments),
+        is_tracked(arguments, method.consumer_tag),
+        parse_filter(arguments), prefetch_bytes_of(arguments), arguments=arguments,
+        prefetch=channel.prefetch_count, frame_max=channel.connection.limits.frame_max, on_cancel=_cancelled,
+    )
 
 
 def _start(channel, consumer):

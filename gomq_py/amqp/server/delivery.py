@@ -5,8 +5,7 @@ calls it, the socket never holds it up: when the output is blocked its capacity 
 drained. Never yields.
 """
 from gomq_py import octets
-from gomq_py.amqp.server.file_delivery import FileDelivery
-from gomq_py.amqp.server.memory_delivery import OCTETS_PER_MS, MemoryDelivery, Turn
+from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery, Turn
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms

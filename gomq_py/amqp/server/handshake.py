@@ -16,7 +16,7 @@ Its states and what leads from one to the next are lifecycle.OF_HANDSHAKE.
 from functools import lru_cache
 from typing import NamedTuple
 
-from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
+from gomq_py.amqp.server.refusals import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
     GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPEN, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED,
     TUNING, moved,

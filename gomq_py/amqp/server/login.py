@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 import gevent
 
 from gomq_py.amqp.server.events import PROTOCOL
-from gomq_py.amqp.server.frame_errors import blamed
+from gomq_py.amqp.server.refusals import blamed
 from gomq_py.amqp.server.handshake import (
     EXTERNAL, Closed, Handshake, HandshakeError, Login, Send, close_frame, limits_of, start_frame,
 )
