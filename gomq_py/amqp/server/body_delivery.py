@@ -11,10 +11,10 @@ from struct import Struct
 
 from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_END, FRAME_OVERHEAD
 
-# What one message sends before others have their turn, and before its socket is looked at again.
+# Octets that one message sends before others have their turn.
 SLICE_OCTETS = 1024 * 1024
 
-# What the system says of a file system whose files it does not send.
+# Errors of sendfile on a file system that does not support it.
 NOT_SENT = frozenset({errno.EINVAL, errno.ENOSYS})
 
 # Parts of one call; the system takes 1024.
@@ -26,7 +26,7 @@ WAITS_FOR = "consumers to take the message before"
 
 HEAD = Struct(">BHI")
 END = bytes((FRAME_END,))
-# More comes at once: no packet for seven octets.
+# More octets follow at once: no packet for the seven of a head.
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
@@ -130,7 +130,7 @@ class MemoryDelivery:
         self._owner = self._body = None
 
     def _parts(self):
-        """The next octets as they are to be sent: SLICE_OCTETS, a frame more, or what is left."""
+        """Views of the next octets to be sent: SLICE_OCTETS and up to a frame, or the rest."""
         lead, part, at = self._lead, self._part, self._at
         parts, count = [lead], 0
         while part and count < SLICE_OCTETS and len(parts) < PARTS_MAX:
@@ -156,8 +156,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """What is sent behind the part of the body that ends here: the end of its frame and the head of the
-        next one, and that one's octets of the body.
+        """Behind the part of the body that ends at ``at``: (end of its frame and head of the next one, body
+        octets of the next one).
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 
@@ -167,8 +167,7 @@ class MemoryDelivery:
 
 
 class Turn:
-    """Waits until ``output`` has sent what it has, but no longer than ``most_ms``: a Message's ``lacking``.
-    """
+    """A Message's ``lacking``: waits until ``output`` has drained, at most ``most_ms``."""
 
     __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
 

@@ -1,6 +1,6 @@
 """Consume: basic.consume, cancel, qos, get and recover of a channel.
 
-Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok, even
+Above the queues and their consumers (amqp.server.delivery). The first delivery leaves after consume-ok, even
 if consume-ok has to wait for other answers of the channel.
 """
 import os
@@ -39,8 +39,8 @@ def basic_qos(channel, method):
     """basic.qos: the limit of new consumers or, if ``global`` is set, of all consumers of the channel
     together. 0 is no limit.
 
-    As in RabbitMQ, setting the limit of new consumers lifts that of the channel: who wants both sets that of
-    the channel last.
+    As in RabbitMQ, setting the limit of new consumers lifts the channel's: a client that wants both sets the
+    channel's last.
     """
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
@@ -111,8 +111,7 @@ def basic_get(channel, method):
     properties = message.get_properties(channel.connection.limits.frame_max - HEADER_OVERHEAD)
     body = message.get_body()
     if channel.tracing:
-        # The store shows something else when the copy is published; what basic.get took has to be owned for
-        # that.
+        # Publishing the traced copy moves the store's view; the message keeps its own octets.
         message.own()
         channel.trace_delivery(message, name, {})
     if method.no_ack:
@@ -185,8 +184,8 @@ def _check_unacked(channel, no_ack):
 
 
 def _check_header(channel, queue):
-    """Refuse to take a message whose header fits into no frame to the client: it stays. Raises
-    ContentTooLarge.
+    """Refuse basic.get, and leave the message in its queue, if its header fits into no frame to the client.
+    Raises ContentTooLarge.
     """
     most = channel.connection.properties_max
     if most < ANY_SIZE:
@@ -249,8 +248,7 @@ def _stream_consumer(channel, method, queue, tag):
 
 
 def _start(channel, consumer):
-    """The client has its consume-ok: deliveries begin, unless the consumer or its queue has gone while
-    consume-ok had to wait.
+    """The client has its consume-ok: deliveries begin, unless the consumer or its queue has gone meanwhile.
     """
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return
