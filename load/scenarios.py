@@ -147,8 +147,8 @@ ROWS = (
         )
     ),
     Row(
-        "outrun", "a publisher of 120 000 per second, a consumer that takes 100 000, each acked",
-        "-l -a 1 -r 120000 -R 100000", p50_ms=40, least_s=5,
+        "outrun", "a publisher without a pause, a consumer that is slower, each acked",
+        "-l -a 1", p50_ms=100, least_s=5,
     ),
 )
 MQTT_ROWS = tuple(

@@ -24,7 +24,7 @@ FLAGS = (
 FLAGS += " -fno-sanitize=alignment,vptr"
 TESTS = (
     "tests/fuzz/test_seeds.py", "tests/unit/amqp/wire", "tests/unit/mqtt/wire",
-    "tests/unit/amqp/server/test_fast_lane.py", "tests/unit/amqp/server/test_unacked.py",
+    "tests/unit/amqp/server/test_fast_lane.py",
     "tests/unit/amqp/server/test_delivery.py", "tests/unit/storage/format",
     "tests/unit/storage/stores/test_message_store.py", "tests/unit/storage/stores/test_priority_store.py",
     "tests/unit/storage/stores/test_requeued.py", "tests/unit/storage/stores/test_segment_log.py",

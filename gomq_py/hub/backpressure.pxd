@@ -11,7 +11,7 @@ cdef class PublishRate:
 @cython.final
 cdef class TakeRate:
     cdef long long _count, _passed_ms, _from, _from_ms, _flood_from
-    cpdef long long quantum(
+    cpdef Py_ssize_t quantum(
         self, long long now_ms, long long taken, long long share, long long rivals) except -1
     @cython.locals(weight="long long")
     cpdef bint is_exceeded(

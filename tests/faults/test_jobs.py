@@ -569,7 +569,7 @@ TIMERS = {
     "gomq_py.hub.lingering_close": (1, "of one client, and forgets its timer first"),
     "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),
     "gomq_py.hub.buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
-    "gomq_py.amqp.server.memory_delivery": (1, "of one message, whose wait forgets its callback first"),
+    "gomq_py.amqp.server.body_delivery": (1, "of one message, whose wait forgets its callback first"),
     "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (
         1, "test_consumer_timeouts: shared, catches what each look raises"

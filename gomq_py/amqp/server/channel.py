@@ -35,7 +35,7 @@ LOG = logger("amqp")
 NO_LIMIT = 1 << 62
 # Consumers that leave their queues in one step, some 6 us each, and those a channel has that ends in one.
 AT_ONCE, FEW = 8, 32
-# Messages of a channel that operators may give back in its life: their tags are remembered.
+# Most messages of a channel that operators may give back: their tags are remembered.
 RETURNED_MAX = 1000
 
 
@@ -75,7 +75,7 @@ class Channel(HotChannel):
         self._leaving = None
         self._waiting_queues = ()  # they deliver nothing until what the channel held of theirs has come back
         self._ended = False
-        self._is_refusing = False  # it is about to end over a message that its client cannot take
+        self._is_refusing = False  # it is about to end because its client cannot take a message
         self.choose_lane()
         connection.hub.clients.churn.channel_created += 1
         self.reply(ChannelOpenOk())
@@ -125,8 +125,8 @@ class Channel(HotChannel):
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Tell the client something it did not ask for. If the method being handled is the reason, this
-        leaves behind the answer to it.
+        """Send a method that the client did not ask for; behind the answer of the method that is being
+        handled if that is the reason.
         """
         if self.held_notices is None:
             self.reply(method)
@@ -134,11 +134,11 @@ class Channel(HotChannel):
             self.held_notices.append(method)
 
     def reply_when_safe(self, method, action=None):
-        """Answer, and then call ``action()``, once what was changed so far is safe."""
+        """Answer, and then call ``action()``, once all changes so far are safe."""
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Answer at once or, if it is about something ``durable``, once that is safe."""
+        """Answer at once, or once a ``durable`` change is safe."""
         if durable:
             self.reply_when_safe(method)
         else:
@@ -150,13 +150,14 @@ class Channel(HotChannel):
         queue.after_purge(self.connection.durability, partial(self.replies.fill, place))
 
     def send(self, octets):
-        """Frames that are no answer (returns, deliveries, cancel notices): at once, whatever answers wait."""
+        """Send frames that are no answer (returns, deliveries) at once, whatever answers wait."""
         self.connection.output.write(octets)
 
     # modes
 
     def choose_lane(self):
-        """Let the fast lane have this channel's publishes and acks, or take everything frame by frame."""
+        """Decide whether the fast lane takes this channel's publishes and acks, or the slow lane everything.
+        """
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None
@@ -200,9 +201,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """The message that ``queue`` delivers next has properties of so many octets, which fit into no frame
-        to the client: close the channel, when the queue has had its turn. However many consumers it has,
-        that was one offer.
+        """The next message of ``queue`` has properties of so many octets, which fit into no frame to the
+        client: close the channel after the queue's turn. It counts as one offer for all consumers of the
+        channel.
         """
         if self._is_refusing:
             return
@@ -216,9 +217,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """An operator gives a message back to its queue; what its client says of it later is passed over.
+        """An operator gives a message back to its queue; a later settlement by the client is ignored.
 
-        False: it is not unacknowledged, or so many were given back that no more can be remembered.
+        False: it is not unacknowledged, or RETURNED_MAX messages were given back before.
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
@@ -231,9 +232,8 @@ class Channel(HotChannel):
     # very many unacked messages
 
     def settle_many(self, delivery_tag, how, then=None):
-        """Settle everything up to this tag, in slices, and call ``then()``.
-
-        The client is not read meanwhile: what it sends next finds it settled.
+        """Settle everything up to this tag, in slices, and then call ``then()``. Meanwhile the client is not
+        read, so that its next methods find it settled.
         """
         hold: Hold = None
 
@@ -305,14 +305,14 @@ class Channel(HotChannel):
         return CLOSING if self.is_closing() else self.state
 
     def is_closing(self):
-        """Whether the client has still to agree to its end, or to hear of it."""
+        """Whether the client has not agreed to its end yet."""
         return self.state in (CLOSING, CLOSING_BOTH)
 
     # the end
 
     def fail(self, error):
-        """Close with an error. The client hears it behind the answers that it still has to get; everything
-        else that it sends is dropped until it agrees.
+        """Close with an error, which the client hears behind the answers that wait. Until it agrees, its
+        other frames are dropped.
         """
         self.send_confirms()
 
@@ -327,8 +327,8 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def agree_to_close(self):
-        """The client closes the channel: answer it behind everything that it still has to hear, confirms that
-        wait for the disk included.
+        """The client closes the channel: answer behind all other answers and confirms, including those that
+        wait for the disk.
         """
         self.send_confirms()
 
@@ -339,12 +339,12 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def is_answering(self):
-        """Whether the client has still to hear something that waits for the disk."""
+        """Whether an answer or a confirm waits for the disk."""
         return bool(self.replies.waiting_count or (self.confirms is not None and self.confirms.waiting))
 
     def when_answered(self, action, last=None):
-        """Call ``action()`` when the client has heard all that it has to, confirms that wait for the disk
-        included, and then ``last``.
+        """Call ``action()`` when all answers and confirms have left, including those that wait for the disk,
+        and behind them the octets ``last``.
         """
         if self.confirms is not None and self.confirms.waiting:
             self.replies.send_when_safe(last, action)
@@ -354,8 +354,8 @@ class Channel(HotChannel):
         self.replies.act(action)
 
     def ends(self, end):
-        """A list of functions that end the channel when they are called one after the other, with ``end`` as
-        the last. If there are very many consumers, each function before it ends a few of them.
+        """A list of functions that end the channel when they are called in order; the last is ``end``, and
+        each before it detaches a few of very many consumers.
         """
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
@@ -386,16 +386,15 @@ class Channel(HotChannel):
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release, and then call ``then()``.
-
-        Very many consumers take several slices, and the client is not read meanwhile.
+        """Release, and then call ``then()``. Very many consumers take several slices, and the client is not
+        read meanwhile.
         """
         if len(self.consumers) <= FEW:
             self.release()
             then()
             return
         if self._leaving is None:
-            self._begin_release()  # what lies behind in the same read is not for this channel any more
+            self._begin_release()  # the channel takes nothing more of the same read
         hold = self.connection.stream.hold("its consumers to end")
 
         def released():
@@ -407,7 +406,7 @@ class Channel(HotChannel):
         self.connection.hub.endings.give_back(self.ends(self.release), released)
 
     def _begin_release(self):
-        """From now on the channel's consumers take nothing."""
+        """Stop deliveries, and drop what is under way."""
         moved(self, OF_CHANNEL, RELEASED)
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
@@ -423,7 +422,7 @@ class Channel(HotChannel):
         self._leaving = list(self.consumers.values())
         self._leaving.reverse()
         if len(self._leaving) > AT_ONCE:
-            # Others would be given what comes behind the messages that go back in the end.
+            # Or other consumers would get messages from behind those that go back at the end.
             self._waiting_queues = self.unacked.queues()
             for queue in self._waiting_queues:
                 queue.hold()
@@ -456,9 +455,8 @@ def channel_close(channel, _method):
 
 
 def channel_flow(channel, method):
-    """channel.flow: deliveries may begin, which they have.
-
-    As in RabbitMQ a client that wants none sets a prefetch, or cancels.
+    """channel.flow: deliveries always flow. As in RabbitMQ a client that wants none sets a prefetch, or
+    cancels.
     """
     if not method.active:
         raise NotImplemented_("active=false")

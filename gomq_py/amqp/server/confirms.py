@@ -1,11 +1,9 @@
 """Confirms: answers to the publishes of a channel in confirm mode.
 
-Between the channel and its connection's output.
-
-Once per read the connection hands over how far the channel has published. What went to disk is confirmed when
-it is safe, all reads that one flush covers by one basic.ack; what did not, at once, but never past an earlier
-publish that still waits, because one basic.ack with ``multiple`` stands for all before it. Never counts or
-stores.
+Between the channel and its connection's output. Once per read the lane tells how far the channel has
+published. Publishes that went to disk are confirmed when they are safe, with one basic.ack for all reads that
+one flush covers. Others are confirmed at once, but never past an earlier publish that still waits, because a
+basic.ack with ``multiple`` stands for all before it. Never counts or stores.
 """
 from struct import Struct
 
@@ -44,7 +42,7 @@ class Confirms:
 
     @property
     def waiting(self):
-        """Whether some publish still waits for the disk."""
+        """Whether a publish waits for the disk."""
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
@@ -93,7 +91,7 @@ class Confirms:
         return self._frame(BasicAck.ID, number, number - self.confirmed > 1)
 
     def _nack_all(self, last):
-        """The disk refused: whether these survive nobody knows, so all of them are refused."""
+        """The disk refused: these publishes may be lost, so all of them are nacked."""
         multiple = last - self.confirmed > 1
         self.confirmed = last
         return self._frame(BasicNack.ID, last, multiple)

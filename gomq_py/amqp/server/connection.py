@@ -5,8 +5,8 @@ The only place of the AMQP door that turns errors into frames.
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
 
-Between net and the channels. A greenlet may say the last word; everything else happens in the hub and must
-not switch. Never parses a frame twice and never waits for the peer without a limit of time.
+Between net and the channels. Only the last word may be said by a greenlet; everything else happens in the hub
+and must not switch. Never parses a frame twice and never waits for the peer without a time limit.
 """
 import logging
 from functools import partial
@@ -19,7 +19,6 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.consume import ANY_SIZE
 from gomq_py.amqp.server.fast_lane import FastLane
-from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import close_frame
 from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
@@ -27,7 +26,9 @@ from gomq_py.amqp.server.lifecycle import (
 )
 from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt, update_secret
 from gomq_py.amqp.server.publish import UNREAD, body_begins, body_ends, publish_later
-from gomq_py.amqp.server.refusals import as_amqp
+from gomq_py.amqp.server.refusals import (
+    as_amqp, blamed, check_frame, described_frame, method_on_channel_0,
+)
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.errors import (
     AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
@@ -51,20 +52,20 @@ from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 
-# What a client has to agree to our connection.close before the socket goes: RabbitMQ's patience.
+# How long a client has to agree to our connection.close before the socket is closed: RabbitMQ's time.
 CLOSE_TIMEOUT_S = 30
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
-# Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice
-# what the fastest client takes.
+# With so many unacked messages a consumer does not run out of work before its acks are read: more than twice
+# the need of the fastest client.
 PLENTY = 32
-# What a client has said of itself before it has.
+# The client's properties before it has sent them.
 NOTHING = MappingProxyType({})
-# Quarters of the heartbeat interval without an octet after which a client is taken for dead: two and a half
-# intervals at least. RabbitMQ waits for two to three; a machine that is busy makes clients late.
+# Quarters of the heartbeat interval without an octet after which a client counts as dead: at least two and a
+# half intervals. RabbitMQ waits for two to three; a busy machine makes clients late.
 SILENT_CHECKS = 10
-# Quarters between two heartbeats. Clients that read with a timeout of one interval (Java's on Netty) see an
-# octet after half of it, as from RabbitMQ.
+# Quarters between two heartbeats: as from RabbitMQ, clients see an octet after half an interval. Some (Java's
+# on Netty) read with a timeout of one interval.
 HEARTBEAT_CHECKS = 2
 
 
@@ -91,7 +92,7 @@ class Connection(ClientConnection):
         self.login = None
         self.client_properties = self.capabilities = NOTHING
         self.takes = False
-        # whose answers connection.close-ok waits for: channels, and the connection while it releases them
+        # connection.close-ok waits for the answers of these channels, and for their release (the connection)
         self._answering: Any = ()
         self._body = None
         self._timers: tuple = ()
@@ -100,9 +101,7 @@ class Connection(ClientConnection):
     # its life
 
     def begin(self):
-        """Read what the client says, and have it log in first. A fault gives back what was taken, and is
-        raised.
-        """
+        """Begin to read, and with the login. A fault gives back what was taken, and is raised."""
         try:
             self.open_stream()
             self.login = LoginAttempt(self)
@@ -117,7 +116,7 @@ class Connection(ClientConnection):
             raise
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Of its login: the client is served from here on; whether the lane has something to walk at once."""
+        """The login has succeeded: serve the client. ``has_rest``: the lane has something to walk at once."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -131,19 +130,19 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """From now on none of its consumers takes a message, which would be counted as delivered."""
+        """Its consumers take no more messages, which would be counted as delivered."""
         for channel in self.channels.values():
             channel.lend_nothing()
 
     def publishers(self):
-        """What counts its publishes."""
+        """The channels, which count its publishes."""
         return list(self.channels.values())
 
     @property
     def properties_max(self):
-        """Octets of properties that fit into a header frame to the client. To one that takes the largest
-        frames there are, a larger one is sent, as by RabbitMQ: dead-lettering adds to headers, and nobody
-        would get the message.
+        """Octets of properties that fit into a header frame to the client. As in RabbitMQ there is no limit
+        for clients that take the largest frames: dead-lettering adds to headers, and no client would get the
+        message.
         """
         if self.limits.frame_max >= self.server.settings.frame_max:
             return ANY_SIZE
@@ -159,7 +158,7 @@ class Connection(ClientConnection):
             self.stream.finish()
             self.why = self.why or self.how_it_broke()
         except FrameError as error:
-            # Nothing the client sends means anything any more: it is told, and not waited for.
+            # The client's stream makes no sense any more: tell it, and do not wait for its answer.
             said = Event()
             self.fail(error, said=said.set)
             said.wait(LAST_WORD_TIMEOUT_S)
@@ -175,7 +174,7 @@ class Connection(ClientConnection):
             return
         self._body = None
         if self._answering:
-            self._answering.clear()  # nobody hears them
+            self._answering.clear()  # the client cannot hear them
         for timer in self._timers:
             timer.kill(block=False)
         self._timers = ()
@@ -189,7 +188,7 @@ class Connection(ClientConnection):
 
     def _release(self, then, give_back, answering=()):
         """End the channels, and with them consumers, unacked messages and exclusive queues; then call
-        ``then()``. Those of ``answering`` are released, and end when they have answered.
+        ``then()``. Channels in ``answering`` are only released now, and end when they have answered.
         """
         self.lend_nothing()  # what comes back from one channel must not go through the others
         channels = list(self.channels.values())
@@ -207,11 +206,11 @@ class Connection(ClientConnection):
             yield from channel.ends(channel.release if channel in answering else channel.end)
         yield partial(self.events.on_behalf_of, self.user.name, self.vhost.release_owner, self)
 
-    # what the lane hands over
+    # the handler of the lane
 
     def make_lane(self):
-        """Of the stream: the client has said something behind its login. Most of what it is served with is
-        made for that.
+        """The lane of the stream, made when the client sends something behind its login: idle clients need
+        less memory.
         """
         hub = self.hub
         self.output.on_overflow = self._unread
@@ -222,13 +221,13 @@ class Connection(ClientConnection):
         return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
-        """A frame the fast lane does not take. Returns False when the walk must stop. Never raises."""
+        """Carry out a frame that the fast lane does not take. False: the walk must stop. Never raises."""
         return self._handled(kind, channel_id, self._frame, kind, channel_id, payload) and (
             self.slow_walk.has_time())
 
     def body_begins(self, channel_id, size, start, end):
-        """A body frame of ``size`` octets has begun, with those of ``input[start:end]``. Whether the stream
-        reads the others to where they belong; then body_ends() is called, and else the frame has to come
+        """A body frame of ``size`` octets has begun with ``input[start:end]``. True: the stream reads the
+        rest to where the body is put together, and then calls body_ends(). False: the frame has to come
         whole.
         """
         channel = self.channels.get(channel_id)
@@ -258,7 +257,7 @@ class Connection(ClientConnection):
         if self.state == CLOSING:
             return self._frame_while_closing(kind, channel_id, payload)
         if self._answering:
-            return True  # it has said its last word
+            return True  # the client has closed: nothing more of it counts
         if channel_id == 0:
             return self._connection_frame(kind, payload)
         return self._channel_frame(kind, channel_id, payload)
@@ -277,8 +276,8 @@ class Connection(ClientConnection):
         return not self.stream.paused
 
     def route(self, exchange, routing_key, entry=b""):
-        """A route for the fast lane to remember, or None where each message has to be looked at. ``entry`` of
-        the headers: messages have it, and the route depends on it.
+        """A route for the fast lane to remember, or None if each such message must take the slow lane.
+        ``entry``: an entry of the headers that the route depends on, or empty.
         """
         try:
             name, key = exchange.decode(), routing_key.decode()
@@ -287,19 +286,19 @@ class Connection(ClientConnection):
         if not name and key.startswith(REPLY_TO):
             return None
         if self.slow_walk.is_over():
-            return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
+            return None  # looking for routes has used the read's time: the slow lane ends the walk
         headers = decode_table(len(entry).to_bytes(4, "big") + entry)[0] if entry else None
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """It publishes more than the consumers of these queues can follow: read it less eagerly, unless it
-        takes messages itself, whose acks and consumers would wait, too.
+        """The client publishes more than the consumers of these queues can follow: read it less eagerly,
+        unless it takes messages itself, because its acks would wait, too.
         """
         if not self.takes:
             self.hub.backpressure.hold(self.stream, queues)
 
     def has_plenty(self):
-        """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody
+        """Whether the client may be read a little later: a consumer has messages at hand, and no channel
         waits for confirms.
         """
         channels = self.channels.values()
@@ -363,17 +362,15 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """A frame between our channel.close and the client's agreement: everything that it sent before it
-        knew is dropped.
-
-        A channel.open is an exception: the client that sent it would wait for ever.
+        """A frame between our channel.close and the client's agreement: dropped, because the client sent it
+        before it knew. A channel.open is answered: the client would wait for ever.
         """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
             self.forget_channel(channel)
         elif method_id == ChannelClose.ID:
-            # Both sides closed at the same time. Most clients still agree to our close; those that do not may
-            # open the channel again at once.
+            # Both sides closed at the same time. Most clients still agree to our close; others may open the
+            # channel again at once.
             moved(channel, OF_CHANNEL, CROSSED)
             channel.reply(ChannelCloseOk())
         elif method_id == ChannelOpen.ID:
@@ -407,10 +404,9 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error, level=logging.WARNING, said=None):
-        """Close with an error, which the log is told at this level. ``said()`` is called behind the frame
-        that tells the client, which leaves when its channels have ended.
-
-        The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped.
+        """Close with an error, and log it at this level. When the channels have ended, the client is told,
+        and ``said()`` is called. The client has CLOSE_TIMEOUT_S to agree; everything else it sends is
+        dropped.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
@@ -418,7 +414,7 @@ class Connection(ClientConnection):
             return
         self.why = self.why or str(error)
         LOG.log(level, "connection %s: closing with %s", self.name, error)
-        # Nothing that it waited for counts any more but its answer, which has to be read.
+        # Whatever the stream waits for, the client's agreement has to be read.
         self.stream.release_all()
 
         def released():
@@ -430,11 +426,11 @@ class Connection(ClientConnection):
 
     def force_close(self, reason):
         """An operator or the broker's stop closes the connection."""
-        # a stop is nobody's fault, and says of each connection that it has closed
+        # A stop is no fault, and each connection logs its end anyway.
         self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 
     def fail_channel(self, channel, error):
-        """Close one channel with an AMQPError or a Refused that no frame of the client has caused."""
+        """Close one channel with an AMQPError or a Refused that is not the answer to a frame."""
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
@@ -451,7 +447,7 @@ class Connection(ClientConnection):
             self._refuse(channel.id, blamed(as_amqp(error), method_id))
 
     def cut_off(self):
-        """As ever, and a login that is under way comes to nothing."""
+        """As ClientConnection.cut_off(), and end a login that is under way."""
         super().cut_off()
         login, self.login = self.login, None
         if login is not None:
@@ -472,9 +468,9 @@ class Connection(ClientConnection):
             self.stream.stop()
 
     def _close(self, method):
-        """connection.close: exclusive queues are gone before the client hears the answer, which leaves behind
-        all others, confirms that wait for the disk included. Meanwhile it is read, and what it says dropped:
-        a disk that hangs keeps nobody who has gone.
+        """connection.close: the answer leaves when exclusive queues are gone, and behind all other answers
+        and confirms. Meanwhile the client is read, and its frames are dropped, so that its end is noticed
+        even if the disk hangs.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         hold = self.stream.hold("its channels to end")
@@ -493,7 +489,7 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """``one`` of those that connection.close-ok waits for has nothing more to say."""
+        """``one`` of ``_answering`` has sent its answers: behind the last one connection.close-ok leaves."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))
@@ -506,8 +502,8 @@ class Connection(ClientConnection):
         return False
 
     def _unread(self):
-        """The client reads its answers more slowly than it asks: do not read from it meanwhile, and close it
-        if that lasts too long.
+        """The client does not read its answers: do not read from it until it does, and close it if that takes
+        too long.
         """
         hold = self.stream.hold(UNREAD)
         patience_s = self.server.settings.unread_timeout
@@ -526,8 +522,8 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Called four times per heartbeat interval: checks whether the client has sent anything, and sends a
-        heartbeat when nothing has gone out for up to half of the interval.
+        """Called four times per heartbeat interval: check whether the client has sent anything, and send a
+        heartbeat if nothing has gone out for half an interval.
         """
         if self.is_silent(SILENT_CHECKS):
             self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
@@ -543,7 +539,7 @@ class Connection(ClientConnection):
             self._checks_to_heartbeat = HEARTBEAT_CHECKS
 
     def tell_of_alarm(self):
-        """A client that understands it is told."""
+        """Send connection.blocked or unblocked, if the client understands it."""
         if self.capabilities.get("connection.blocked"):
             if self.blocked_reason is not None:
                 self.output.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))

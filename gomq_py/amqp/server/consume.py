@@ -1,6 +1,6 @@
 """Consume: basic.consume, cancel, qos, get and recover of a channel.
 
-Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok, even
+Above the queues and their consumers (amqp.server.delivery). The first delivery leaves after consume-ok, even
 if consume-ok has to wait for other answers of the channel.
 """
 import os
@@ -8,7 +8,6 @@ from base64 import urlsafe_b64encode
 from functools import partial
 
 from gomq_py.amqp.server import events
-from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_stream, stream_consumer
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.settling import RETURNED
@@ -20,14 +19,15 @@ from gomq_py.amqp.wire.frames import HEADER_OVERHEAD, content_frames, method_fra
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
 )
-from gomq_py.broker.features.arguments import check_common_arguments
+from gomq_py.broker.features.arguments import STREAM, check_common_arguments, check_own_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
-from gomq_py.broker.features.queue_type import queue_type_of
-from gomq_py.broker.features.stream_offset import GENERATED_TAG
+from gomq_py.broker.features.stream_offset import GENERATED_TAG, is_tracked, start_of
+from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of
 from gomq_py.broker.names import cleaned, described
 from gomq_py.broker.queues.peeking import count_refusal, next_properties_length
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
+from gomq_py.late_imports import importing
 from gomq_py.storage.message import Message
 
 # More octets than properties have.
@@ -38,8 +38,8 @@ def basic_qos(channel, method):
     """basic.qos: the limit of new consumers or, if ``global`` is set, of all consumers of the channel
     together. 0 is no limit.
 
-    As in RabbitMQ, setting the limit of new consumers lifts that of the channel: who wants both sets that of
-    the channel last.
+    As in RabbitMQ, setting the limit of new consumers lifts the channel's: a client that wants both sets the
+    channel's last.
     """
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
@@ -89,7 +89,10 @@ def basic_get(channel, method):
     channel.connection.takes = True
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
-    check_stream_has_no_get(queue)
+    if _is_stream(queue):
+        raise NotImplemented_(
+            f"basic.get not supported by stream queues {described('queue', queue.name, queue.vhost)}"
+        )
     _check_unacked(channel, method.no_ack)
     queue.serve()
     message = Message()
@@ -103,12 +106,11 @@ def basic_get(channel, method):
         else:
             channel.reply(BasicGetEmpty())
         return
-    described = message.describe()
+    about = message.describe()
     properties = message.get_properties(channel.connection.limits.frame_max - HEADER_OVERHEAD)
     body = message.get_body()
     if channel.tracing:
-        # The store shows something else when the copy is published; what basic.get took has to be owned for
-        # that.
+        # Publishing the traced copy moves the store's view; the message keeps its own octets.
         message.own()
         channel.trace_delivery(message, name, {})
     if method.no_ack:
@@ -116,13 +118,13 @@ def basic_get(channel, method):
     else:
         holder = channel.unacked.hold(queue, None)
         tag = channel.unacked.add(
-            holder, described["location"], len(body), channel.connection.scheduler.now_ms // 1000
+            holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000
         )
         if queue.consumer_timeout_ms and not channel.watched:
             channel.watch_unacked()
     exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
     answer = BasicGetOk(
-        delivery_tag=tag, redelivered=described["redelivered"], exchange=exchange, routing_key=routing_key,
+        delivery_tag=tag, redelivered=about["redelivered"], exchange=exchange, routing_key=routing_key,
         message_count=queue.count_ready(),
     )
     channel.replies.send(
@@ -181,8 +183,8 @@ def _check_unacked(channel, no_ack):
 
 
 def _check_header(channel, queue):
-    """Refuse to take a message whose header fits into no frame to the client: it stays. Raises
-    ContentTooLarge.
+    """Refuse basic.get, and leave the message in its queue, if its header fits into no frame to the client.
+    Raises ContentTooLarge.
     """
     most = channel.connection.properties_max
     if most < ANY_SIZE:
@@ -196,12 +198,10 @@ def _queue_consumer(channel, method, tag):
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
     arguments = method.arguments
-    check_common_arguments(
-        described("queue", name, channel.vhost.name), queue_type_of(queue.arguments), arguments
-    )
+    check_common_arguments(described("queue", name, channel.vhost.name), queue.type, arguments)
     queue.check_exclusive(method.exclusive)
-    if is_stream(queue):
-        consumer = stream_consumer(channel, method, queue, tag, _cancelled)
+    if queue.type == STREAM:
+        consumer = _stream_consumer(channel, method, queue, tag)
     else:
         consumer = AMQPConsumer(
             channel.connection.output, channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive,
@@ -216,9 +216,36 @@ def _queue_consumer(channel, method, tag):
     return consumer
 
 
+def _is_stream(queue):
+    return queue.type == STREAM
+
+
+def _stream_consumer(channel, method, queue, tag):
+    """The consumer of a stream, with RabbitMQ's words for what is refused there. ``exclusive`` has no effect,
+    as in RabbitMQ: any number of consumers may read a stream.
+    """
+    arguments, entity = method.arguments, described("queue", queue.name, queue.vhost)
+    if not channel.prefetch_is_given or not channel.prefetch_count:
+        raise PreconditionFailed(f"consumer prefetch count is not set for stream {entity}")
+    if method.no_ack:
+        raise NotImplemented_(f"automatic acknowledgement not supported by stream {entity}")
+    if channel.global_prefetch:
+        raise NotImplemented_(f"{entity} does not support global qos")
+    check_own_arguments(entity, STREAM, arguments)
+    with importing("a consumer of streams"):  # here, because a broker without streams should not carry it
+        from gomq_py.amqp.server.stream_consumer import StreamConsumer
+        from gomq_py.broker.queues.stream_filter import parse_filter
+
+    return StreamConsumer(
+        channel.connection.output, channel, queue, tag, start_of(arguments),
+        is_tracked(arguments, method.consumer_tag),
+        parse_filter(arguments), prefetch_bytes_of(arguments), arguments=arguments,
+        prefetch=channel.prefetch_count, frame_max=channel.connection.limits.frame_max, on_cancel=_cancelled,
+    )
+
+
 def _start(channel, consumer):
-    """The client has its consume-ok: deliveries begin, unless the consumer or its queue has gone while
-    consume-ok had to wait.
+    """The client has its consume-ok: deliveries begin, unless the consumer or its queue has gone meanwhile.
     """
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return

@@ -1,10 +1,10 @@
 """Consumer timeouts: a channel that holds a delivery unacked for longer than its queue allows is closed, and
 the message goes back.
 
-Beside connection. The queues say how long (``consumer_timeout_ms``), the unacked rings know since when. A
-channel is watched from its first such delivery until a look finds none; an idle channel costs nothing, and no
-message costs anything of its own. Channels wait in buckets of one second, and one timer waits for the first
-bucket. A delivery that is too late is noticed up to two seconds afterwards, never before.
+Beside connection. A queue has the limit (``consumer_timeout_ms``), the unacked ring the times of deliveries.
+A channel is watched from its first delivery with a limit until a look finds none. Neither messages nor idle
+channels cost anything: channels wait in buckets of one second, and one timer waits for the first bucket. An
+overdue delivery is noticed up to two seconds later, never earlier.
 """
 import heapq
 import time
@@ -37,7 +37,7 @@ class ConsumerTimeouts:
         self._is_closed = False
 
     def watch(self, channel):
-        """The channel holds something with a timeout: look at it when the first of that is due."""
+        """Look at the channel when the first of its deliveries that have a timeout is due."""
         if self._is_closed:
             return
         due_ms = channel.unacked.due_ms()
@@ -58,7 +58,7 @@ class ConsumerTimeouts:
     def forget(self, channel):
         """Watch it no more."""
         second = self._due.pop(channel, None)
-        if second in self._buckets:  # else it is of those that are being looked at
+        if second in self._buckets:  # else run_due() is looking at its bucket
             del self._buckets[second][channel]
 
     def close(self):
@@ -83,7 +83,7 @@ class ConsumerTimeouts:
             second = heapq.heappop(self._order)
             for channel in self._buckets.pop(second):
                 if self._due.get(channel) != second:
-                    continue  # the look at another one has ended it
+                    continue  # the look at another channel has ended this one
                 del self._due[channel]
                 try:
                     self._look(channel, now_s * 1000)
@@ -127,8 +127,8 @@ def timed_out(channel_id, timeout_ms):
 
 
 class LookAgain(Job):
-    """Have all channels of ``connections`` that hold unacked messages watched by the timeouts as they are
-    now: once for all timeouts that change together.
+    """Watch all channels of ``connections`` that hold unacked messages by the timeouts of now: once for all
+    timeouts that change together.
     """
 
     name = "looking at channels"

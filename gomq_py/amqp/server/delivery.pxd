@@ -1,7 +1,7 @@
 from libc.stdint cimport uint64_t, uint32_t
 from gomq_py cimport octets
 from gomq_py.amqp.server.fast_lane cimport HotChannel
-from gomq_py.amqp.server.unacked cimport Holder, Unacked
+from gomq_py.broker.queues.unacked cimport Holder, Unacked
 from gomq_py.amqp.wire cimport delivery
 from gomq_py.broker.queues cimport consumers
 from gomq_py.broker.queues cimport queue as broker_queue

@@ -1,12 +1,10 @@
 """Delivery: an AMQP consumer, taking its turns from the queue and filling the hub's output buffer.
 
-Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames); the queue
-calls it, the socket never holds it up: when the output is blocked its capacity is 0 until the output has
-drained. Never yields.
+Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames). The queue
+calls it. It never waits for the socket: while the output is blocked its capacity is 0. Never yields.
 """
 from gomq_py import octets
-from gomq_py.amqp.server.file_delivery import FileDelivery
-from gomq_py.amqp.server.memory_delivery import OCTETS_PER_MS, MemoryDelivery, Turn
+from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery, Turn
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
@@ -15,18 +13,18 @@ from gomq_py.hub.job import SliceClock
 from gomq_py.storage.message import Message
 
 BASIC = forms.BASIC  # so that its .pxd can type it
-# What a message costs, in octets of a turn, that nobody can read: 5 us.
+# The cost of an unreadable message, in octets of a turn: 5 us.
 UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
-    """One basic.consume. Made, then attached with start() once consume-ok has been written.
+    """One basic.consume, attached with start() once consume-ok has been written.
 
-    ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack);
-    ``on_cancel(consumer, reason)`` tells the peer when the queue is gone; ``large`` (a LargeOutput, or None)
-    admits large messages, ``timers`` (the hub's, or None) lets them wait for each other; ``properties_max``:
-    octets of them that fit into a header frame to the client. Raises AccessRefused from start() where an
-    exclusive consumer is in the way; the channel checks before it answers.
+    ``prefetch``: the most unacked messages, 0 for no limit (and for no_ack); ``on_cancel(consumer, reason)``
+    tells the client that the queue is gone; ``large`` (a LargeOutput, or None) admits large messages;
+    ``timers`` (the hub's, or None) lets a large message wait for the one before; ``properties_max``: octets
+    of properties that fit into a header frame to the client. start() raises AccessRefused if an exclusive
+    consumer is in the way, which the channel checks before it answers.
     """
 
     __slots__ = (
@@ -60,7 +58,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.add_consumer(self)
 
     def stop(self):
-        """basic.cancel or the end of the channel: detach. What it holds unacked stays with the channel."""
+        """basic.cancel or the end of the channel: detach. Its unacked messages stay with the channel."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
@@ -75,7 +73,7 @@ class AMQPConsumer(consumers.Consumer):
             self.on_cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now: its own and its channel's credit, none while the socket is full."""
+        """Messages it may take now by its own and its channel's credit; 0 while the socket is full."""
         if not self.started or self.output.broken or self.held:
             return 0
         if self.output.blocked:
@@ -88,8 +86,8 @@ class AMQPConsumer(consumers.Consumer):
             room = self.prefetch - self.holder.unacked_count
         if self.channel.global_prefetch:
             shared = self.channel.global_prefetch - self.channel.unacked.consumer_count
-            # Without acks it uses nothing of the channel's credit, but waits like the others while there is
-            # none.
+            # A consumer without acks uses no credit of the channel, but waits like others until there is
+            # some.
             if shared <= 0 or (shared < room and not self.no_ack):
                 room = shared
         if not self.no_ack and self.channel.max_unacked - self.channel.unacked.count < room:
@@ -106,8 +104,8 @@ class AMQPConsumer(consumers.Consumer):
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """As ``_deliver``, one message at a time: the channel is told of each. Ends with its time, because
-        copying large headers may take 1 ms.
+        """As ``_deliver``, one message at a time, because the channel hears of each. It ends after a slice of
+        time: copying large headers may take 1 ms.
         """
         at = 0
         clock = SliceClock()
@@ -117,11 +115,11 @@ class AMQPConsumer(consumers.Consumer):
             at += self._deliver(1)
             limit -= 1
             if at and clock.is_over():
-                return max(at, broker_queue.TURN_OCTETS)  # the turn is over, whatever it has written
+                return max(at, broker_queue.TURN_OCTETS)  # ends the queue's turn
         return at
 
     def _show_next(self):
-        """Fill ``message`` with the one that is next. False: there is none."""
+        """Fill ``message`` with the next one. False: no message is ready."""
         return self.source.peek(self.message)
 
     def _headers_added(self):
@@ -179,7 +177,7 @@ class AMQPConsumer(consumers.Consumer):
                     unacked.add(self.holder, message.location, message.body_length, now_s)
                 taken = at
                 limit -= 1
-        finally:  # a store that fails over the next message does not take back what was taken before it
+        finally:  # if the store fails over the next message, those before it are sent all the same
             if taken:
                 self._send_taken(taken)
         return taken + self._forget_apart()
@@ -191,8 +189,8 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write these frames at ``at``; returns the offset behind them. The loop of _deliver() does so
-        without a call for each message, which was 5 % of it.
+        """Write the frames of a basic message at ``at``; returns the offset behind them. _deliver() has the
+        same inline: the call took 5 % of its loop.
         """
         channel = self.channel.id
         at = delivery.write_delivery(
@@ -207,12 +205,12 @@ class AMQPConsumer(consumers.Consumer):
         self.apart = 0
         return apart
 
-    # what is written otherwise, or not at all: what came by another protocol, as ``form`` reads it
+    # messages that came by another protocol, which ``form`` translates, or that cannot be delivered
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of ``message`` behind those up to ``at``. Returns the offset behind them; -1:
-        these have to be sent first, or it is dealt with: it was too large for the buffer, nobody can read it,
-        or this client may not have it.
+        """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them. -1: the
+        frames before it have to be sent first, or it was delivered otherwise (too large for the buffer), set
+        aside (unreadable) or refused (this client cannot take it).
         """
         if self.message.kind == BASIC:
             self._end_channel()
@@ -230,7 +228,7 @@ class AMQPConsumer(consumers.Consumer):
         return -1
 
     def _translated_size(self):
-        """Octets between which _write_translated() writes."""
+        """The most octets that _write_translated() needs."""
         message = self.message
         return delivery.delivery_size(
             len(self.prefix), message.routing_length,
@@ -238,8 +236,8 @@ class AMQPConsumer(consumers.Consumer):
             message.body_length, self.frame_max)
 
     def _write_translated(self, out, at, end):
-        """Write the frames of ``message`` between ``at`` and ``end``. Returns the offset behind them; -1: it
-        is malformed, and out of the way.
+        """Write the frames of ``message`` between ``at`` and ``end``. Returns the offset behind them; -1: the
+        message is malformed, and was set aside.
         """
         message = self.message
         channel = self.channel.id
@@ -254,13 +252,13 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _pass_over(self, error):
-        """Nobody can read ``message``: it is out of the way, and those behind it go on."""
+        """Set aside an unreadable ``message``; those behind it go on."""
         self.source.shift_head()
         self.source.set_aside(self.message.location, error, "delivering it")
         self.apart += UNREADABLE_OCTETS
 
     def _end_channel(self):
-        """No frame to the client holds the header of ``message``, which is next: it stays for others, and the
+        """The header of ``message`` fits into no frame to the client: the message stays for others, and the
         channel ends.
         """
         self.held = True
@@ -269,7 +267,7 @@ class AMQPConsumer(consumers.Consumer):
     def _send_taken(self, at):
         """Send the deliveries that fill the output buffer so far."""
         queue = self.source
-        # What has been delivered is marked as such before the client can answer.
+        # Deliveries are marked in the store before the client can answer.
         queue.flush()
         self.output.send_filled(at)
         if queue.consumer_timeout_ms and not self.channel.watched and not self.no_ack:
@@ -299,7 +297,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def _lead(self, message):
-        """The frames of its delivery before those of its body."""
+        """The frames of a delivery before those of its body."""
         lead = bytearray(
             2 * delivery.HEADER_OVERHEAD + len(self.prefix) + message.routing_length
             + message.properties_length)
@@ -330,7 +328,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def hand_over(self, message):
-        """As Consumer.hand_over: the body is sent from where it was received, but not over TLS."""
+        """As Consumer.hand_over: the body is sent from where it was received; not over TLS."""
         if not self._can_have(message):
             return False
         size = self._size_of(message)
@@ -344,13 +342,13 @@ class AMQPConsumer(consumers.Consumer):
         return True
 
     def _can_have(self, message):
-        """Whether it can be handed this message, where it has capacity."""
+        """Whether this message can be handed to the consumer, if that has capacity."""
         return (
             self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """As Consumer.wait_for: while its client reads another large message."""
+        """As Consumer.wait_for, while the client reads another large message."""
         if (
             self.timers is None or not self.started or self.held or self.output.broken
             or not self.output.blocked or not self._can_have(message)
@@ -360,7 +358,7 @@ class AMQPConsumer(consumers.Consumer):
         if not message.waits_until_ms:
             message.waits_until_ms = now_ms + most_ms
         if not now_ms < message.waits_until_ms <= now_ms + most_ms:
-            return None  # it has waited for so long, or the clock was set back
+            return None  # it has waited long enough, or the clock was set back
         return Turn(self.output, self.timers, message.waits_until_ms - now_ms)
 
     def _take_large(self):
@@ -378,9 +376,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.flush()
 
     def admits_large(self, size):
-        """Whether there is memory for a copy of so many octets. If not, nothing is delivered until
-        resume_held() is called.
-        """
+        """Whether there is memory for a copy of so many octets. If not, deliveries wait for resume_held()."""
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True
@@ -396,13 +392,13 @@ class AMQPConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """There may be memory again: deliver."""
+        """Deliver: memory may be free again."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def give_up(self, why):
-        """The client reads nothing of a large message while others wait for memory: close it."""
+        """Close a client that does not read a large message while others wait for memory."""
         self.channel.connection.abort(why)
 
     def _drained(self):

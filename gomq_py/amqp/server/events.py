@@ -1,10 +1,10 @@
-"""Events of the AMQP door: what the event exchange tells about channels and consumers, with RabbitMQ's header
-names. Those about logins and connections are broker.signals.events.
+"""Events of the AMQP door: headers of events about channels and consumers, with RabbitMQ's names. Events
+about logins and connections are in broker.signals.events.
 
 Beside connection, which emits them through the broker's Events; each function makes the headers of one kind,
 and is called only when they are wanted.
 """
-# What they call AMQP.
+# The protocol's name in events.
 PROTOCOL = "{0,9,1}"
 
 
@@ -35,7 +35,7 @@ def consumer_created(consumer):
 
 
 def consumer_deleted(consumer):
-    """Of ``consumer.deleted``, whoever brought it about."""
+    """Of ``consumer.deleted``, by the client or the broker."""
     queue = consumer.source
     return {
         "consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name,

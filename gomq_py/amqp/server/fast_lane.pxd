@@ -1,6 +1,6 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
-from gomq_py.amqp.server.unacked cimport Unacked
+from gomq_py.broker.queues.unacked cimport Unacked
 from gomq_py.broker.exchanges cimport delay_scan
 from gomq_py.broker.queues.consumers cimport Consumer
 from gomq_py.broker.routing cimport route as routes

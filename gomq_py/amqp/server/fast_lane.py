@@ -1,19 +1,18 @@
 """Fast lane: one compiled walk over everything a connection has read, with no Python object per message.
 
-The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer; a
+The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer. A
 publish whose method, header and single body frame are all there goes straight to its queues, a basic.ack
-straight to the unacked ring. Everything else, and everything odd, goes frame by frame to
-``handler.slow_frame``, which answers the same, only slower. Never yields; raises only for framing that ends
-the connection.
+straight to the unacked ring. Everything else goes frame by frame to ``handler.slow_frame``, which answers the
+same, only slower. Never yields; raises only for framing that ends the connection.
 
-Every length is checked against the end of its frame before it is used: this module is compiled without bounds
-checks.
+This module is compiled without bounds checks, so each length is checked against the end of its frame before
+it is used.
 """
 from functools import partial
 
 from gomq_py import octets
 from gomq_py.amqp.server.settling import REQUEUE, Settling
-from gomq_py.amqp.server.unacked import Unacked
+from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire import errors
 from gomq_py.broker.exchanges import delay_scan
 # its .pxd types what resume_consumers walks
@@ -30,13 +29,13 @@ BASIC_PUBLISH = 0x003C0028
 BASIC_ACK = 0x003C0050
 FRAME_END = 0xCE
 DELIVERY_MODE = 0x1000
-# Of one connection: routes by a header as well, and how long that may be. Links write the same in all that
-# they publish; what says of three brokers that a message has been there takes 500 octets.
+# Most routes of one connection that depend on a header, and the most octets of that header. Links write the
+# same header on all that they publish; one that names three brokers takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# What is left of a body frame of so many octets is read to where it belongs.
+# The rest of a body frame of so many octets or more is read straight to where the body is put together.
 DIRECT_OCTETS = 16 * 1024
-# Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
+# Answers of _publish() instead of a position: more must be read first; the slow lane must take it.
 WAIT = 0
 SLOW = -1
 # A ``global_prefetch`` that leaves room for no message, acks or not.
@@ -48,15 +47,23 @@ class FastLane:
 
     ``channels`` maps channel numbers to HotChannels and belongs to the connection.
 
-    The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the
-    connection is closing or paused) and ``route(exchange, routing_key, entry) -> Route`` or None (the publish
-    then goes to slow_frame), takes over with ``publish_later`` what a queue answers LATER to, hears with
-    ``outruns(queues)`` that more was published than their consumers can follow, and says with ``has_time()``
-    whether a walk over messages to many queues may go on now, or will later. ``body_begins(channel number,
-    size, start, end) -> bool``: whether the octets of a body frame that has come in part, those of
-    ``input[start:end]`` and the rest, go to where they belong; the walk goes on behind them with
-    ``body_ends()``, which answers as slow_frame does. ``entry`` is empty, or what
-    messages have in the header that the Route without it watches.
+    The handler has
+
+    slow_frame(type, channel number, payload)
+        False ends the walk: the connection closes or is paused.
+    route(exchange, routing_key, entry)
+        A Route, or None for the slow lane. ``entry``: of the header that the Route without it watches, or
+        empty.
+    publish_later(...)
+        Takes a message that a queue has answered LATER.
+    outruns(queues)
+        Hears that more is published than the consumers of these queues can follow.
+    has_time()
+        Whether a walk over messages to many queues may go on now.
+    body_begins(channel number, size, start, end)
+        A body frame has come in part. True: ``input[start:end]`` and the rest of it are read elsewhere, and
+        body_ends(), which answers as slow_frame, follows.
+
     ``confirming_channels``: channels in confirm mode with new publishes since send_confirms().
     """
 
@@ -70,7 +77,7 @@ class FastLane:
     def __init__(
         self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072
     ):
-        """``safe_octets``: the slow lane looks at properties of more octets, for long tables."""
+        """``safe_octets``: properties of more octets take the slow lane, which limits long tables."""
         self.handler = handler
         self.buffers = buffers
         self.at = self.buffers.input_at
@@ -80,12 +87,12 @@ class FastLane:
         self.confirming_channels = []
         self.settled_channels = []
         self.remembered = RememberedRoutes(partial(_route_of, handler))
-        self.watching = None  # the same of messages that have a header which their route depends on
+        self.watching = None  # RememberedRoutes that depend on a header as well
         self.channel = None
         self.message = Message()
         self.message.may_wait = True
         self.held = False
-        self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
+        self.in_body = False  # the next octet ends a body frame that was read elsewhere
         self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
         self.rate = PublishRate()
         self.look_at = routes.LOOK_AFTER
@@ -213,7 +220,7 @@ class FastLane:
                 channel.send_confirms()
 
     def confirm(self, channel):
-        """The slow lane took a publish: note that this channel has something to confirm."""
+        """The slow lane took a publish of this channel: confirm it at the end of the read."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -261,7 +268,7 @@ class FastLane:
         """
         at = self.at
         if end - header < 22:
-            # What can be no header is answered now: the client may not send more before it has heard.
+            # A frame that cannot be a header is answered now: the client may wait for the answer.
             if end > header and at[header] != 2 or end - header >= 7 and octets.be32(at, header + 3) < 14:
                 return SLOW
             return WAIT
@@ -305,9 +312,8 @@ class FastLane:
         return after
 
     def _properties(self, start, end):
-        """Check the properties and note what storing needs of them.
-
-        False: malformed, or something only the slow lane looks at.
+        """Check the properties, and note in the message what storing needs. False: the slow lane must look at
+        them.
         """
         at = self.at
         message = self.message
@@ -396,9 +402,7 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Have the handler store the message when the queue of this number can take it; the walk ends behind
-        it.
-        """
+        """Hand the message to the handler until the queue of this number can take it, and end the walk."""
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
         message.own()
@@ -483,26 +487,25 @@ class HotChannel:
         return True
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
-        """Settle everything up to ``tag``.
-
-        Returns whether some of it is left for later; ``done()`` is called when that is settled, too.
+        """Settle everything up to ``tag``. Returns whether a part is left for later; then ``done()`` is
+        called when all is settled.
         """
         return self.settlements(scheduler).order(tag, how, done)
 
     def settlements(self, scheduler):
-        """The Settling that carries out, in slices and in order, what was asked for."""
+        """The channel's Settling, which settles in slices and in order."""
         if self.settling is None:
             self.settling = Settling(self, scheduler)
         return self.settling
 
     def lend_nothing(self):
-        """The channel is about to go: from now on none of its consumers takes anything."""
+        """The channel is about to end: its consumers take nothing any more."""
         self.slow = True
         self.global_prefetch = NO_CREDIT
 
     def close(self, scheduler):
-        """The channel is gone: its consumers detach and what it holds unacked goes back to its queues, in
-        order, very much of it in slices.
+        """The channel has ended: its consumers detach, and its unacked messages go back to their queues, in
+        order, and in slices if they are very many.
         """
         self.slow = True
         for consumer in list(self.consumers.values()):
@@ -513,13 +516,13 @@ class HotChannel:
         self.settling = None  # what is left of it holds the channel until it is done
 
     def watch_unacked(self):
-        """Something subject to a consumer timeout was delivered and the channel is not watched yet."""
+        """A delivery has a consumer timeout, and the channel is not watched yet."""
 
     def trace_delivery(self, message, queue_name, added):
         """A message is about to be delivered while ``tracing``."""
 
     def resume_consumers(self):
-        """Credit came back (acks, qos): consumers that have some again queue up for their turn."""
+        """Acks or basic.qos gave credit back: consumers with credit queue up for their turn."""
         if self.global_prefetch and len(self.consumers) > 1:
             self._resume_in_turns()
             return
@@ -528,8 +531,8 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """As ``resume_consumers``, where all consumers share one credit: each time another consumer comes
-        first, because the first may use the credit up.
+        """As ``resume_consumers``, where all consumers share one credit: a different consumer comes first
+        each time, because the first may use the credit up.
         """
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
@@ -540,7 +543,8 @@ class HotChannel:
         for at, consumer in enumerate(consumers):
             if consumer.ringed and consumer.queue.ready_count:
                 self.resume_at = first + at + 1
-                consumer.queue.serve()  # or the queue of the consumer that has just acked comes first, always
+                # or the queue of the consumer that has just acked would always come first
+                consumer.queue.serve()
                 return
 
 

@@ -1,8 +1,8 @@
 """Handshake: from the protocol header to connection.open-ok, as a state table without I/O.
 
-The connection feeds it what it reads and carries out the steps it answers with: octets to send, a login to
-check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have
-``frame_max_before`` octets at the most, so that a stranger can make the broker hold nothing larger.
+The login feeds it what was read and carries out the steps it answers with: octets to send, a login to check,
+a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
+``frame_max_before`` octets, so that a stranger can make the broker hold nothing larger.
 
     header   the eight octets of the protocol      -> start
     starting connection.start-ok                   -> Login      (the connection answers logged_in() or
@@ -11,12 +11,12 @@ check, a virtual host to open. Never reads, writes, hashes or waits. Before tune
     opening  connection.open                       -> Open       (the connection answers opened(), or raises)
     open     what was read behind connection.open is in rest()
 
-Its states and what leads from one to the next are lifecycle.OF_HANDSHAKE.
+Its states, and the events that lead from one to the next, are lifecycle.OF_HANDSHAKE.
 """
 from functools import lru_cache
 from typing import NamedTuple
 
-from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
+from gomq_py.amqp.server.refusals import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
     GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPEN, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED,
     TUNING, moved,
@@ -101,8 +101,8 @@ class Handshake:
     def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
         """``start``: start_frame(), which offers EXTERNAL or not as ``certified_name`` says.
 
-        ``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and
-        then EXTERNAL is not offered.
+        ``certified_name``: the user that a verified client certificate names, "" if it names none; without a
+        certificate None, and then EXTERNAL is not offered.
 
         ``frame_max_before``: octets of a frame before tune-ok.
         """
@@ -149,7 +149,7 @@ class Handshake:
                     try:
                         method = method_class.decode(payload)
                     except AMQPError:
-                        pass  # the same once more, and whose fault it is
+                        pass  # _other() decodes it again, and says what is wrong
                     else:
                         step = handler(self, method)
                 step = step or self._other(kind, channel, payload)
@@ -182,10 +182,8 @@ class Handshake:
         return OPEN_OK_FRAME
 
     def reply_to(self, error):
-        """The octets to send because of an error.
-
-        Before the login RabbitMQ closes without a word. After it a connection.close with the reason helps the
-        client, and tells a stranger nothing.
+        """The octets to send because of an error: before the login none, as in RabbitMQ; after it a
+        connection.close with the reason, which helps the client and tells a stranger nothing.
         """
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
@@ -232,15 +230,15 @@ class Handshake:
         if credentials is None:
             raise HandshakeError(f"unknown authentication mechanism {method.mechanism!r}")
         username, password = credentials(method.response)
-        if password is None:  # to RabbitMQ a wrong one like others
+        if password is None:  # RabbitMQ treats it as a wrong password
             raise HandshakeError(
                 f"{method.mechanism} login with a password that is no string", self.refused()
             )
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """Log in by certificate, whatever the response says. Without a usable certificate the refusal is that
-        of a wrong password.
+        """Log in by certificate, whatever the response says. A client without a usable certificate is refused
+        like one with a wrong password.
         """
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
@@ -334,7 +332,7 @@ def amqplain_credentials(response):
 # since few know AMQPLAIN.
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
-# What is to come in each state, and what is done then.
+# The method that each state awaits, and its handler.
 AWAITED = {
     state: (method, method.ID.to_bytes(4, "big"), handler) for state, method, handler in (
         (STARTING, ConnectionStartOk, Handshake._start_ok),

@@ -1,9 +1,9 @@
 """Lifecycle: the states of a handshake, a connection and a channel, and which event leads from one to the
 next.
 
-Below handshake, connection and channel, each of which keeps a state and hands its events to ``moved``. An
-event that a table does not have in some state changes nothing there, and whoever brings it about is told so.
-States are text: the log, the management API and errors show them. Never does anything.
+Below handshake, connection and channel, each of which keeps a state and hands its events to ``moved``, which
+answers False, and changes nothing, if the table does not have the event in that state. States are text: the
+log, the management API and errors show them.
 
                   TAKEN_LEAVE from the three in the middle: LEFT
     handshake     HEADER --GREETED--> STARTING --LOGGED_IN--> TUNING --TUNED--> OPENING --OPENED--> OPEN
@@ -62,10 +62,7 @@ OF_CHANNEL = {
 
 
 def moved(one, table, event):
-    """Give ``one`` the ``state`` that the event leads to.
-
-    False, and nothing is changed, where it means nothing in the state it has.
-    """
+    """Give ``one`` the ``state`` that the event leads to. False: the event has no effect in its state."""
     state = table.get((one.state, event))
     if state is None:
         return False

@@ -1,12 +1,12 @@
 """Local clients: connections of this process to its own broker, without a port and without a password.
 
-What moves messages between brokers (shovels, federation) uses a client at both ends; where one end is this
-broker, the node gives it ``LocalClients.connect``. The client's octets come as every client's do, so rights,
-limits, alarms and exclusive queues are what they are for every client. The pair of sockets is made here and
-its server end is given to nobody: nothing that comes over the network can get in this way.
+Shovels and federation, which move messages between brokers, use a client at both ends; for an end that is
+this broker the node gives them ``LocalClients.connect``. Rights, limits, alarms and exclusive queues hold as
+for every client, because the octets come as every client's do. The pair of sockets is made here, so that no
+peer from the network can come in this way.
 
-Beside the server. A local client is let in as a User, and ends when that one is deleted, loses its permission
-for the vhost, or may not read any more what it consumes.
+Beside the server. A local client is let in as a User, and ends when this user is deleted, loses its
+permission for the vhost, or may no longer read what it consumes.
 """
 import errno
 
@@ -69,7 +69,6 @@ class LocalClients:
         for channel in list(connection.channels.values()):
             try:
                 for consumer in channel.consumers.values():
-                    if hasattr(consumer, "source"):  # else it waits for replies to itself
-                        queues.check_still_takes(channel.caller, consumer.source.name)
+                    queues.check_still_takes(channel.caller, consumer.source.name)
             except NoPermission as error:
                 connection.fail_channel(channel, error)

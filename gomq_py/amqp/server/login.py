@@ -1,9 +1,9 @@
-"""Login: carries out a handshake: what is read goes to it, and its answers go out; has the credentials
-checked and the virtual host found (broker.verbs.entering), all within ``login_timeout``.
+"""Login: carries out a handshake, checks the credentials and finds the virtual host (broker.verbs.entering),
+all within ``login_timeout``.
 
 Between the connection's stream, whose lane it is until the client is let in, and the handshake's state table.
-Takes no greenlet, but for a password whose check takes its time. A client that has not logged in can make it
-hold one small frame at most, and what it sends ahead of such a check (``max_octets_before_login``).
+Only the check of a costly password takes a greenlet. A client that has not logged in can make it hold at most
+one small frame, and what it sends ahead of such a check (``max_octets_before_login``).
 """
 import time
 from functools import lru_cache, partial
@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 import gevent
 
 from gomq_py.amqp.server.events import PROTOCOL
-from gomq_py.amqp.server.frame_errors import blamed
+from gomq_py.amqp.server.refusals import blamed
 from gomq_py.amqp.server.handshake import (
     EXTERNAL, Closed, Handshake, HandshakeError, Login, Send, close_frame, limits_of, start_frame,
 )
@@ -69,11 +69,11 @@ class LoginAttempt(ClientLogin):
         self._ends_at_s = time.monotonic() + self.timeout_s
 
     def begin(self):
-        """Whoever takes too long is not waited for."""
+        """Start the time limit of the login."""
         self._start_timer(self.timeout_s)
 
     def end(self):
-        """It has come to its end, or to nothing."""
+        """The login has succeeded or failed: stop its timer."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
@@ -109,7 +109,7 @@ class LoginAttempt(ClientLogin):
                 self._check_not_stopping()
 
     def _check_octets(self):
-        """Nobody sends any number of octets without coming in; whoever does may have sent more behind that.
+        """Limit the octets that a client sends before its login is done; behind that more may have come.
 
         Raises HandshakeError.
         """
@@ -118,7 +118,7 @@ class LoginAttempt(ClientLogin):
             raise HandshakeError(
                 f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
 
-    # Nothing is kept for the end of a walk; a function that is not Python's own would take a frame.
+    # The end of a walk needs nothing; bool() is faster than a function of Python.
     finish = staticmethod(bool)
 
     @staticmethod
@@ -144,8 +144,8 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _log_in_later(self, login):
-        """The same in a greenlet: costly hashes are computed and an issuer's keys fetched in a thread, and
-        others' failures are waited for. What the client sends meanwhile is not read.
+        """As _log_in_at_once(), in a greenlet, which waits for threads that compute costly hashes and fetch
+        an issuer's keys, and for the delay after failed logins. Meanwhile the client is not read.
         """
         self.end()
         hold = self.connection.stream.hold("its password to be checked")
@@ -172,7 +172,7 @@ class LoginAttempt(ClientLogin):
             hold.release()
 
     def _give_up(self, greenlet):
-        """The socket was shut down, which nobody sees who does not read it."""
+        """The socket was shut down: end the login, which does not read it and would not notice."""
         greenlet.kill(block=False)
         self.connection.stream.stop()
 
@@ -197,10 +197,10 @@ class LoginAttempt(ClientLogin):
         """
         connection, handshake = self.connection, self._handshake
         self._vhost(name)
-        # It leaves with what the walk answers to the rest, when all is done: a client that is woken before
-        # takes the processor, and the caches with it.
+        # This answer leaves with those to the rest of what was read, when all is done: a client that is woken
+        # earlier takes the processor, and the caches with it.
         connection.output.write(handshake.opened())
-        # Again: while the client was told, user or vhost may have been deleted, and others may have come in.
+        # Again: meanwhile the user or vhost may have been deleted, and other clients may have come in.
         vhost = self._vhost(name)
         self._check_not_stopping()
         self.end()
@@ -213,10 +213,7 @@ class LoginAttempt(ClientLogin):
         return end
 
     def _check_not_stopping(self):
-        """Nobody comes in once the server stops. Called after everything that may have switched.
-
-        Raises HandshakeError.
-        """
+        """Raise HandshakeError if the server stops. Called after everything that may have switched."""
         if self.clients.is_closing or self.connection.hub.is_closed:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))
@@ -249,7 +246,8 @@ class LoginAttempt(ClientLogin):
     # its failure
 
     def say_last_word(self):
-        """The stream has ended: tell the log why, and a client that can be told. Whether it was. May switch.
+        """The stream has ended: tell the log why, and the client if that is possible. Returns whether the
+        client was told. May switch.
         """
         connection, error = self.connection, None
         try:
@@ -266,8 +264,8 @@ class LoginAttempt(ClientLogin):
         return is_sent and bool(reply)
 
     def _refusal(self, error):
-        """The octets to say for this HandshakeError or OSError (None: the client has ended it); the log is
-        told why.
+        """The octets for the client because of this HandshakeError or OSError (None: the client has ended the
+        stream). Logs the reason.
         """
         handshake, name, host = self._handshake, self.connection.name, self.connection.peer_host
         strangers = self.server.strangers

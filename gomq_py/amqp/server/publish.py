@@ -2,12 +2,12 @@
 and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
-    prepare                        Content -> Publication; what is wrong is raised here, when it is complete,
-                                   as in RabbitMQ, but for the address of one that does not come in one frame
+    prepare                        Content -> Publication; errors are raised here, when the content is
+                                   complete, as in RabbitMQ, except for the address of a large body
     store                          Publication -> queues; returns and confirm counting
 
 Between channel and broker.verbs.publishing, which says what a publish means. Complete and simple, never fast.
-It must answer what the fast lane answers; a property test holds it to that.
+It answers as the fast lane does; a property test compares them.
 """
 from functools import partial
 
@@ -22,9 +22,9 @@ from gomq_py.broker.verbs import blocked_publish, publishing
 from gomq_py.content.gathered import Gathered
 
 
-# A body of so many octets or more is put together where it is stored from.
+# A body of so many octets or more is put together in the buffer that it is stored from.
 GATHERED_OCTETS = 128 * 1024
-# What a connection waits for whose client does not read.
+# Why a connection is not read while its client does not read its answers.
 UNREAD = "the client to read its answers"
 IMMEDIATE = "immediate=true"
 # Two short strings, and what the broker may add to properties on the way in.
@@ -62,8 +62,8 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def check(self):
-        """Ask for the rights before it takes memory that others could use: once; they are asked again when it
-        is complete. Raises what prepare() would.
+        """Check the rights once before the content takes shared memory; prepare() checks them again when it
+        is complete. Raises as prepare().
         """
         if not self.is_checked:
             self.is_checked = True
@@ -73,7 +73,7 @@ class Content:
             publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
-        """The rest of the body is put where what is there of it is put now, if the system has room for it."""
+        """Put the body together in a lent buffer, if the system has memory for it."""
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
@@ -91,11 +91,11 @@ class Content:
 
     @property
     def is_held_up(self):
-        """Whether the connection is not read, and not because of its client."""
+        """Whether the connection is not read for other reasons than its client."""
         return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
-        """There is room for the rest, or the content was dropped: read on."""
+        """The body budget has room for the rest, or the content was dropped: read on."""
         if self.hold is not None:
             self.hold.release()
 
@@ -155,8 +155,8 @@ def content_body(channel, payload):
 
 
 def body_begins(channel, size):
-    """A frame of so many octets of a body has begun. The Gathered that they may be read into, or None where
-    the frame has to come whole. Then body_ends() is called, if the frame ends as it should.
+    """A body frame of so many octets has begun. Returns the Gathered that they may be read into; body_ends()
+    follows. None: the frame has to come whole.
     """
     content = channel.content
     if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
@@ -226,7 +226,8 @@ def prepare(channel, method, properties, body):
 
 
 def _own_reply_to(channel, reply_to):
-    """The name that stands for the client's own direct reply-to in its requests. Raises PreconditionFailed.
+    """The name that replaces the client's own direct reply-to in its requests, or None for another reply_to.
+    Raises PreconditionFailed.
     """
     if reply_to != REPLY_TO:
         return None
@@ -238,8 +239,7 @@ def _own_reply_to(channel, reply_to):
 def store(channel, publication, may_wait=False):
     """Hand the message to its destinations or return it to the client, and count it for confirms.
 
-    Returns whether all of them took it; None if it waits for files, which only a message that ``may_wait``
-    does.
+    Returns whether all destinations took it; None if it waits for files, and ``may_wait``.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -249,8 +249,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """A message of the fast lane, of whose destinations the one of this number answered LATER; ``taken``:
-    those before it took it.
+    """Publish a message of the fast lane whose destination of this number answered LATER. ``taken``: the
+    destinations before it took the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 
@@ -282,7 +282,7 @@ def _stored(channel, publication):
 
 
 def return_frames(channel, message):
-    """The frames of basic.return, with the message: it was mandatory, and no queue got it."""
+    """The frames of basic.return for a mandatory message that no queue got."""
     answer = BasicReturn(
         reply_code=NoRoute.reply_code, reply_text=NoRoute.name, exchange=_text(message.get_exchange()),
         routing_key=_text(message.get_routing_key()),

@@ -67,8 +67,8 @@ class Replies:
         return place
 
     def fill(self, place, error):
-        """What the octets promise is on disk: send them. Or (``error``) it is not: then ``on_failure`` is
-        called instead.
+        """The octets' promise is on disk: send them. With an ``error`` it is not: call ``on_failure``
+        instead.
         """
         if self._closed:
             return
@@ -84,7 +84,7 @@ class Replies:
                 first.action()
 
     def close(self):
-        """Forget what waits: nobody will read it."""
+        """Forget the waiting replies: the channel has ended."""
         self._closed = True
         self._line = None
         self._write = self._when_safe = self._on_failure = None  # they hold the channel, which holds this
@@ -98,8 +98,9 @@ class Replies:
 def in_turn(handler):
     """A handler that is called once the answers before its own have left; the client is not read meanwhile.
 
-    For methods that show before they are answered: deliveries and confirms wait for no answer. A message that
-    waits here with its delivery tag is settled by an ack of later ones, which its client has seen.
+    For methods with effects that the client sees before the answer, such as deliveries and confirms, which
+    wait for no answer. A message that waits here with its delivery tag is settled by an ack of later
+    messages, which its client has seen.
     """
     def handle(channel, method):
         if channel.replies.waiting_count:

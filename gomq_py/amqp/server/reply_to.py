@@ -1,7 +1,7 @@
-"""Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange under a name
+"""Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange by a name that
 only its requests carry.
 
-A sink of the vhost: what is published to it goes out on its channel's socket and is stored nowhere. Between
+A sink of the vhost: a message published to it goes out on its channel's socket and is stored nowhere. Between
 vhost routes and the connection's output.
 """
 import os
@@ -20,7 +20,7 @@ LOG = logger("amqp")
 class ReplyConsumer(Destination):
     """The one consumer of direct replies of ``channel``.
 
-    ``name`` is what reply_to becomes in its requests: 128 random bits, so that nobody guesses it.
+    ``name`` replaces reply_to in its requests; it has 128 random bits, so that it cannot be guessed.
     """
 
     __slots__ = ("channel", "tag", "_has_told")
@@ -36,16 +36,16 @@ class ReplyConsumer(Destination):
         self.channel.vhost.sinks[self.name] = self
 
     def stop(self):
-        """Be no longer reachable: answers that come later are unroutable."""
+        """Become unreachable: later answers are unroutable."""
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send an answer to the client that asked. 0: it is gone, does not read, or has negotiated frames
-        that are too small for the header. Whoever answers does not end the channel of who asked.
+        """Send an answer to the client that asked. 0: the client is gone, does not read, or has negotiated
+        frames that are too small for the header. An answer never ends the channel of the client that asked.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked:
-            # An answer nobody reads must not pile up; RabbitMQ's pseudo-queue keeps nothing either.
+            # Unread answers must not pile up; RabbitMQ's pseudo-queue keeps none either.
             return 0
         try:
             properties = message.get_properties(connection.limits.frame_max - HEADER_OVERHEAD)

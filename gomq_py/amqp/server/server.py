@@ -1,9 +1,8 @@
-"""AMQP server: serves each accepted socket, and has what the connections of AMQP share: timeouts of
-consumers.
+"""AMQP server: serves each accepted socket, and owns what the connections of AMQP share, such as the timeouts
+of consumers.
 
-The node hands it to a listener; below it is one connection per accepted socket. What connections of every
-protocol share is the hub's (hub.context), and so is who is connected (hub.clients). Never accepts and never
-parses.
+The node hands it to a listener; below it is one connection per accepted socket. The hub (hub.context) owns
+what the connections of all protocols share. Never accepts and never parses.
 """
 
 from gomq_py.amqp.server.confirms import Confirms
@@ -18,7 +17,7 @@ from gomq_py.observability.quiet_log import QuietLog
 
 
 class AMQPServer:
-    """Serves AMQP 0-9-1 clients of ``broker``, in ``hub``; ``local`` those of this process."""
+    """Serves AMQP 0-9-1 clients of ``broker``, in ``hub``; ``local`` serves clients of this process."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
@@ -33,20 +32,20 @@ class AMQPServer:
         self.withdrawals = Withdrawals(hub.clients, hub.scheduler)
         broker.users.rights_watchers.append(self.withdrawals.begin)
         self._access = None
-        # a log with a limit of rate, for events that peers who have not logged in can trigger at will
+        # rate-limited log for events that unauthenticated peers can trigger at will
         self.strangers = QuietLog(logger("amqp"))
-        # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
+        # makes the confirms of a channel; gomq_py.testing puts a less reliable class here
         self.make_confirms = Confirms
         self.local = LocalClients(self)
 
     @property
     def cluster_name(self):
-        """What clients are told."""
+        """The cluster name in the server properties."""
         return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):
-        """The Access of a User to a vhost. It says nothing of a connection: those that come one after the
-        other share one.
+        """The Access of a User to a vhost. Connections that come one after the other share it, because it
+        knows no connection.
         """
         access = self._access
         if access is None or access.user is not user or access.vhost_name != vhost_name:
@@ -54,8 +53,8 @@ class AMQPServer:
         return access
 
     def handle(self, socket, address):
-        """Serve one client. Returns what is called with what to call when it is gone; None: it is. The caller
-        closes the socket then.
+        """Serve one client. Returns a function that takes a callback for the end of the connection, or None
+        if the client is not served. The caller then closes the socket.
         """
         if self.hub.clients.is_closing:
             return None

@@ -2,10 +2,9 @@
 transactions), and very many messages settled in slices, one for each poll of the loop, so that others need
 not wait.
 
-Between a channel and its unacked ring, which tells the queues. The methods are never answered: they have no
--ok. Each channel has at most one Settling, which carries out its orders one after the other, to the end, even
-if the channel ends meanwhile. The channel sees to it that later methods of the client find them carried out.
-Never switches.
+Between a channel and its unacked ring, which tells the queues. The methods have no answer. Each channel has
+at most one Settling, which carries out its orders one after the other, to the end, even if the channel ends
+meanwhile. The channel lets no later method of the client overtake them. Never switches.
 """
 from collections import deque
 
@@ -57,8 +56,8 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """Whether an operator has given back what the tag is of, which its client cannot know: nothing is left
-    to do, but for what came before it, where that is meant too.
+    """Whether an operator has given back the message with this tag, which its client cannot know. Then only
+    the messages before it are settled, with ``multiple``.
     """
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
         return False
@@ -154,19 +153,19 @@ class Settling(Job):
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
     def failed(self, error):
-        """What failed was no order."""
+        """Go on: no order failed, those tell their own failures."""
         return bool(self._orders)
 
     def _settle_some(self, tag, how):
-        """Whether any are left."""
+        """Settle a slice. Returns whether messages are left."""
         left = self._channel.unacked.settle_some(tag, how, ACKS_AT_ONCE if how == ACK else AT_ONCE)
         self._channel.resume_consumers()
         return left
 
 
 def held_back(channel):
-    """The queues that deliver nothing while messages of a channel go back and that is answered, as keys of a
-    dict: those of its consumers, too, which have room again before recover-ok.
+    """The queues that deliver nothing until messages of a channel have gone back and the client has its
+    answer, as keys of a dict: also the queues of its consumers, which have credit again before recover-ok.
     """
     queues = channel.unacked.queues()
     for consumer in channel.consumers.values():

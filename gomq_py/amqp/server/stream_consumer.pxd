@@ -2,7 +2,7 @@ from libc.stdint cimport uint64_t, uint32_t
 from gomq_py cimport octets
 from gomq_py.amqp.server cimport delivery as consumer_delivery
 from gomq_py.amqp.server.fast_lane cimport HotChannel
-from gomq_py.amqp.server.unacked cimport Holder, Unacked
+from gomq_py.broker.queues.unacked cimport Holder, Unacked
 from gomq_py.amqp.wire cimport delivery
 from gomq_py.broker.queues.stream_queue cimport StreamQueue
 from gomq_py.broker.queues.stream_reader cimport StreamReader

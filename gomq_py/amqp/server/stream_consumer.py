@@ -1,8 +1,8 @@
 """Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output
 buffer.
 
-Beside delivery, whose consumer it is a kind of: it reads through a StreamReader of its own, and tells each
-message's offset. Never yields.
+A kind of AMQPConsumer (delivery) with a StreamReader of its own, which tells each message's offset. Never
+yields.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery
@@ -20,11 +20,11 @@ QUIET = QuietLog(logger("queue"))
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """``start_at`` (broker.features.stream_offset) is where it begins; where only one consumer is active at a
-    time, when its turn has come.
+    """``start_at`` (broker.features.stream_offset): where it begins; with a single active consumer, once it
+    is the active one.
 
-    ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: of
-    bodies it may hold unsettled, 0 for any number (one message it gets in any case).
+    ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: the
+    most unsettled octets of bodies, 0 for no limit (it may always have one message).
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
@@ -41,7 +41,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.most_octets = most_octets
 
     def stop(self):
-        """basic.cancel or the end of the channel: detach. What it holds unacked stays with the channel."""
+        """basic.cancel or the end of the channel: detach. Its unacked messages stay with the channel."""
         self._close()
         consumer_delivery.AMQPConsumer.stop(self)
 
@@ -51,10 +51,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now.
-
-        Only the active one of a stream with a single active consumer is asked, and so begins when its turn
-        comes.
+        """Messages it may take now. With a single active consumer only that one is asked, and so opens its
+        reader.
         """
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -85,7 +83,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.reader.pass_over()
 
     def _deliver(self, limit):
-        """As on a queue; what a filter costs is among the octets returned."""
+        """As on a queue; the octets returned include the cost of a filter."""
         reader = self.reader
         unacked = self.channel.unacked
         message = self.message
@@ -129,7 +127,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """As a consumer of a queue, and as much again as its properties have: they are written behind it all,
+        """As of a consumer of a queue, and room for the translated properties, which are written at the end
         and copied from there.
         """
         return (

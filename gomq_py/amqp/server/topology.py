@@ -1,8 +1,7 @@
 """Topology: exchange.* and queue.* methods of a channel, as verbs of broker.verbs.
 
-Here is what only AMQP has: the last declared queue of a channel, direct reply-to as a queue, and that the
-answer about something durable leaves only when it is on disk. Each handler takes (channel, method) and raises
-what the client is told.
+AMQP adds the last declared queue of a channel, direct reply-to as a queue, and answers that leave once a
+durable change is on disk. Each handler takes (channel, method) and raises the errors that the client is told.
 """
 from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
@@ -123,8 +122,8 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """queue.declare of direct reply-to: a client may ask for its own pseudo-queue, and whether somebody still
-    waits for an answer.
+    """queue.declare of direct reply-to: a client may declare its own pseudo-queue, and ask whether another
+    client still waits for an answer.
     """
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")

@@ -2,9 +2,9 @@
 settlements.
 
 Between the channel's handlers and the verbs that they would have called at once. To clients a commit is all
-or nothing; over a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles only once
-they are on disk. So a client that consumes, publishes the outcome and commits both has one of them or both
-after a power cut, and never neither. The answer leaves when all of it is on disk.
+or nothing; over a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles once they
+are on disk. So a client that consumes, publishes the outcome and commits both has at least one of them after
+a power cut. The answer leaves when all of it is on disk.
 """
 from array import array
 from collections import deque
@@ -59,8 +59,8 @@ class Transaction:
     def settle(self, delivery_tag, multiple, how):
         """Keep a settlement. False: the tag is unknown, or was settled in this transaction already."""
         if multiple and delivery_tag == 0:
-            # Up to the newest, whatever of it is open: to look for the newest open one would be to look at
-            # all for each of such frames.
+            # Up to the newest delivery, even if that is settled: the newest open one could only be found by
+            # a look at all deliveries, for each such frame.
             delivery_tag = self._channel.unacked.next_tag - 1
             if delivery_tag <= self._settled_through:
                 return True
@@ -129,11 +129,11 @@ class Transaction:
 
 
 class Commit:
-    """A commit that was read: it is carried out to its end, whatever becomes of its channel meanwhile.
+    """A commit, which is carried out to its end even if its channel ends meanwhile.
 
-    First its messages are stored, then what it settles is taken from the channel; nothing more of the client
-    is read before that. The settlements of a commit that also published something durable then wait until its
-    messages are on disk; if the disk refuses, what was to be settled goes back.
+    First its messages are stored, then the deliveries that it settles are taken from the channel; until then
+    the client is not read. If it published something durable, it settles once its messages are on disk; if
+    the disk refuses, the deliveries go back.
     """
 
     __slots__ = (
@@ -158,9 +158,8 @@ class Commit:
         self._at = 0
 
     def step(self):
-        """A slice of what must be done before the client is read on.
-
-        False: that was the last. Raises PreconditionFailed.
+        """Carry out a slice of what must be done before the client is read on. False: that was the last.
+        Raises PreconditionFailed.
         """
         clock = SliceClock(every=LOOKS)
         if self._place is None:
@@ -215,7 +214,7 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """The messages are on disk, or (``error``) are not: then what was to be settled goes back."""
+        """The messages are on disk: settle. With an ``error`` they are not: the deliveries go back."""
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((settling.REQUEUE, queue, locations) for _, queue, locations in self._parts)
@@ -225,10 +224,7 @@ class Commit:
             self._scheduler.start(settlement)
 
     def settle_some(self, error):
-        """Settle some.
-
-        False: those were the last, and whoever waits is told; ``error`` is what the disk said.
-        """
+        """Settle some. False: those were the last, and the client is answered; ``error`` is the disk's."""
         if not self._settle(SliceClock(every=LOOKS)):
             return True
         self.settled(error)
@@ -261,8 +257,8 @@ class Commit:
         return True
 
     def settled(self, error):
-        """No more is settled: the queues go on, and the client is answered when the disk has it, or with
-        ``error``.
+        """All is settled: the queues go on, and the client is answered when the settlements are on disk, or
+        told of the ``error``.
         """
         for queue in self._queues:
             queue.release()
@@ -278,14 +274,12 @@ class Commit:
         return any(queue.failed for queue in (*self._targets, *(self._queues or ())))
 
     def _refusal(self, error):
-        """What the disk said, for who waited: a queue may have failed in an earlier flush than the one that
-        was waited for.
-        """
+        """The error for the client: the disk's, or NOT_KEPT if a queue had failed in an earlier flush."""
         return NOT_KEPT if error is None and self._is_lost() else error
 
 
 class Settlement(Job):
-    """What a commit settles, once its messages are on disk, or with ``error``, cannot be."""
+    """Settles what a commit settles, once its messages are on disk or, with an ``error``, are lost."""
 
     name = "settling what a transaction settles"
 
@@ -298,13 +292,13 @@ class Settlement(Job):
         return self._commit.settle_some(self._error)
 
     def failed(self, error):
-        """A queue could not settle: the client is not told that it did, and the queues go on."""
+        """A queue could not settle: the client is told so, and the queues go on."""
         self._commit.settled(error)
         return False
 
 
 class Freeing(Job):
-    """Frees, in slices, what a list or set holds that nobody else uses any more."""
+    """Frees, in slices, the contents of a list or set that is not used any more."""
 
     name = "freeing what a transaction held"
 
@@ -329,8 +323,8 @@ def drop(kept, scheduler):
 
 
 def mark(queues):
-    """What was settled in these queues is to be on disk by the next sync: the commit-ok promises the acks
-    too, which nobody else waits for.
+    """Put the settlements in these queues on disk with the next sync: commit-ok promises the acks, which no
+    other answer waits for.
     """
     for queue in queues:
         if queue.durable and not queue.closed:
@@ -338,7 +332,7 @@ def mark(queues):
 
 
 def tx_select(channel, _method):
-    """tx.select: hold back from here on. A second time changes nothing."""
+    """tx.select: hold back what follows. A second time changes nothing."""
     if channel.confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:

@@ -1,7 +1,7 @@
-"""Withdrawals: consumers whose user may not read their queue or stream any more get nothing further from it.
+"""Withdrawals: cancels consumers whose user may no longer read their queue or stream.
 
-Beside the server. A message costs nothing for that: a change of a user's rights, or a narrower token, has the
-consumers of its connections looked at once, in slices. RabbitMQ leaves such consumers alone.
+Beside the server. It costs nothing per message: when a user's rights change, or its token becomes narrower,
+the consumers of its connections are checked once, in slices. RabbitMQ leaves such consumers alone.
 """
 from gomq_py.amqp.server.login import DOOR
 from gomq_py.broker.verbs import queues
@@ -10,8 +10,8 @@ from gomq_py.hub.job import Job, SliceClock
 
 
 class Withdrawals(Job):
-    """Those of the connections of ``clients`` (hub.clients), in ``scheduler``. Clients of this process are
-    looked after by amqp.server.local.
+    """Checks the consumers of ``clients`` (hub.clients). Clients of this process are checked by
+    amqp.server.local.
     """
 
     name = "looking for consumers that may not read any more"
@@ -45,7 +45,7 @@ class Withdrawals(Job):
         return False
 
     def failed(self, error):
-        """The round is over, of which the rest is not known; those of other users go on."""
+        """Give up the round of this user; those of other users go on."""
         self._round = None
         return bool(self._identities)
 
@@ -56,15 +56,15 @@ class Withdrawals(Job):
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):
                     for consumer in list(channel.consumers.values()):
-                        if channel.consumers.get(consumer.tag) is consumer and hasattr(consumer, "source"):
+                        if channel.consumers.get(consumer.tag) is consumer:
                             _check(connection, channel, consumer)
                         yield
             yield
 
 
 def _check(connection, channel, consumer):
-    """Cancel it as if its queue were gone where its user may not read that; a client that does not know of
-    such cancels loses the channel.
+    """Cancel the consumer, as if its queue were gone, if its user may not read the queue. A client that does
+    not understand such cancels loses the channel.
     """
     source = consumer.source
     try:

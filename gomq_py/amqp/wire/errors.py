@@ -1,5 +1,5 @@
-"""Errors: what a peer is told when a channel or a connection is closed because of it (AMQP 0-9-1 §1.1 and
-RabbitMQ's use of it). A leaf.
+"""Errors: reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1 and RabbitMQ's use of
+it). A leaf.
 
 A SoftError closes the channel, a HardError the connection. RabbitMQ sends a few codes on the other frame than
 the specification's table says; such a raise is written ``raise NotFound("...").hard()``. Doors look at
@@ -13,9 +13,9 @@ _TEXT_MAX = 255  # octets of a short string
 class AMQPError(Exception):
     """A protocol error to be sent as channel.close or connection.close.
 
-    ``text`` names the thing, its vhost, what was asked and what is; ``reply_text`` is what goes on the wire:
-    ``NOT_FOUND - ...``, at most 255 octets. ``class_id`` and ``method_id`` name the method that failed (0:
-    none, or filled in by the door).
+    ``text`` names the thing, its vhost, the request and the present state; ``reply_text`` is the text on the
+    wire, ``NOT_FOUND - ...``, of at most 255 octets. ``class_id`` and ``method_id`` name the method that
+    failed (0: none, or filled in by the door).
     """
 
     reply_code = 0
@@ -30,9 +30,7 @@ class AMQPError(Exception):
 
     @property
     def reply_text(self):
-        """The code's name and the text, cut to a short string without breaking a UTF-8 sequence; three dots
-        say where.
-        """
+        """The code's name and the text. A longer text is cut between characters, and ends with three dots."""
         octets = f"{self.name} - {self.text}".encode("utf-8", "surrogateescape")
         if len(octets) > _TEXT_MAX:
             octets = cut_utf8(octets, _TEXT_MAX - len(_CUT)) + _CUT

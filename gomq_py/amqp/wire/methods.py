@@ -1,8 +1,7 @@
 """Methods: every method of AMQP 0-9-1 and of RabbitMQ's extensions, one class each. A leaf.
 
 The table is the specification's, checked against it by a test. ``METHODS[class_id << 16 | method_id]`` finds
-a class. ``SYNCHRONOUS``: the sender waits for an answer. What the broker does with a method is amqp.server's
-business.
+a class. ``SYNCHRONOUS``: the sender waits for an answer. amqp.server carries methods out.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
 from gomq_py.amqp.wire.frames import (
@@ -181,7 +180,7 @@ class AccessRequest(Method):
 
 
 class AccessRequestOk(Method):
-    """The ticket, which nobody looks at."""
+    """The ticket, which has no use."""
     NAME, ID, SYNCHRONOUS = "access.request-ok", 30 << 16 | 11, False
     FIELDS = (("ticket", SHORT),)
     __slots__ = names(FIELDS)
@@ -311,7 +310,7 @@ class QueuePurge(Method):
 
 
 class QueuePurgeOk(Method):
-    """How many were dropped."""
+    """The number of dropped messages."""
     NAME, ID, SYNCHRONOUS = "queue.purge-ok", 50 << 16 | 31, False
     FIELDS = (("message_count", LONG),)
     __slots__ = names(FIELDS)
@@ -327,7 +326,7 @@ class QueueDelete(Method):
 
 
 class QueueDeleteOk(Method):
-    """How many ready messages went with it."""
+    """The number of ready messages that were deleted."""
     NAME, ID, SYNCHRONOUS = "queue.delete-ok", 50 << 16 | 41, False
     FIELDS = (("message_count", LONG),)
     __slots__ = names(FIELDS)
@@ -429,7 +428,7 @@ class BasicGetOk(Method):
 
 
 class BasicGetEmpty(Method):
-    """There is none."""
+    """The queue has no message."""
     NAME, ID, SYNCHRONOUS = "basic.get-empty", 60 << 16 | 72, False
     FIELDS = (("reserved_1", SHORTSTR),)
     __slots__ = names(FIELDS)
@@ -485,7 +484,7 @@ class ConfirmSelect(Method):
 
 
 class ConfirmSelectOk(Method):
-    """It does."""
+    """The channel is in confirm mode."""
     NAME, ID, SYNCHRONOUS = "confirm.select-ok", 85 << 16 | 11, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -499,7 +498,7 @@ class TxSelect(Method):
 
 
 class TxSelectOk(Method):
-    """It is."""
+    """The channel is transactional."""
     NAME, ID, SYNCHRONOUS = "tx.select-ok", 90 << 16 | 11, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -513,14 +512,14 @@ class TxCommit(Method):
 
 
 class TxCommitOk(Method):
-    """They are done, and durable ones on disk."""
+    """They are carried out, and durable ones are on disk."""
     NAME, ID, SYNCHRONOUS = "tx.commit-ok", 90 << 16 | 21, False
     FIELDS = ()
     __slots__ = names(FIELDS)
 
 
 class TxRollback(Method):
-    """Forget them."""
+    """Forget the publishes and settlements since the last commit."""
     NAME, ID, SYNCHRONOUS = "tx.rollback", 90 << 16 | 30, True
     FIELDS = ()
     __slots__ = names(FIELDS)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts
-from gomq_py.amqp.server.unacked import Unacked
+from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk,
     ChannelOpen, ChannelOpenOk, QueueDeclare, QueueDeclareOk,

@@ -2,7 +2,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from gomq_py.amqp.server.unacked import Unacked
+from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.hub.scheduler import Scheduler
 

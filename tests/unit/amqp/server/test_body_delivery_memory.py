@@ -5,8 +5,7 @@ import random
 import gevent
 import pytest
 
-from gomq_py.amqp.server.file_delivery import SLICE_OCTETS
-from gomq_py.amqp.server.memory_delivery import WAITS_FOR, MemoryDelivery, Turn
+from gomq_py.amqp.server.body_delivery import SLICE_OCTETS, WAITS_FOR, MemoryDelivery, Turn
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk,
     ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare,

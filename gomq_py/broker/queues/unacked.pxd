@@ -5,13 +5,14 @@ cimport cython
 
 cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, LONG, SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE
 
-@cython.final
 cdef class Holder:
     cdef readonly Queue queue
     cdef readonly object consumer
     cdef readonly Py_ssize_t unacked_count
     cdef readonly uint32_t slot
     cdef readonly bint gone
+    cpdef settle(self, uint64_t location, int how)
+    cpdef uint64_t timeout_ms(self) except? 0
 
 @cython.final
 cdef class Unacked:
@@ -64,7 +65,7 @@ cdef class Unacked:
     cdef _advance(self)
     @cython.locals(offset=Py_ssize_t, location=uint64_t)
     cdef _settle_ring(self, uint64_t tag, int how)
-    @cython.locals(holder=Holder, queue=Queue)
+    @cython.locals(holder=Holder)
     cdef _release(self, unsigned char* at, Py_ssize_t offset, uint64_t location, int how)
     @cython.locals(capacity=Py_ssize_t, head=Py_ssize_t, ring=bytearray)
     cdef _make_room(self)

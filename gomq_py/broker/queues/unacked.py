@@ -1,7 +1,8 @@
-"""Unacked: what one channel has delivered and not had settled, by delivery tag.
+"""Unacked: what one client session has been delivered and has not settled, by delivery tag.
 
-Below the channel, above queues: settling a tag tells the queue. A ring of 20-octet entries from the oldest
-outstanding tag to the newest:
+Between a door's session (an AMQP channel) and the queues. It knows holders and locations: settling a tag
+tells its Holder, which tells the queue. A ring of 20-octet entries from the oldest outstanding tag to the
+newest:
 
     offset  octets
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack
@@ -23,13 +24,13 @@ FIRST_CAPACITY = 16
 KEPT_CAPACITY = 1024
 # A multiple that spans more than this is not settled in one go: see settling.
 LONG = 2500
-# What becomes of a message: done with, put back (its channel lets go of it), returned or failed
+# What becomes of a message: done with, put back because its session ends, returned or failed
 # (broker.queues.consumers), not wanted, taken over.
 SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
-    """Whoever holds unacked messages of one queue: a consumer or, if ``consumer`` is None, the channel itself
+    """A holder of unacked messages of one ``queue``: a ``consumer`` or, if that is None, the session itself
     by basic.get.
     """
 
@@ -41,6 +42,21 @@ class Holder:
         self.slot = slot
         self.unacked_count = 0
         self.gone = False
+
+    def settle(self, location, how):
+        """Tell the queue what becomes of a message; ``how``: SETTLE, REQUEUE, RETURNED, FAILED or DROP."""
+        if how == SETTLE:
+            self.queue.settle(location)
+        elif how == REQUEUE:
+            self.queue.requeue(location)
+        elif how == DROP:
+            self.queue.reject(location, False)
+        else:
+            self.queue.give_back(location, how)
+
+    def timeout_ms(self):
+        """How long a message may stay unacked; 0: for any time."""
+        return self.queue.consumer_timeout_ms
 
 
 class Unacked:
@@ -66,8 +82,8 @@ class Unacked:
     # holders
 
     def hold(self, queue, consumer):
-        """A new Holder with a slot of its own; let_go() gives it back. basic.get of one queue shares one
-        (``consumer`` None).
+        """A new Holder with a slot of its own, which let_go() gives back. All basic.get calls on one queue
+        (``consumer`` None) share a Holder.
         """
         if consumer is None:
             for holder in self.holders:
@@ -156,8 +172,8 @@ class Unacked:
         return self._settle_slow(tag, multiple, requeue if requeue else DROP)
 
     def take(self, tag, taker):
-        """As settle() of one, but its queue is not told: ``taker(queue, location)`` is, and settles it with
-        the queue later.
+        """As settle() of one message, but instead of its queue ``taker(queue, location)`` is told, which
+        settles the message with the queue later.
         """
         self.taker = taker
         try:
@@ -199,7 +215,7 @@ class Unacked:
         return self.first_tag <= tag and self.first_tag < self.next_tag
 
     def next_outstanding(self, tag):
-        """The first tag behind ``tag`` that waits to be settled; 0: there is none."""
+        """The first outstanding tag behind ``tag``, or 0."""
         if self.aside_count:
             row = self._aside_from(tag + 1)
             while row < self.aside_end:
@@ -250,11 +266,10 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """When the first outstanding message is too long with its consumer, in Unix milliseconds; 0: none
-        ever is.
+        """When the first outstanding message exceeds the timeout of its queue, in Unix milliseconds, or 0.
 
-        Queues say how long is too long. Entries lie in the order of their deliveries, so those behind the
-        first that is young enough are not looked at: one entry, where all queues agree.
+        Entries lie in the order of their deliveries, so the search ends at the first that is young enough: it
+        looks at one entry if all queues have the same timeout.
         """
         self._find_due()
         return self.found_ms
@@ -271,8 +286,8 @@ class Unacked:
         self.found_ms = self.found_slot = 0
         shortest_ms = 0
         for holder in self.holders:
-            if holder is not None and holder.unacked_count and holder.queue.consumer_timeout_ms:
-                timeout_ms = holder.queue.consumer_timeout_ms
+            if holder is not None and holder.unacked_count and holder.timeout_ms():
+                timeout_ms = holder.timeout_ms()
                 if shortest_ms == 0 or timeout_ms < shortest_ms:
                     shortest_ms = timeout_ms
         if shortest_ms == 0:
@@ -291,15 +306,15 @@ class Unacked:
             tag += 1
 
     def _note_due(self, at, offset, shortest_ms):
-        """Look at one entry. False: none behind it can be due before the one that was found."""
-        # The second it was delivered in is all that is known: count from the end of it.
+        """Look at one entry. False: no entry behind it is due before the one that was found."""
+        # The time of the delivery is known in whole seconds: count from the end of that second.
         since_ms = octets.le32(at, offset + 12)
         since_ms = (since_ms + 1) * 1000
         if self.found_ms and since_ms + shortest_ms >= self.found_ms:
             return False
         slot = octets.le32(at, offset + 8)
         holder = self.holders[slot]
-        timeout_ms = holder.queue.consumer_timeout_ms
+        timeout_ms = holder.timeout_ms()
         if timeout_ms and (self.found_ms == 0 or since_ms + timeout_ms < self.found_ms):
             self.found_ms = since_ms + timeout_ms
             self.found_slot = slot
@@ -344,9 +359,8 @@ class Unacked:
             self._release(self.at, offset, location, how)
 
     def _release(self, at, offset, location, how):
-        """Count the entry as settled and tell its queue."""
+        """Count the entry as settled and tell its holder."""
         holder = self.holders[octets.le32(at, offset + 8)]
-        queue = holder.queue
         self.count -= 1
         if holder.consumer is not None:
             self.consumer_count -= 1
@@ -354,16 +368,10 @@ class Unacked:
         holder.unacked_count -= 1
         if holder.gone and holder.unacked_count == 0:
             self._free(holder)
-        if how == SETTLE:
-            queue.settle(location)
-        elif how == REQUEUE:
-            queue.requeue(location)
-        elif how == TAKE:
-            self.taker(queue, location)
-        elif how == DROP:
-            queue.reject(location, False)
+        if how == TAKE:
+            self.taker(holder.queue, location)
         else:
-            queue.give_back(location, how)
+            holder.settle(location, how)
 
     def _make_room(self):
         """The ring is full: grow it, or move the stale entries of its older half aside when most are settled.

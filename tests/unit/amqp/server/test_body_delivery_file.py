@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gomq_py.amqp.server.file_delivery import SLICE_OCTETS, FileDelivery
+from gomq_py.amqp.server.body_delivery import SLICE_OCTETS, FileDelivery
 from gomq_py.storage.disk.files import Files
 from tests.support.lanes import framed
 from tests.support.sockets import unblocked_pair
