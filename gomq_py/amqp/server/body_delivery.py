@@ -36,8 +36,8 @@ class FileDelivery:
     that has to read the pages again is waited for, as a look at the mapping would.
 
     ``lead``: the frames before the body, which is ``count`` octets from ``start`` on of the file of
-    ``reading`` (storage.disk.open_file.Reading), which is closed with this. ``left``: octets that the socket has
-    not taken.
+    ``reading`` (storage.disk.open_file.Reading), which is closed with this. ``left``: octets that the socket
+    has not taken.
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")

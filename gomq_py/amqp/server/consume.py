@@ -89,7 +89,7 @@ def basic_get(channel, method):
     channel.connection.takes = True
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
-    if _is_stream(queue):
+    if queue.type == STREAM:
         raise NotImplemented_(
             f"basic.get not supported by stream queues {described('queue', queue.name, queue.vhost)}"
         )
@@ -214,10 +214,6 @@ def _queue_consumer(channel, method, tag):
     channel.consumers[tag] = consumer
     channel.connection.events.emit("consumer.created", events.consumer_created, consumer)
     return consumer
-
-
-def _is_stream(queue):
-    return queue.type == STREAM
 
 
 def _stream_consumer(channel, method, queue, tag):

@@ -93,7 +93,7 @@ class LocationHeap:
     def snapshot(self):
         """Every location, in no order."""
         locations = array("Q")
-        record.frombytes(memoryview(self._items[:self.count]).cast("B"))
+        locations.frombytes(memoryview(self._items[:self.count]).cast("B"))
         return locations
 
     def _sift_up(self, at, location):
