@@ -67,6 +67,6 @@ cdef class Requeued:
     cdef Py_ssize_t _write_count(
         self, SegmentLog log, Segment segment, uint64_t location, Py_ssize_t count, Py_ssize_t entry,
         Py_ssize_t due) except -1
-    @cython.locals(heap=LocationHeap, whole=dict, counted=dict, others=list, location=uint64_t, segment=Segment,
-        count=Py_ssize_t)
+    @cython.locals(heap=LocationHeap, whole=dict, counted=dict, others=list, location=uint64_t,
+        segment=Segment, count=Py_ssize_t)
     cdef tuple empty(self, dict segments, write, bint keeps_counts)
