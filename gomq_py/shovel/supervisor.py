@@ -127,9 +127,7 @@ class Shovels(Component):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """A Shovel for operators, with the ready messages at its source, by the queue in this broker or by the
-        link; None if unknown.
-        """
+        """A Shovel for operators, with the ready messages at its source (``lag``); None if unknown."""
         queue = self._own_source(shovel)
         lag = queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
         return {**shovel.described(), "lag": lag}
