@@ -96,9 +96,7 @@ class ExchangeLink(FederationLink):
 
     @property
     def queue_upstream(self):
-        """Name of the queue upstream and prefix of the exchanges' names: as RabbitMQ's, which adds vhost and
-        exchange here only if they differ from those upstream.
-        """
+        """Name of the queue upstream, as RabbitMQ's: with vhost and exchange here only if they differ."""
         there, here = self.upstream.exchange, [self._context.cluster_name()]
         if self.vhost.name != self._there[1]:
             here += [self.vhost.name, self.name]

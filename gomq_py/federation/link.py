@@ -29,8 +29,7 @@ NOT_FOUND = 404
 
 
 class FederationLink:
-    """``type`` is "exchange" or "queue", ``name`` its name here. ``id``: short, and the same for the same
-    source and destination.
+    """``type``: "exchange" or "queue"; ``name``: its name here; ``id``: of the source and destination.
 
     ``context``: shared by all links of a broker (supervisor.LinkContext).
     """

@@ -1,5 +1,4 @@
-"""Upstreams and sets of upstreams: the values of the two parameter components, checked like RabbitMQ's, and
-the upstreams that a policy selects.
+"""Upstreams and sets of upstreams: their parameters, checked like RabbitMQ's, and those of a policy.
 
 Values only. A set is a list of upstream names, each with keys that override its upstream's; the set `all`
 need not be defined. Upstreams that a policy names and nobody has defined are ignored until they are.

@@ -1,5 +1,4 @@
-"""Federation: the links of one broker, which follow from policies, upstreams, exchanges and queues and change
-with them.
+"""Federation: the links of one broker, which follow from its policies, upstreams, exchanges and queues.
 
 Made by the node, which registers it with the kinds before the broker is recovered, starts it when the doors
 are open and stops it before they close.
@@ -188,9 +187,7 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Take the recovered broker. ``connector`` connects links (gomq_py.links.local); ``make_link``
-        replaces the class of gomq_py.links.
-        """
+        """Take the recovered broker, the links' connector (links.local), and a class in place of Link."""
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)
@@ -426,9 +423,7 @@ class Federation(Job):
 
 
 def _may_be_federated(entity):
-    """Whether it may have links: not if clients do not publish to it or consume from it, nor if it was made
-    for another broker's link.
-    """
+    """Whether it may have links: clients use it, and it was not made for another broker's link."""
     if isinstance(entity, Exchange):
         return bool(entity.name) and not entity.internal
     return (

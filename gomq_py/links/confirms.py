@@ -56,9 +56,7 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse the whole frames in the first ``end`` bytes of ``buffer``, up to a method that is no confirm;
-        return the count of parsed bytes. Raises AMQPError.
-        """
+        """Parse whole frames up to a method that is no confirm; the count of bytes. Raises AMQPError."""
         if end > len(buffer):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(buffer)

@@ -1,5 +1,4 @@
-"""Ends of a link: description of its source, its target, its acknowledgement mode and its status. Opens no
-connection.
+"""Ends of a link: its source, target, acknowledgement mode and status, as values.
 
 A leaf: definitions read it without loading the client.
 """
@@ -118,24 +117,11 @@ class ClosedSession:
         """Always False."""
         return False
 
-    def may_send(self) -> bool:
-        """Always False."""
-        return False
+    def paused(self, *_: Any) -> None:
+        """Ignored, as all other reports: the session has ended."""
 
-    def paused(self) -> None:
-        """Ignored."""
-
-    def fail(self, end: str, error: BaseException) -> None:
-        """Ignored: the session has ended."""
-
-    def target_turn(self, act: Any) -> None:
-        """Ignored."""
-
-    def target_methods(self, wire: Any, methods: Any) -> None:
-        """Ignored."""
-
-    def refused(self, count: int, error: Any) -> None:
-        """Ignored."""
+    may_send = may_take
+    fail = target_turn = target_methods = refused = paused
 
 
 CLOSED = ClosedSession()

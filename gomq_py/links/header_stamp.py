@@ -33,9 +33,7 @@ class HeaderStamp:
         self.unknown = None  # key for the answer to come
 
     def stamped(self, p, start, end, redelivered):
-        """The properties from ``start`` to ``end`` with the header added or the cached table in place; b"":
-        leave the message out; None: ask ``edit``.
-        """
+        """The properties with the header or a cached table; b"": the message is left out; None: ``edit``."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None

@@ -155,9 +155,7 @@ class Link:
 
     @property
     def lag(self):
-        """Messages ready at the source by its last answer, or None. Reading it sends a new question, so the
-        question costs something only while somebody looks.
-        """
+        """Ready messages at the source by its last answer, or None; each read asks the source again."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -262,9 +260,7 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions one after the other; return the final (state, error), or None while a session moves
-        without a greenlet. May switch.
-        """
+        """Run sessions in turn; the final (state, error), or None while one needs no greenlet. May switch."""
         while self._session is not None or not self._is_stopping:
             try:
                 if not self._pass():
@@ -285,9 +281,7 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect and begin to move, or look why the link was woken; close a session that is over. Returns
-        whether it is over. Raises _Failed. May switch.
-        """
+        """Connect, or look why it was woken; True once the session is over. Raises _Failed. May switch."""
         is_over = True
         try:
             if self._session is None:

@@ -1,5 +1,4 @@
-"""Connections of links: opens a client's connection for any URI, and finds the user as whom a link works in
-this broker.
+"""Connections of links: opens a client's connection for any URI, and finds the user as whom a link works.
 
 A URI without a host means this broker: the connection is then a socket pair, whose other end the AMQP door
 serves like any client's, logged in without a password as the user who set the link. So the client, the lane

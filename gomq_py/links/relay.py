@@ -1,5 +1,4 @@
-"""Relay: rewrites the deliveries of a source's connection as publishes for the target's connection, from the
-read buffer to the write buffer.
+"""Relay: rewrites deliveries of the source in the read buffer as publishes to the target in the write buffer.
 
 No I/O, and no Python object per message. Input and output of a message:
 
@@ -99,9 +98,7 @@ class Relay:
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay at most ``most`` messages from the first ``end`` bytes of the input; return the count of
-        bytes read. Raises AMQPError, and Unfit if nothing was relayed.
-        """
+        """Relay up to ``most`` messages; the count of bytes read. Raises AMQPError, and Unfit, for none."""
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(self.input)
@@ -126,9 +123,7 @@ class Relay:
     # The rest is private.
 
     def unit(self, p, out, at, end):
-        """Process a message or another frame. Returns where the next begins, or ``at`` if this one is
-        incomplete or left for the next walk.
-        """
+        """Process one frame or message; where the next begins, or ``at`` if it is left for the next walk."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at

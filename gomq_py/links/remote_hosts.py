@@ -1,5 +1,4 @@
-"""Remote hosts: resolves the names that links connect to, checks which addresses links may connect to, and
-connects.
+"""Remote hosts: resolves the names that links connect to, checks their addresses, and connects.
 
 Lookups resolves names in threads of its own. A name server that does not answer holds a thread for half a
 minute, so no other work shares these threads and unresolved names do not hold up others: each lookup has a

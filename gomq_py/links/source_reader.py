@@ -125,9 +125,7 @@ class SourceReader(Source):
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
-        """True while this link keeps fewer bytes than its share. Otherwise nothing but the rest of a large
-        message is taken until the target confirms.
-        """
+        """True while this link keeps less than its share; above it only a large message's rest is taken."""
         return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
@@ -259,9 +257,7 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch. The first after a pause is sent alone: if it is refused again the others
-        would be refused, too, or would overtake it.
-        """
+        """The next refused batch; the first after a pause goes alone, or others would overtake it."""
         _, batch = self._refused.pop(0)
         if self._is_probing:
             self._probe = batch
@@ -365,9 +361,7 @@ class LinkBatch:
 
 
 class MemoryBudget:
-    """Memory budget of the links in one hub. ``kept_octets``: bytes that all of them keep now. An account is
-    (user who set the link, virtual host).
-    """
+    """Memory of the links in a hub: ``kept_octets``. An account is (user who set the link, virtual host)."""
 
     __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
 

@@ -61,9 +61,7 @@ class TargetWriter(Target):
         return now - self._seen_s
 
     def tick(self):
-        """Send a heartbeat if one is due; seconds until the next, None: never. Raises ClientError if the peer
-        is silent for too long.
-        """
+        """Send a due heartbeat; seconds until the next, or None. Raises ClientError for a silent peer."""
         return None
 
     def unwatch(self):
@@ -83,9 +81,7 @@ class TargetWriter(Target):
         self.settle()
 
     def settle(self):
-        """Call the callbacks whose marks are reached, one after the other, so that each sees the refusals of
-        its own messages; the transfer may call again from within.
-        """
+        """Call the callbacks whose marks are reached, each with its own refusals; may be re-entered."""
         if self._is_settling:
             return
         self._is_settling = True
@@ -127,9 +123,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes on ``channel`` of the client. ``is_confirmed``: the broker confirms publishes. ``queue``: the
-    one queue of all messages, or None.
-    """
+    """``is_confirmed``: the broker confirms publishes; ``queue``: the one queue of all messages, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection

@@ -1,5 +1,4 @@
-"""Troubles: error texts for the user who set a link: what is wrong, what mends it, and no secret of the
-link's.
+"""Troubles: error texts for the user who set a link: what is wrong, what mends it, and no secret.
 
 Values only. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
 """

@@ -45,9 +45,7 @@ class URIError(ValueError):
 
 @dataclass(frozen=True)
 class LinkURI:
-    """A parsed URI. ``host``: empty for this broker; ``path``: the decoded vhost or, for HTTP, the request
-    target with its query; empty if the URI has none.
-    """
+    """A URI. ``host``: "" for this broker; ``path``: decoded vhost, or HTTP's target with its query."""
 
     scheme: str
     host: str
@@ -155,9 +153,7 @@ def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The full path of the file that the query key names, in ``folder`` or below. Raises URIError, which
-    reveals nothing about other folders.
-    """
+    """The file's path, in ``folder`` or below. Raises URIError, which reveals nothing of other folders."""
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
     if "\0" in path:

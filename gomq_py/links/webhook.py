@@ -185,9 +185,7 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the port expects TLS; some servers then close the connection or answer a 400. Tested once,
-        unless the port has answered plain HTTP. May switch.
-        """
+        """True if the port expects TLS, where servers close or answer a 400; tested once. May switch."""
         if self._has_answered or self._uri.tls:
             return False
         if self._number not in self._tls_expected:
@@ -373,9 +371,7 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """A message header's value as an HTTP field value, or None if impossible: tables, lists, line breaks,
-    more than VALUE_OCTETS_MAX bytes.
-    """
+    """A header's value for HTTP; None for tables, lists, line breaks, more than VALUE_OCTETS_MAX bytes."""
     if isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, datetime):

@@ -1,8 +1,6 @@
-"""Ends: builds the link for a shovel's definition: declarations at both ends, edits of messages, handling of
-failures.
+"""Ends: builds a shovel's link: declarations at both ends, edits of messages, handling of failures.
 
-Between the supervisor and links. Only this module imports links: a broker without shovels does not load the
-client.
+Between the supervisor and links. Only this module imports links: others need no client.
 """
 import time
 from collections.abc import Callable

@@ -11,6 +11,8 @@ from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import OFFSET
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import OPERATOR, Component
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.links.uris import AMQP, DESTINATIONS
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -20,7 +22,6 @@ from gomq_py.shovel.shovel import (
     DYNAMIC, PAUSED, RUNNING, STATIC, STOPPED, TERMINATED, WAITING, NoVHost, Shovel, removed_event,
     status_event,
 )
-from gomq_py.shovel.starting import Starting
 
 LOG = logger("shovel")
 # Rate-limited: a thousand shovels from one broker that is down are one trouble.
@@ -74,8 +75,9 @@ class Shovels(Component):
         self._broker.parameters.register(COMPONENT, self, self._broker.vhosts.values())
         for vhost in self._broker.vhosts.values():
             for component, name in vhost.waiting:
-                if component == COMPONENT:
-                    self._add_waiting(vhost, name)
+                if component == COMPONENT and (vhost.name, name) not in self._shovels:
+                    value = vhost.parameters[COMPONENT, name]
+                    self._keep(Shovel(vhost, name, DYNAMIC, value, None, is_waiting=True))
         self._broker.events.subscribe(self._event, ("vhost.created", "vhost.deleted"))
         self._broker.users.rights_watchers.append(self._rights_changed)
 
@@ -125,8 +127,10 @@ class Shovels(Component):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """Description of a Shovel for operators, with the count of messages ready at its source, if known."""
-        return {**shovel.described(), "lag": self._lag(shovel)}
+        """A Shovel for operators, with the ready messages at its source (``lag``); None if unknown."""
+        queue = self._own_source(shovel)
+        lag = queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
+        return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
         """Stop moving messages until resumed, also over restarts. False: already paused. Raises OSError."""
@@ -154,7 +158,8 @@ class Shovels(Component):
         stays paused. Raises OSError, ValueError.
         """
         if shovel.is_waiting:
-            self._set_again(shovel, by)
+            value = shovel.vhost.parameters[COMPONENT, shovel.name]
+            self._broker.parameters.set(shovel.vhost, COMPONENT, shovel.name, value, by)
             return
         self._stop_link(shovel)
         self._start(shovel)
@@ -164,10 +169,6 @@ class Shovels(Component):
         if shovel.why_kept is not None:
             raise DefinitionError(shovel.why_kept)
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
-
-    def _set_again(self, shovel, by):
-        value = shovel.vhost.parameters[COMPONENT, shovel.name]
-        self._broker.parameters.set(shovel.vhost, COMPONENT, shovel.name, value, by)
 
     # called by parameters
 
@@ -278,11 +279,6 @@ class Shovels(Component):
         shovel.is_paused = bool(shovel.vhost.notes.get((PAUSE_NOTES, shovel.name)))
         self._shovels[shovel.key] = shovel
 
-    def _add_waiting(self, vhost, name):
-        if (vhost.name, name) not in self._shovels:
-            value = vhost.parameters[COMPONENT, name]
-            self._keep(Shovel(vhost, name, DYNAMIC, value, None, is_waiting=True))
-
     def _drop(self, vhost_name, name):
         shovel = self._shovels.pop((vhost_name, name), None)
         if shovel is not None:
@@ -315,7 +311,9 @@ class Shovels(Component):
         def on_change(link):
             if shovel.link is link:
                 shovel.has_run = shovel.has_run or shovel.state == RUNNING
-                self._note_stream(shovel, link)
+                if link.stream_offset is not None and not shovel.is_of_stream:
+                    shovel.is_of_stream = True  # deliveries show that the remote source is a stream
+                    self._watch_offset(shovel)
                 self._tell(shovel)
             elif link.has_ended:
                 self._has_stopped(shovel, link)
@@ -410,11 +408,6 @@ class Shovels(Component):
         LOG.info("shovel %r in vhost %r is gone", shovel.name, shovel.vhost.name)
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
-    def _lag(self, shovel):
-        """Ready messages at the source: by the queue in this broker, or by the link; None if unknown."""
-        queue = self._own_source(shovel)
-        return queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
-
     def _own_source(self, shovel):
         """The source's queue, if it is in this broker and exists."""
         definition = shovel.definition
@@ -424,12 +417,6 @@ class Shovels(Component):
         return vhost.queues.get(definition.src_queue) if vhost is not None else None
 
     # streams
-
-    def _note_stream(self, shovel, link):
-        """Note that deliveries show the remote source to be a stream."""
-        if link.stream_offset is not None and not shovel.is_of_stream:
-            shovel.is_of_stream = True
-            self._watch_offset(shovel)
 
     def _watch_offset(self, shovel):
         if shovel.is_of_stream and self._offsets_timer is None:
@@ -478,6 +465,29 @@ class Shovels(Component):
             OFFSET in definition.src_consumer_args
             or STREAM in (definition.src_queue_args.get(QUEUE_TYPE), queue and queue_type_of(queue.arguments))
         )
+
+
+class Starting(Job):
+    """Starts the shovels of a booting broker in slices, when there are very many."""
+
+    name = "starting shovels"
+
+    def __init__(self, owner, shovels):
+        super().__init__()
+        self._owner = owner
+        self._shovels = shovels[::-1]
+        self._clock = SliceClock()
+
+    def step(self):
+        self._clock.begin()
+        while self._shovels:
+            self._owner.start_one(self._shovels.pop())
+            if self._clock.is_over():
+                break
+        return bool(self._shovels)
+
+    def failed(self, error):
+        return bool(self._shovels)
 
 
 def _stream_of(definition):

@@ -38,7 +38,7 @@ from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server import broker_topics, subscribe
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.observability.log import logger
-from gomq_py.shovel.starting import Starting
+from gomq_py.shovel.supervisor import Starting
 from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
 from tests.support.clocks import StepClock
