@@ -10,13 +10,12 @@ import gevent
 
 from gomq_py.hub.admission import Admission, Leftovers, give_back
 from gomq_py.hub.backpressure import Backpressure
-from gomq_py.hub.budget import BodyBudget
+from gomq_py.hub.budget import BodyBudget, LargeOutput
 from gomq_py.hub.buffers import BodyBuffers, HubBuffers
 from gomq_py.hub.clients import SHUTDOWN, Clients
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
 from gomq_py.hub.heartbeats import Heartbeats
-from gomq_py.hub.large_output import LargeOutput
 from gomq_py.hub.lingering_close import Lingering
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown

@@ -1,7 +1,5 @@
-"""PROXY protocol, versions 1 and 2: the first octets of a connection, in which a proxy says whom it speaks
-for.
-
-Formats of the HAProxy specification.
+"""PROXY protocol, versions 1 and 2: the first octets of a connection, in which a proxy tells its client's
+address. Formats of the HAProxy specification.
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
          at most 107 octets
@@ -10,9 +8,9 @@ Formats of the HAProxy specification.
          command 0 LOCAL: the proxy speaks for itself; 1 PROXY. TLV: type (1) | length (2) | value; type 3 is
          a CRC-32C of the whole header
 
-Between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
-socket and not an octet of what follows, which may be TLS. A header from somebody who is not believed
-(``Proxies``) is left for the protocol behind to refuse.
+Runs between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
+socket, because TLS may follow. A header from an untrusted peer (``Proxies``) is left for the protocol behind
+to refuse.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -29,8 +27,8 @@ V1_BEGIN = b"PROXY "
 V1_MAX_OCTETS = 107
 V2_FIXED = struct.Struct(">12sBBH")
 assert V2_FIXED.size == 16
-# The specification lets a v2 header have 64 KiB, and wants what is sent to fit a first segment. Certificates'
-# names and a load balancer's ids need a few hundred octets; a stranger shall not make us hold more than this.
+# The specification allows 64 KiB, and wants a header to fit a first segment. Names of certificates and ids of
+# a load balancer need a few hundred octets.
 V2_MAX_OCTETS = 4096
 TLV_CRC32C = 3
 # The first octet tells a header from AMQP ("A") and TLS (0x16).
@@ -44,15 +42,14 @@ V2_UNIX_STREAM, V2_UNSPECIFIED, V2_UNIX_OCTETS = 0x31, 0x00, 216
 
 
 class ProxyProtocolError(OSError):
-    """What a proxy sent is no header, or none that can be believed."""
+    """A proxy sent no valid header."""
 
     def __init__(self, text: str):
         super().__init__(f"PROXY protocol: {text}")
 
 
 class Header(NamedTuple):
-    """A parsed header: the client's (host, port), or None where the proxy does not say; and how many octets
-    it had.
+    """A parsed header: the client's (host, port), or None if the proxy does not tell, and its size in octets.
     """
 
     source: tuple[str, int] | None
@@ -60,18 +57,16 @@ class Header(NamedTuple):
 
 
 class Proxies:
-    """Who may announce addresses to a listener.
+    """The peers that may announce addresses to a listener.
 
-    Over TCP: the sources, and they must; without any, proxies on this machine alone. Over a unix socket:
-    whoever can open it, and they may.
-
-    A proxy that must announce cannot be made to pass on a header that a client wrote. ``update`` changes it
-    for connections to come.
+    Over TCP the sources, or without any the proxies of this machine; these must announce, so that they cannot
+    pass on a header that a client wrote. Over a unix socket any peer may. ``update`` is for later
+    connections.
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled`` is for TCP; ``sources`` are networks, as text or of the ipaddress module; a header has
-        to be there after ``timeout_s``.
+        """``enabled``: over TCP. ``sources``: networks, as text or of the ipaddress module. ``timeout_s``:
+        limit for a header to come.
         """
         self.update(enabled, sources, timeout_s)
 
@@ -82,17 +77,12 @@ class Proxies:
         self._timeout_s = timeout_s
 
     def may_announce(self, address: Any) -> bool:
-        """Whether a peer of this address, as accept() gave it, may say that it is somebody else; else
-        ``client_of`` does not switch.
-        """
+        """Whether a peer of this address may announce another one; if not, ``client_of`` does not switch."""
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """The client's address: ``address``, as accept() gave it, or what the peer announced.
-
-        Takes the announcement from the socket.
-
-        Raises OSError. May switch.
+        """The client's address: the announced one, which is taken from the socket, or ``address`` of
+        accept(). Raises OSError. May switch.
         """
         if not self.may_announce(address):
             return address
@@ -118,37 +108,34 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """A proxy elsewhere announces 127.0.0.1 for somebody on its own machine, who must not pass for somebody
-    on ours.
+    """Whether a proxy on another machine announces a loopback address, which must not pass for this
+    machine's.
     """
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet on the socket is a header's first; it stays there.
-
-    False at the socket's end. Raises OSError. May switch.
+    """Whether the next octet on the socket, which stays there, begins a header. Raises OSError. May switch.
     """
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
         return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
 
 
 def read_header(connection: Any, timeout_s: float) -> Header:
-    """Take the header from the socket.
-
-    Raises ProxyProtocolError, also when it is not there after ``timeout_s``, or OSError. May switch.
+    """Take the header from the socket. Raises ProxyProtocolError, also after ``timeout_s``, OSError. May
+    switch.
     """
     taken = b""
     with gevent.Timeout(timeout_s, ProxyProtocolError(f"no header within {timeout_s:g} s")):
         while True:
             seen = connection.recv(V2_MAX_OCTETS - len(taken), socket.MSG_PEEK)
             if not seen and not taken:
-                # which is how many proxies ask whether we are there
+                # many proxies check so whether the broker is there
                 raise OSError("the peer closed the socket without a word")
             if not seen:
                 raise ProxyProtocolError("the peer closed the socket before its header was complete")
             header = parse(taken + seen)
-            # Without an end in sight all of it belongs to the header, so that the next look waits for more.
+            # All octets of an incomplete header are taken, so that the next look waits for more.
             part = len(seen) if header is None else header.size - len(taken)
             taken += connection.recv(part)
             if header is not None:
@@ -156,9 +143,8 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """The header that ``data`` begins with; None when it is not complete.
-
-    Raises ProxyProtocolError as soon as it cannot become one.
+    """The header at the start of ``data``; None if incomplete. Raises ProxyProtocolError if it cannot become
+    one.
     """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:
         return _parse_v2(data) if len(data) >= V2_FIXED.size else None
@@ -214,7 +200,7 @@ def _parse_v2(data: bytes) -> Header | None:
 
 
 def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]:
-    """The source, and where the TLVs begin."""
+    """(source, position of the TLVs)."""
     if family in V2_ADDRESSES:
         layout, address_of = V2_ADDRESSES[family]
         if len(header) < V2_FIXED.size + layout.size:
@@ -224,7 +210,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
         source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
         return (str(_plain(str(address_of(source)))), port), V2_FIXED.size + layout.size
     if family == V2_UNIX_STREAM:
-        # A unix socket of the proxy's machine: nothing that could be an address here.
+        # a unix socket of the proxy's machine is no address here
         if len(header) < V2_FIXED.size + V2_UNIX_OCTETS:
             raise ProxyProtocolError(
                 f"version 2 header of {len(header)} octets has no room for its addresses"
@@ -236,10 +222,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
 
 
 def _check_tlvs(header: bytes, position: int) -> None:
-    """Walk the TLVs to their end, and compare the checksum where one is among them.
-
-    Raises ProxyProtocolError.
-    """
+    """Walk the TLVs, and compare the checksum if there is one. Raises ProxyProtocolError."""
     while position < len(header):
         if len(header) - position < 3:
             raise ProxyProtocolError("version 2 header ends inside a TLV")

@@ -11,9 +11,8 @@ import pytest
 import gomq_py.hub
 import gomq_py.links
 from gomq_py.config.settings import Settings
-from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, BodyBudget, Budget
+from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, BodyBudget, Budget, LargeOutput
 from gomq_py.hub.context import Hub
-from gomq_py.hub.large_output import LargeOutput
 from gomq_py.links.source_reader import LinkBuffers
 from tests.support.virtual_time import VirtualTime
 from tests.unit.source_tree import ROOT

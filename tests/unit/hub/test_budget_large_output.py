@@ -7,7 +7,7 @@ import pytest
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, QueueDeclare, QueueDeclareOk,
 )
-from gomq_py.hub.large_output import LargeOutput
+from gomq_py.hub.budget import LargeOutput
 from tests.support.door import Door
 from tests.support.virtual_time import VirtualTime
 from tests.support.waiting import wait_until
