@@ -76,7 +76,7 @@ def test_some_are_purged_as_many_as_were_asked_for(left_over):
 def test_expiry_of_messages_is_not_forgotten_while_their_files_are_being_opened(left_over):
     node, queue = left_over(expires_in_ms=600_000)
 
-    node.wait(lambda: queue.store.read_segment().is_open)  # the first turn has looked at the head
+    node.wait(lambda: queue.store.read_segment.is_open)  # the first turn has looked at the head
 
     assert queue.limits is not None
     assert numbers_of(node, "q") == list(range(COUNT))

@@ -76,7 +76,7 @@ ENTERED_BY = {
     "gomq_py.mqtt.wire.texts": "tests/unit/mqtt/wire/test_frames.py",
     "gomq_py.storage.stores.browser": "tests/unit/broker/transfer/test_moves.py",
     "gomq_py.storage.flush.batch": "tests/unit/storage/flush/test_group_commit.py",
-    "gomq_py.storage.segments.segment": "tests/unit/storage/stores/test_segment_log.py",
+    "gomq_py.storage.segments.recovered": "tests/unit/storage/stores/test_recovery.py",
     "gomq_py.storage.stores.stream_cursor": "tests/unit/storage/stores/test_stream_store.py",
 }
 

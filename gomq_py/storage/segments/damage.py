@@ -1,6 +1,6 @@
 """Damaged records: handling of failed checksums. One damaged record costs one record, never the queue.
 
-Called by message_store (a record of an earlier run's segment) and recovery (the scan of an unsealed segment).
+Called by recovered (a record of an earlier run's segment) and recovery (the scan of an unsealed segment).
 """
 import os
 
@@ -40,8 +40,9 @@ def count_lost(segment, behind):
     """(records, bytes of bodies) that the segment's seal and acks promise and that are missing, if all sound
     records lie from ``behind`` on.
     """
-    scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, segment.next_ordinal)
-    scanner.tally(segment.get_runs())
+    recovered = segment.recovered
+    scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, recovered.next_ordinal)
+    scanner.tally(recovered.runs())
     left, left_bytes = scanner.count - scanner.acked, scanner.body_bytes - scanner.acked_bytes
     return (
         max(0, segment.count - segment.taken - left),

@@ -5,6 +5,7 @@ segments that a power cut may have damaged are read here, too, before their mapp
 were opened ahead and not used are closed again: a backlog without readers holds no mapping. Never blocks,
 never switches.
 """
+import errno
 
 # Unused files are closed after this time, or up to twice as long.
 UNWANTED_MS = 10_000
@@ -28,6 +29,134 @@ class Opening:
         self.awaited = False
 
 
+def open_files(store, number, end, acks_bytes, written_here, read_to):
+    """The mapped files of a segment that must reach to ``end``, with the messages read up to ``read_to``; no
+    acks file if ``acks_bytes``, its least size, is 0. Blocks; may run in a thread. Raises OSError.
+    """
+    msgs = open_whole(store, "msgs", number, end)
+    acks = None
+    try:
+        if read_to:
+            store.files.read_through(msgs, 0, read_to)
+        if acks_bytes:
+            acks = open_whole(store, "acks", number, acks_bytes)
+            if not written_here:
+                # a restored copy may have holes, and writing to one on a full disk kills the process
+                store.files.allocate(acks)
+            store.files.read_through(acks)
+    except BaseException:
+        for file in (msgs, acks):
+            if file is not None:
+                store.files.close(file)
+        raise
+    return msgs, acks
+
+
+def open_whole(store, kind, number, end):
+    """A file of a segment that must reach to ``end``.
+
+    Raises OSError, also if it was cut short: touching a mapping behind the end of its file kills the process.
+    """
+    file = store.files.open(store.path_of(kind, number))
+    if file.size < end:
+        store.files.close(file)
+        raise OSError(errno.EIO, f"the file has {file.size} octets, and had at least {end}", file.path)
+    return file
+
+
+class Opener:
+    """The closed segments of one store that are being opened, or were opened ahead of a reader."""
+
+    __slots__ = ("_openings",)
+
+    def __init__(self):
+        self._openings = {}
+
+    def is_awaited(self, segment):
+        """Whether a reader waits until this segment is open."""
+        opening = self._openings.get(segment.number)
+        return opening is not None and opening.awaited and opening.files is None
+
+    def has(self, segment):
+        """Whether the segment was opened, or a thread does it."""
+        return segment.number in self._openings
+
+    def begin(self, store, segment):
+        """Have a thread open a closed segment. Returns the Opening."""
+        opening = self._openings[segment.number] = Opening(store, segment)
+        store.pool.openings.begin(
+            opening, segment.number, segment.end, store.acks_bytes(segment), segment.recovered is None,
+            store.read_when_opened(segment))
+        return opening
+
+    def come_to(self, store, segment, can_wait):
+        """Map the files of a closed segment, because a reader has reached it.
+
+        False: a thread opens them, and the reader, which ``can_wait``, has to. Raises OSError.
+        """
+        opening = self._openings.get(segment.number)
+        if opening is None and can_wait and store.may_open_aside():
+            opening = self.begin(store, segment)
+        if opening is not None and opening.files is not None:
+            self._forget(opening)
+            segment.attach(*opening.files)
+            if segment.recovered is not None:
+                segment.recovered.prove(store.read_when_opened(segment))
+        elif opening is not None and can_wait:
+            opening.awaited = True
+            return False
+        else:
+            store.open_now(segment)
+            self.drop(store, segment)
+        return True
+
+    def opened(self, opening, files, error):
+        """A thread has opened the files of a segment, or failed."""
+        store = opening.store
+        if self._openings.get(opening.segment.number) is not opening:
+            if error is None:  # no longer wanted
+                _close(store, files)
+        elif error is None:
+            opening.files = files
+            store.pool.openings.keep(opening)
+            if opening.awaited and store.listener is not None:
+                store.listener.segment_opened(store)
+        else:
+            self._forget(opening)
+            if opening.awaited:  # otherwise the next reader tries again
+                store.fence(error)
+
+    def close_unwanted(self, opening):
+        """Close the files of a segment that was opened ahead and not reached by a reader."""
+        self._forget(opening)
+        _close(opening.store, opening.files)
+
+    def drop(self, store, segment):
+        """Forget an Opening: no reader will reach the segment, or it was opened otherwise."""
+        opening = self._openings.get(segment.number)
+        if opening is not None:
+            self._forget(opening)
+            if opening.files is not None:
+                _close(store, opening.files)
+            elif opening.awaited and store.listener is not None:
+                store.listener.segment_opened(store)
+
+    def drop_all(self, store):
+        """drop() for all segments."""
+        for opening in list(self._openings.values()):
+            self.drop(store, opening.segment)
+
+    def _forget(self, opening):
+        opening.store.pool.openings.forget(opening)
+        del self._openings[opening.segment.number]
+
+
+def _close(store, files):
+    for file in files:
+        if file is not None:
+            store.pool.let_go(file)
+
+
 class Proof:
     """Bytes of an open segment of an earlier run, up to ``end``, that a thread reads before their mapping is
     touched.
@@ -45,7 +174,7 @@ class Proof:
     def ended(self, _result, error):
         """The thread has read them, or failed."""
         self.file.release()
-        self.store.proven(self, error)
+        self.segment.recovered.proof_ended(self, error)
 
 
 class Openings:
@@ -72,17 +201,14 @@ class Openings:
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Call ``store.open_files(*what)`` in a thread, then ``store.opened(opening, files, error)`` in the
-        hub.
-        """
+        """Call ``open_files(store, *what)`` in a thread, then ``Opener.opened`` in the hub."""
         self._aside(
-            opening.store.open_files, *what,
-            done=lambda files, error: opening.store.opened(opening, files, error),
+            open_files, opening.store, *what,
+            done=lambda files, error: opening.store.opener.opened(opening, files, error),
         )
 
     def prove(self, proof, start):
-        """Read the bytes of a Proof from ``start`` on in a thread, then call ``store.proven(proof, error)``
-        in the hub.
+        """Read the bytes of a Proof from ``start`` on in a thread, then ``Recovered.proof_ended`` in the hub.
         """
         proof.file.retain()
         self._aside(proof.store.files.read_through, proof.file, start, proof.end, done=proof.ended)
@@ -108,7 +234,7 @@ class Openings:
         self._timer = None
         old = [opening for opening, is_old in self._ready.items() if is_old]
         for opening in old[:CLOSED_AT_ONCE]:
-            opening.store.close_unwanted(opening)
+            opening.store.opener.close_unwanted(opening)
         if len(old) <= CLOSED_AT_ONCE:
             self._ready = dict.fromkeys(self._ready, True)
         if self._ready and self._start is not None:

@@ -25,7 +25,7 @@ from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.segments.damage import DamageNotes
 from gomq_py.storage.segments.idle import Resting
 from gomq_py.storage.segments.opening import Openings
-from gomq_py.storage.segments.stage import Stage
+from gomq_py.storage.segments.segment import Stage
 
 LOG = logger("storage")
 

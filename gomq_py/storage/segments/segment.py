@@ -4,8 +4,6 @@ Below segment_log and message_store, which decide the order of operations; above
 A segment is written only in the run of the broker that made it: no position is reused. Never yields, never
 flushes.
 """
-from array import array
-
 from gomq_py import octets
 from gomq_py.storage.disk import pages
 from gomq_py.storage.errors import StoreError
@@ -20,9 +18,15 @@ ACKS = 2
 # Read before a record's length is known: a header with its routing.
 LOOK_BYTES = 1024
 
+# Fewest records for which a pair of entries in the acks file pays; fewer are written as single acks.
+SMALLEST_RUN = 3
+
 # Pages made at a time for an uncached segment that is written through its mapping: some 5 us, for each of
 # hundreds of queues that get the same messages.
 FETCHED_BYTES = 32768
+
+# Fits into a processor's nearest cache; four times as much was no faster.
+STAGE_OCTETS = 32768
 
 _NOWHERE = b""
 
@@ -36,40 +40,31 @@ class Segment:
 
     The system has pages of the msgs file up to ``cached``; the mapping must not be written behind it.
 
-    ``written_here``: made in this run, so its records need no check; ``is_direct``: and open. The msgs file
-    is on the disk up to ``flushed``. For a segment of an earlier run: ``runs`` and ``counts`` as read from
-    the acks file, ``delivered_before``: end of the records that had been delivered. ``synced_once``: a flush
-    of its content was begun. ``named_in``: count of flushes begun when its files were named.
+    ``recovered``: what an earlier run left of it (segments.recovered); None if it was made in this run, so
+    that its records need no check. ``picked``: its records that were taken out of order, or None.
+    ``is_direct``: open, without either. The msgs file is on the disk up to ``flushed``. ``synced_once``: a
+    flush of its content was begun. ``named_in``: count of flushes begun when its files were named.
     """
 
     __slots__ = (
         "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "cached",
-        "seed", "ack_seed", "generation", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes",
-        "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered", "announced",
-        "announced_entries", "unsynced", "syncing", "flushed", "synced_once", "named_in", "written_here",
-        "sealed", "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal",
-        "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps", "synced", "first_offset",
-        "readers", "proven", "looked_at", "wanted_at", "wanted_end", "picked", "picked_count",
+        "seed", "ack_seed", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes", "acked",
+        "acked_bytes", "entries", "entry_capacity", "delivered", "announced", "announced_entries", "unsynced",
+        "syncing", "flushed", "synced_once", "named_in", "sealed", "timestamps", "synced", "first_offset",
+        "readers", "picked", "recovered",
     )
 
-    def __init__(self, number):
+    def __init__(self, number, recovered=None):
         self.number = number
-        self.next = self.msgs = self.acks = None
-        self.capacity = self.end = self.cached = self.seed = self.ack_seed = 0
-        self.generation = self.ordinal = self.last_at = 0
+        self.recovered = recovered
+        self.next = self.msgs = self.acks = self.picked = None
+        self.capacity = self.end = self.cached = self.seed = self.ack_seed = self.ordinal = self.last_at = 0
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
         self.unsynced = self.syncing = self.flushed = self.named_in = 0
-        self.is_open = self.is_direct = self.patchy = False
-        self.synced_once = self.written_here = self.sealed = False
-        self.runs = self.counts = self.dues = None
-        self.run_count = self.run_at = self.delivered_before = self.next_ordinal = 0
-        self.checked_at = self.damaged_at = self.damaged_end = 0
-        self.sealed_entries = -1
+        self.is_open = self.is_direct = self.synced_once = self.sealed = False
         self.timestamps = (0, 0)
-        self.synced = self.first_offset = self.readers = self.picked_count = 0
-        self.proven = self.looked_at = self.wanted_at = self.wanted_end = 0
-        self.picked = None
+        self.synced = self.first_offset = self.readers = 0
         self.p = self.ack_p = octets.pointer(_NOWHERE)
 
     # files
@@ -80,26 +75,23 @@ class Segment:
         self.acks = acks
         self.p = octets.pointer(msgs.map)
         self.cached = msgs.cached
-        self.proven = 0
         self.is_open = True
-        self.is_direct = self.written_here and self.picked is None
+        self.is_direct = self.recovered is None and self.picked is None
         if acks is not None:
             self.ack_p = octets.pointer(acks.map)
             self.entry_capacity = (acks.size - head_format.HEAD_BYTES) // acks_format.ENTRY_BYTES
-        return 0
 
     def detach(self):
         """Drop the files and all pointers into them, without closing."""
         self.unpoint()
         self.msgs = self.acks = None
-        return 0
 
     def unpoint(self):
         """Drop all pointers into the mappings."""
         self.p = self.ack_p = octets.pointer(_NOWHERE)
         self.is_open = self.is_direct = False
-        self.runs = self.counts = self.dues = None
-        return 0
+        if self.recovered is not None:
+            self.recovered.forget()
 
     def path(self):
         """The path of the msgs file, for logs and errors."""
@@ -117,10 +109,8 @@ class Segment:
             head = head_format.decode(head).twin(head_format.ACKS_MAGIC).encode()
             self.acks.map[:head_format.HEAD_BYTES] = head.ljust(head_format.HEAD_BYTES, b"\0")
             self.ack_seed = int.from_bytes(head[60:], "little")
-        self.generation = generation
         self.first_offset = first_offset
         self.end = self.announced = head_format.HEAD_BYTES
-        self.written_here = self.is_direct = True
 
     # records
 
@@ -167,41 +157,20 @@ class Segment:
         self.end += size
         self.announced = self.end
         self._has_pages()
-        return 0
 
     def _has_pages(self):
         """Note that written records are in the system's cache."""
         if self.cached < self.end:
             self.cached = self.msgs.cached = self.end
-        return 0
 
     def fetch_pages(self, end):
         """Have the system make pages for the msgs file up to ``end`` and a little more."""
         pages.fetch_on(self.msgs, min(self.capacity, end + FETCHED_BYTES))
         self.cached = self.msgs.cached
-        return 0
 
     def fill(self, at, message):
         """Point ``message`` at the record, without checks. Returns the record's size."""
-        p = self.p
-        routing_length = octets.le16(p, at + 6)
-        properties_length = octets.le32(p, at + 8)
-        body_length = octets.le32(p, at + 12)
-        message.buffer = p
-        message.kind = p[at + 2]
-        message.flags = p[at + 3] & 0xFE
-        message.persistent = p[at + 3] & 1
-        message.priority = p[at + 4]
-        message.ordinal = octets.le32(p, at + 16)
-        message.timestamp_ms = octets.le64(p, at + 20)
-        message.expires_at_ms = octets.le64(p, at + 28)
-        message.routing_at = at + 40
-        message.routing_length = routing_length
-        message.properties_at = at = at + 40 + routing_length
-        message.properties_length = properties_length
-        message.body_at = at + properties_length
-        message.body_length = body_length
-        return sizes.record_size(routing_length, properties_length, body_length)
+        return fill(self.p, at, message)
 
     def size_at(self, at):
         """Size of the record at a position that the store has returned.
@@ -240,7 +209,7 @@ class Segment:
         """When the record at ``at`` came in, in Unix milliseconds; approximate while its place is not
         verified; 0 if there is no record.
         """
-        if not self.written_here and self.proven < self.end and at + LOOK_BYTES > self.proven:
+        if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
         return octets.le64(self.p, at + 20) if record.measure(self.p, at, self.end) else 0
 
@@ -248,140 +217,103 @@ class Segment:
 
     def is_picked(self, at):
         """Whether the record at ``at``, which the store's cursor has not passed, was taken out of order."""
-        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one
-        return self.picked is not None and (self.picked[slot >> 3] >> (slot & 7)) & 1 == 1
+        return self.picked is not None and self.picked.has(at)
 
     def pick(self, at):
-        """Note that a record ahead of the cursor is taken.
-
-        A bitmap has one bit for each place where the smallest record could begin: 22 KiB for 8 MiB, until the
-        cursor has passed.
-        """
+        """Note that a record ahead of the cursor is taken."""
         if self.picked is None:
-            self.picked = bytearray(self.capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
+            self.picked = Picked(self.capacity)
             self.is_direct = False
-        self._turn_pick(at, 1)
-        return 0
+        self.picked.put(at)
+        self.take(at)
 
     def unpick(self, at):
         """Undo a pick. The cursor has not reached the record yet."""
-        self._turn_pick(at, -1)
-        return 0
+        self.taken -= 1
+        self.taken_bytes -= self.body_length_at(at)
+        self._remove_pick(at)
 
     def skip_picked(self, at):
         """Position from which a cursor at ``at`` goes on: behind picked records, if any begin there."""
         while at < self.end and self.is_picked(at):
-            size = self.size_at(at)
-            self._clear_pick(at)
-            at += size
+            self._remove_pick(at)
+            at += self.size_at(at)
         return at
 
-    def take_waiting(self, at):
+    def take(self, at):
         """Count the record as taken."""
         self.taken += 1
         self.taken_bytes += self.body_length_at(at)
-        return 0
 
-    def forget_picked(self):
-        """Free the bitmap: the cursor has passed all picked records."""
-        self.picked = None
-        self.picked_count = 0
-        self.is_direct = self.is_open and self.written_here
-        return 0
-
-    def _turn_pick(self, at, count):
-        slot = at // record.SMALLEST_RECORD_BYTES
-        body_length = self.body_length_at(at)
-        self.taken += count
-        if count > 0:
-            self.picked[slot >> 3] |= 1 << (slot & 7)
-            self.picked_count += 1
-            self.taken_bytes += body_length
-        else:
-            self.taken_bytes -= body_length
-            self._clear_pick(at)
-        return 0
-
-    def _clear_pick(self, at):
-        slot = at // record.SMALLEST_RECORD_BYTES
-        self.picked[slot >> 3] &= 255 ^ (1 << (slot & 7))
-        self.picked_count -= 1
-        if self.picked_count == 0:
-            self.forget_picked()
-        return 0
+    def _remove_pick(self, at):
+        self.picked.remove(at)
+        if self.picked.count == 0:
+            self.picked = None
+            self.is_direct = self.is_open and self.recovered is None
 
     # acks
 
     def put_ack(self, position):
         """Write one ACKED entry."""
         self._put(position | acks_format.ACKED)
-        return 0
 
     def put_run(self, start, end):
         """Write that all records in [start, end) are acked."""
         self._find_room(2)
         self._put(start | acks_format.RUN_START)
         self._put(end | acks_format.RUN_END)
-        return 0
 
     def put_delivered(self, position):
         """Overwrite the mark: records before ``position`` have been delivered."""
         self.delivered = position
         seed = (self.ack_seed + head_format.DELIVERED_SALT) & 0xFFFFFFFF
         acks_format.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
-        return 0
 
-    def put_count(self, position, count, entry):
-        """Write the failed deliveries of a record: over its COUNT entry, given as index + 1, or as a new pair
-        (``entry`` 0).
+    def put_count(self, position, count, entry, due):
+        """Write the failed deliveries of a record and, unless -1, the value of a DUE entry (acks.due_value):
+        over the COUNT entry given as index + 1, and the DUE entry behind it, or as new entries.
 
         Returns the COUNT entry's index + 1; 0 if the remaining room is reserved for acks, so that the count
         is not kept over a restart.
         """
-        if count > acks_format.LARGEST_COUNT:
-            count = acks_format.LARGEST_COUNT
-        if entry == 0:
-            if self.spare_entries() < 2:
-                return 0
-            self._put(position | acks_format.REQUEUED)
-            entry = self.entries + 1
-            self._put(count << 3 | acks_format.COUNT)
-        else:
+        count = min(count, acks_format.LARGEST_COUNT)
+        if entry and (due < 0 or self._has_due(entry)):
             acks_format.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | acks_format.COUNT)
+            if due >= 0:
+                acks_format.put_entry(self.ack_p, entry, self.ack_seed, due << 3 | acks_format.DUE)
+            return entry
+        if self.spare_entries() < (2 if due < 0 else 3):
+            return 0
+        self._put(position | acks_format.REQUEUED)
+        self._put(count << 3 | acks_format.COUNT)
+        entry = self.entries
+        if due >= 0:
+            self._put(due << 3 | acks_format.DUE)
         return entry
 
-    def put_due(self, position, count, entry, due):
-        """put_count with the value of a DUE entry (acks.due_value): over the entries at ``entry`` if they
-        have one, else as three new ones.
-        """
-        if (
-            entry == 0 or entry >= self.entries
-            or acks_format.get_entry(self.ack_p, entry, self.ack_seed) & 7 != acks_format.DUE
-        ):
-            if self.spare_entries() < 3:
-                return 0
-            self._put(position | acks_format.REQUEUED)
-            self._put(count << 3 | acks_format.COUNT)
-            entry = self.entries
-            self._put(due << 3 | acks_format.DUE)
-        else:
-            acks_format.put_entry(self.ack_p, entry - 1, self.ack_seed, count << 3 | acks_format.COUNT)
-            acks_format.put_entry(self.ack_p, entry, self.ack_seed, due << 3 | acks_format.DUE)
-        return entry
+    def _has_due(self, entry):
+        return (
+            entry < self.entries
+            and acks_format.get_entry(self.ack_p, entry, self.ack_seed) & 7 == acks_format.DUE
+        )
 
     def spare_entries(self):
         """Free entries of the acks file beyond the reserved ones: one for each record present or still to
         come (all counted as smallest), and two for an unwritten run.
         """
-        if self.patchy:
+        to_come = 0
+        if self.recovered is None:
+            to_come = (self.capacity - self.end) // record.SMALLEST_RECORD_BYTES
+        elif self.recovered.patchy:
             return 0
-        to_come = (self.capacity - self.end) // record.SMALLEST_RECORD_BYTES if self.written_here else 0
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
         """In a file with gaps (after a power cut), go to ``count`` free entries in a row."""
+        if self.recovered is None or not self.recovered.patchy:
+            return 0
         free = 0
-        while self.patchy and free < count and self.entries + free < self.entry_capacity:
+        while free < count and self.entries + free < self.entry_capacity:
             if acks_format.get_entry(self.ack_p, self.entries + free, self.ack_seed):
                 self.entries += free + 1
                 free = 0
@@ -395,7 +327,6 @@ class Segment:
             raise StoreError(self.path(), self.entries, "no room for another ack")
         acks_format.put_entry(self.ack_p, self.entries, self.ack_seed, word)
         self.entries += 1
-        return 0
 
     # segments of an earlier run
 
@@ -403,7 +334,6 @@ class Segment:
         """Take over the msgs file's head and seal, as read or rebuilt by recovery."""
         self.capacity = head.capacity
         self.seed = head.seed
-        self.generation = head.generation
         self.first_offset = head.first_offset
         self.end = self.announced = self.flushed = seal.end
         self.count = seal.records
@@ -421,8 +351,8 @@ class Segment:
         its mark.
         """
         self.ack_seed = seed
-        self.delivered = self.delivered_before = delivered
-        self.sealed_entries = -1 if seal is None else seal.entries
+        self.delivered = self.recovered.delivered = delivered
+        self.recovered.sealed_entries = -1 if seal is None else seal.entries
         self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
@@ -431,108 +361,15 @@ class Segment:
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Read the entries of the attached acks file: as many as its seal says, else all.
-
-        Breaks the seal, because more entries may be written.
-        """
-        acks = acks_format.load(self.acks.map, self.ack_seed, self.sealed_entries)
-        self.runs = acks.runs
-        self.run_count = len(acks.runs)
-        self.run_at = 0
-        self.counts = acks.counts
-        self.dues = acks.dues
-        self.patchy = acks.holes > 0
-        self.entries = self.announced_entries = 0 if self.patchy else acks.entries
-
-    def get_runs(self):
-        """The runs of records that were acked when the acks were loaded (format.acks)."""
-        return array("Q", self.runs) if self.runs is not None else array("Q")
+        """Read the entries of the attached acks file: as many as its seal says, else all."""
+        self.entries = self.announced_entries = self.recovered.load(self.acks.map, self.ack_seed)
 
     def break_acks_seal(self):
         """Invalidate the acks file's seal, because more entries are about to be written."""
-        self.sealed_entries = -1
+        self.recovered.sealed_entries = -1
         self.acks.map[
             head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
         ] = bytes(head_format.ACKS_SEAL_BYTES)
-
-    def find_ready(self, at):
-        """Position of the next record from ``at`` on that is not acked; ``end`` if there is none.
-
-        -1: damage at [``damaged_at``, ``damaged_end``). -3: [``wanted_at``, ``wanted_end``) must be read
-        first, see prove(). The next call then goes on from ``looked_at``, behind acked records: starting at
-        ``at`` again would take them for damage, because their ordinals have been seen.
-        """
-        if at == self.checked_at:  # for repeated peeks
-            return at
-        while at < self.end:
-            if self.proven < self.end and at + LOOK_BYTES > self.proven:
-                return self._want(at, at + LOOK_BYTES)
-            size = record.measure(self.p, at, self.end)
-            if self.proven < self.end and at + size > self.proven:
-                return self._want(at, at + size)
-            sound = (
-                size > 0 and octets.le32(self.p, at + 16) >= self.next_ordinal
-                and record.header_is_sound(self.p, at, self.seed)
-            )
-            if sound:
-                self.next_ordinal = octets.le32(self.p, at + 16) + 1
-            elif self.proven < self.end:
-                return self._want(at, self.end)  # to search for the next sound record
-            else:
-                self._find_damage_end(at)
-                size = self.damaged_end - at
-            gone = self._gone_until(at)
-            if gone:
-                # A run ends between two records; a single entry says only where its record begins.
-                at = at + size if gone == at + acks_format.ENTRY_BYTES else gone
-                continue
-            if sound and record.content_is_sound(self.p, at, self.seed):
-                self.checked_at = at
-                return at
-            self.damaged_at = at
-            self.damaged_end = at + size
-            return -1
-        return self.end
-
-    def _want(self, start, end):
-        self.looked_at = start
-        self.wanted_at = start if start > self.proven else self.proven
-        self.wanted_end = end if end < self.end else self.end
-        return -3
-
-    def prove(self, end):
-        """Note that everything from ``wanted_at`` to ``end`` was read through the system, so that its mapping
-        is safe to touch.
-        """
-        self.proven = end
-        return 0
-
-    def _gone_until(self, at):
-        """End of the run of acked records at ``at``; 0 if it is not acked."""
-        while self.run_at < self.run_count and self.runs[self.run_at + 1] <= at:
-            self.run_at += 2
-        if self.run_at < self.run_count and self.runs[self.run_at] <= at:
-            return self.runs[self.run_at + 1]
-        return 0
-
-    def _find_damage_end(self, at):
-        found = record.find(self.p, at + 8, self.end, self.seed, self.next_ordinal)
-        self.damaged_end = found if found >= 0 else self.end
-        return 0
-
-    def failed_before(self, at):
-        """(count, entry): the record's failed deliveries before this run, and the index + 1 of their entry.
-        """
-        kept = self.counts.get(at)
-        if kept is not None:
-            return kept[0], kept[1] + 1
-        return (1 if at < self.delivered_before else 0), 0
-
-    def due_before(self, at, count, now_s):
-        """Unix seconds until which the last run postponed the record; 0 if it did not, or delivered the
-        record since.
-        """
-        return acks_format.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     def write_off(self, lost_count, lost_bytes):
         """Count missing records, which the seal and the acks promise, as taken and acked."""
@@ -540,7 +377,11 @@ class Segment:
         self.acked += lost_count
         self.taken_bytes += lost_bytes
         self.acked_bytes += lost_bytes
-        return 0
+
+    def ack_taken(self):
+        """Count all taken records as acked."""
+        self.acked = self.taken
+        self.acked_bytes = self.taken_bytes
 
     # seals
 
@@ -550,7 +391,6 @@ class Segment:
         acks_format.put_mark(
             self.p, head_format.SYNCED_AT, (self.seed + head_format.SYNCED_SALT) & 0xFFFFFFFF, position
         )
-        return 0
 
     def seal(self):
         """Write the msgs file's seal: all is flushed, and the segment is complete."""
@@ -559,7 +399,7 @@ class Segment:
 
     def note_timestamps(self):
         """Update ``timestamps`` of the first and last record of an open segment."""
-        if self.count and self.written_here:
+        if self.count and self.recovered is None:
             self.timestamps = (
                 octets.le64(self.p, head_format.HEAD_BYTES + 20), octets.le64(self.p, self.last_at + 20)
             )
@@ -580,9 +420,142 @@ class Segment:
 
     def seal_acks(self):
         """Write the acks file's seal: all is flushed, and no more acks come in this run."""
-        if self.patchy:
+        if self.recovered is not None and self.recovered.patchy:
             return
         seal = head_format.encode_acks_seal(
             self.ack_seed, head_format.AcksSeal(self.entries, self.acked, self.acked_bytes)
         )
         self.acks.map[head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + len(seal)] = seal
+
+
+def fill(p, at, message):
+    """Segment.fill, of a segment mapped at ``p``."""
+    routing_length = octets.le16(p, at + 6)
+    properties_length = octets.le32(p, at + 8)
+    body_length = octets.le32(p, at + 12)
+    message.buffer = p
+    message.kind = p[at + 2]
+    message.flags = p[at + 3] & 0xFE
+    message.persistent = p[at + 3] & 1
+    message.priority = p[at + 4]
+    message.ordinal = octets.le32(p, at + 16)
+    message.timestamp_ms = octets.le64(p, at + 20)
+    message.expires_at_ms = octets.le64(p, at + 28)
+    message.routing_at = at + 40
+    message.routing_length = routing_length
+    message.properties_at = at = at + 40 + routing_length
+    message.properties_length = properties_length
+    message.body_at = at + properties_length
+    message.body_length = body_length
+    return sizes.record_size(routing_length, properties_length, body_length)
+
+
+class Picked:
+    """The records of a segment that were taken out of order and that the cursor has not passed: one bit for
+    each place where the smallest record could begin, 22 KiB for 8 MiB.
+    """
+
+    __slots__ = ("count", "_bits")
+
+    def __init__(self, capacity):
+        self.count = 0
+        self._bits = bytearray(capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
+
+    def has(self, at):
+        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one
+        return (self._bits[slot >> 3] >> (slot & 7)) & 1 == 1
+
+    def put(self, at):
+        slot = at // record.SMALLEST_RECORD_BYTES
+        self._bits[slot >> 3] |= 1 << (slot & 7)
+        self.count += 1
+
+    def remove(self, at):
+        slot = at // record.SMALLEST_RECORD_BYTES
+        self._bits[slot >> 3] &= 255 ^ (1 << (slot & 7))
+        self.count -= 1
+
+
+class AckRun:
+    """Consecutive messages of one segment that are deleted and become one entry of its acks file: sixteen
+    bytes for a whole batch instead of eight for each.
+
+    Written when a delete does not follow on, when a batch ends, and before the segment's files are removed.
+
+    ``segment``: the one of these messages, or None. ``count`` records from ``start`` to ``end`` are not
+    written yet; the last begins at ``last``.
+    """
+
+    __slots__ = ("segment", "start", "last", "end", "count")
+
+    def __init__(self):
+        self.segment = None
+        self.start = self.last = self.end = self.count = 0
+
+    def begin(self, at, size):
+        """Start a run with the record at this position, which does not follow on.
+
+        The store itself adds a record that begins at ``end``: the call would cost a tenth of taking a
+        message.
+        """
+        self.write()
+        self.start = self.last = at
+        self.end = at + size
+        self.count = 1
+
+    def write(self):
+        """Write the run; the owner of the segment announces it."""
+        if self.count and self.segment.acks is not None:
+            if self.count >= SMALLEST_RUN:
+                self.segment.put_run(self.start, self.end)
+            else:
+                self.segment.put_ack(self.start)
+                if self.count == 2:
+                    self.segment.put_ack(self.last)
+        self.end = self.count = 0
+
+    def turn_to(self, segment):
+        """Start runs in another segment, or in none.
+
+        Drops what was not written.
+        """
+        self.segment = segment
+        self.end = self.count = 0
+
+
+class Stage:
+    """A buffer in which the records of a batch are collected and written with one call, for a busy stream or
+    a growing queue. One per broker.
+
+    A stream's segments are never recycled, and a queue's only after they were consumed, so these write fresh
+    pages: each page first written through the mapping is cleared and faults, 3.4 us for 4 KiB, and the flush
+    interrupts every processor of the process to clean it. Writing a batch with a call takes 1.2 us for 4 KiB,
+    and readers map the pages sixteen at a time. One store uses the stage until the end of its batch; others
+    write through their mappings meanwhile.
+
+    ``user``: the store that uses it, or None. ``p``: pointer to its ``capacity`` bytes.
+    """
+
+    __slots__ = ("user", "p", "capacity", "_octets")
+
+    def __init__(self):
+        self.capacity = STAGE_OCTETS
+        self.user = self._octets = None
+
+    def take(self, user):
+        """Reserve it for this store; False if another store has it."""
+        if self.user is not None:
+            return self.user is user
+        if self._octets is None:
+            self._octets = bytearray(STAGE_OCTETS)
+            self.p = octets.pointer(self._octets)
+        self.user = user
+        return True
+
+    def content(self, count):
+        """A view of the first ``count`` bytes, valid until the next record."""
+        return memoryview(self._octets)[:count]
+
+    def release(self):
+        """Free it for other stores."""
+        self.user = None

@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from gomq_py cimport octets
 from gomq_py.storage.format cimport record
 from gomq_py.storage.message cimport Message
+from gomq_py.storage.segments cimport segment as _segment
 from gomq_py.storage.segments.segment cimport Segment
 from gomq_py.storage.stores.message_store cimport MessageStore
 
@@ -32,5 +33,5 @@ cdef class Browser:
     @cython.locals(p=octets_pointer, seed=uint32_t, at=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t)
     cdef Py_ssize_t _next_ready(self, Segment segment) except -2
     cdef bint _is_gone(self, Py_ssize_t at) except -1
-    @cython.locals(p=octets_pointer, failed=Py_ssize_t)
+    @cython.locals(failed=Py_ssize_t)
     cdef int _show(self, Segment segment, Py_ssize_t at, Message message) except -1

@@ -14,6 +14,7 @@ from gomq_py.storage.disk.pages import read_range
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import record
 from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.segments import segment as _segment
 from gomq_py.storage.stores import message_store as _message_store  # noqa: F401  (its .pxd types the store)
 
 # Requeued messages sorted at once, in about 2 ms. Sorted runs are merged as they are read.
@@ -32,7 +33,7 @@ class Browser:
 
     def __init__(self, store):
         self.store = store
-        self._requeued = _sorted_runs(store.requeued_locations())
+        self._requeued = _sorted_runs(store.requeued)
         self._number = self._at = self._run_at = 0
         self._segment = self._own = self._own_acks = None
         self._runs = None
@@ -46,7 +47,7 @@ class Browser:
             location = next(self._requeued, 0)
             if location == 0:
                 self._requeued = None
-            elif self.store.read_back(location, message):
+            elif self._is_requeued(location) and self.store.read(location, message):
                 return True
         while self._come_to_segment():
             segment = self._segment
@@ -73,7 +74,7 @@ class Browser:
             segment = self._segment
             waiting = segment.count - segment.taken
             if (
-                self._at <= HEAD_BYTES and segment is not self.store.read_segment()
+                self._at <= HEAD_BYTES and segment is not self.store.read_segment
                 and waiting <= count - passed and segment.number != self._last
             ):
                 passed += waiting
@@ -91,6 +92,11 @@ class Browser:
         self._requeued = None
         self._number = 1 << 40
 
+    def _is_requeued(self, location):
+        """Whether a message that was requeued is still there."""
+        requeued = self.store.requeued
+        return requeued is not None and requeued.counts.get(location) > 0
+
     # segments
 
     def _come_to_segment(self):
@@ -105,8 +111,8 @@ class Browser:
                 return False
             if segment is not self._segment:
                 self._enter(segment)
-            if segment is self.store.read_segment() and self._at < self.store.read_position():
-                self._at = self.store.read_position()
+            if segment is self.store.read_segment and self._at < self.store.read_at:
+                self._at = self.store.read_at
             if self._point(segment):
                 return True
             self._leave_segment()
@@ -118,7 +124,7 @@ class Browser:
         self._number = segment.number
         self._at = HEAD_BYTES
         self._run_at = 0
-        if not segment.written_here:
+        if segment.recovered is not None:
             self._own_acks = self._acks_of(segment)
             self._runs = self._own_acks.runs
 
@@ -140,7 +146,8 @@ class Browser:
         False: they cannot be read.
         """
         if segment.is_open:
-            if not segment.written_here and segment.proven < segment.end and not self._is_proven:
+            recovered = segment.recovered
+            if recovered is not None and not self._is_proven and recovered.proven < segment.end:
                 try:
                     self.store.files.read_through(segment.msgs, 0, segment.end)
                 except OSError:
@@ -187,7 +194,7 @@ class Browser:
             self._at = at + size
             if segment.is_picked(at) or self._is_gone(at):
                 continue
-            if segment.written_here or record.content_is_sound(p, at, seed):
+            if segment.recovered is None or record.content_is_sound(p, at, seed):
                 return at
         return -1
 
@@ -200,29 +207,14 @@ class Browser:
         return self._run_at < len(runs) and runs[self._run_at] <= at
 
     def _show(self, segment, at, message):
-        p = self._p
+        _segment.fill(self._p, at, message)
         failed = 0
-        if not segment.written_here:
+        if segment.recovered is not None:
             kept = self._own_acks.counts.get(at)
-            failed = kept[0] if kept is not None else (1 if at < segment.delivered_before else 0)
+            failed = kept[0] if kept is not None else (1 if at < segment.recovered.delivered else 0)
         message.location = self.store.location_of(segment.number, at)
-        message.buffer = p
-        message.kind = p[at + 2]
-        message.flags = p[at + 3] & 0xFE
-        message.persistent = p[at + 3] & 1
-        message.priority = p[at + 4]
-        message.ordinal = octets.le32(p, at + 16)
-        message.timestamp_ms = octets.le64(p, at + 20)
-        message.expires_at_ms = octets.le64(p, at + 28)
-        message.routing_at = at + 40
-        message.routing_length = octets.le16(p, at + 6)
-        message.properties_at = message.routing_at + message.routing_length
-        message.properties_length = octets.le32(p, at + 8)
-        message.body_at = message.properties_at + message.properties_length
-        message.body_length = octets.le32(p, at + 12)
         message.delivery_count = failed
         message.redelivered = failed > 0
-        return 0
 
 
 class ChainedBrowser:
@@ -285,10 +277,12 @@ def _mapped(file, path, end):
         posix.close(fd)
 
 
-def _sorted_runs(locations):
-    """The locations in order, sorted in parts as they are read; None if there are none."""
-    if not locations:
+def _sorted_runs(requeued):
+    """The locations of requeued messages in order, sorted in parts as they are read; None if there are none.
+    """
+    if requeued is None or requeued.heap.count == 0:
         return None
+    locations = requeued.heap.snapshot()
     return heapq.merge(
         *(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE))
     )

@@ -6,58 +6,38 @@ is a number, and a backlog costs one Segment per 8 MiB. Never yields or flushes:
 storage.flush.group_commit, which a store notifies once per sync if it has something to flush. A location
 (storage.locations) is returned with each message and identifies it until it is deleted.
 """
-from gomq_py.observability.log import logger
 from gomq_py.storage import locations
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import sizes
-from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
-from gomq_py.storage.segments import damage
-from gomq_py.storage.segments.opening import Proof
+from gomq_py.storage.segments import segment as _segment
 from gomq_py.storage.segments.pool import UNCACHED
-from gomq_py.storage.segments.segment import MSGS
+from gomq_py.storage.segments.recovered import PROVEN_BYTES
+from gomq_py.storage.segments.segment import MSGS, AckRun
 from gomq_py.storage.stores import segment_log
-from gomq_py.storage.stores.requeued import DeliveryCounts, LocationHeap
-from gomq_py.storage.stores.segment_log import PROVEN_BYTES
-
-LOG = logger("storage")
+from gomq_py.storage.stores.requeued import Requeued
 
 # The next segment is opened ahead when 1/AHEAD_PART of a segment has been read: in time, and not for queues
 # that are rarely read. If it is still open because it is being written, this is checked again every
 # 1/LOOKS_AHEAD of a segment.
 AHEAD_PART = 2
 LOOKS_AHEAD = 8
-# A thread reads so much of an earlier run's segment while the cursor is in the half before it.
-AHEAD_BYTES = 1 << 20
-
-# Growth of an acks file when messages keep coming back: 2048 counts.
-ACKS_GROWTH_BYTES = 32768
-
-# Fewest records for which a pair of entries in the acks file pays; fewer are written as single acks.
-SMALLEST_RUN = 3
-
-# Larger bodies are written with a call if possible: through the mapping each page that is new or was flushed
-# is a fault, and the flush interrupts other processors.
-WRITTEN_OCTETS = 128 * 1024
 
 _FROM_CURSOR = 1
 _FROM_REQUEUED = 2
 
 
 class MessageStore(segment_log.SegmentLog):
-    """The messages of one queue, or of one level of a priority queue. Made by
-    storage.stores.recovery.open_store.
+    """The messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-    The cursor is at ``_read_at`` of the segment ``_read``: messages before it were taken or requeued
-    (``_requeued``), messages behind it are ready unless picked (taken out of order), which the segments
-    record. ``_counts``: how often each message came back. Acks are written in runs (``_run``). ``_noted``:
-    storage.segments.idle watches the store.
+    The cursor is at ``read_at`` of the segment ``read_segment``: messages before it were taken or requeued
+    (``requeued``, or None), messages behind it are ready unless picked (taken out of order), which the
+    segments record. Acks are written in runs (``_run``). ``_noted``: storage.segments.idle watches the store.
     """
 
     __slots__ = (
-        "level", "_level_bits", "_read", "_read_at", "_ahead_at", "_proof", "_requeued", "_counts", "_run",
-        "_noted", "_peeked", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count",
-        "_peeked_entry",
+        "level", "_level_bits", "read_segment", "read_at", "_ahead_at", "requeued", "_run", "_noted",
+        "_peeked", "_peeked_location", "_peeked_size", "_peeked_body", "_peeked_count", "_peeked_entry",
     )
 
     def __init__(
@@ -71,8 +51,8 @@ class MessageStore(segment_log.SegmentLog):
             raise ValueError(f"level={level}")
         self.level = level
         self._level_bits = locations.level_bits(level)
-        self._read = self._proof = self._requeued = self._counts = None
-        self._read_at = HEAD_BYTES
+        self.read_segment = self.requeued = None
+        self.read_at = HEAD_BYTES
         self._ahead_at = 0  # position at which the cursor next checks what to open ahead
         self._run = AckRun()
         self._noted = False
@@ -82,18 +62,14 @@ class MessageStore(segment_log.SegmentLog):
     # the hot verbs, in the order a message meets them
 
     def append(self, message):
-        """Copy the message in and set its location.
-
-        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
-        segment).
-        """
+        """As Store.append."""
         size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._roll(size, message.may_wait)
         at = segment.end + self._staged
         if at + size <= segment.cached or not self._append_uncached(segment, message, size):
-            if message.body_length < WRITTEN_OCTETS or not self._write_body(segment, message):
+            if message.body_length < segment_log.WRITTEN_OCTETS or not self._write_body(segment, message):
                 segment.append(message)
             else:
                 segment.append_around(message)
@@ -102,69 +78,35 @@ class MessageStore(segment_log.SegmentLog):
         self.ready_bytes += message.body_length
         if message.persistent and not segment.unsynced & MSGS:
             self._mark_messages(segment)
-        return 0
-
-    def _append_uncached(self, segment, message, size):
-        """Segment.append for a part of the file without cached pages: writing to a new page through the
-        mapping clears it and faults. The record is written with the batch's others, through the stage.
-
-        False: the stage cannot take it, and holds nothing of this store. Raises StoreClosed if it was full
-        and could not be written.
-        """
-        if not message.at_once and self._has_stage(size):
-            self._put_on_stage(segment, message, size)
-            return True
-        if self._staged and not self._write_staged():
-            raise self.failure
-        if message.body_length < WRITTEN_OCTETS:
-            segment.fetch_pages(segment.end + size)
-        return False
-
-    def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file. False: the body can only be copied. Raises
-        StoreError after fencing the store.
-        """
-        view = message.body_view()
-        if view is None:
-            return False
-        try:
-            self.files.put(segment.msgs, segment.body_place(message), view)
-        except OSError as error:
-            self.fence(error)
-            raise self.failure
-        return True
 
     def peek(self, message):
-        """Show the oldest ready message without taking it. False if there is none, or if it ``is_waiting``.
-
-        Valid until the next peek, read, shift, or switch.
-        """
-        if self._requeued is not None and self._requeued.count:
+        """As Store.peek: the oldest ready message."""
+        if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
-        segment = self._read
+        segment = self.read_segment
         self._peeked_count = self._peeked_entry = 0
-        if segment is None or self._read_at >= segment.end or not segment.is_direct:
+        if segment is None or self.read_at >= segment.end or not segment.is_direct:
             if not self._advance():
                 return False
-            segment = self._read
-        self._peeked_size = segment.fill(self._read_at, message)
+            segment = self.read_segment
+        self._peeked_size = segment.fill(self.read_at, message)
         self._peeked = _FROM_CURSOR
         self._peeked_body = message.body_length
         self._peeked_location = message.location = locations.pack(
-            self._level_bits, segment.number, self._read_at
+            self._level_bits, segment.number, self.read_at
         )
         message.delivery_count = self._peeked_count
         message.redelivered = self._peeked_count > 0
         return True
 
     def shift(self):
-        """Take the message of the last peek: it is unacked until delete or requeue."""
+        """As Store.shift."""
         if self._peeked == _FROM_CURSOR:
-            self._read.taken += 1
-            self._read.taken_bytes += self._peeked_body
-            self._read_at += self._peeked_size
+            self.read_segment.taken += 1
+            self.read_segment.taken_bytes += self._peeked_body
+            self.read_at += self._peeked_size
         elif self._peeked == _FROM_REQUEUED:
-            self._take_requeued()
+            self.requeued.take(self._peeked_location)
         else:
             raise StoreError(self.folder, 0, "shift without peek")
         self._peeked = 0
@@ -174,50 +116,41 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_count += 1
         self.ready_bytes -= self._peeked_body
         self.unacked_bytes += self._peeked_body
-        return 0
 
     def is_waiting(self):
-        """True while a thread still has to open or read the file of the next message: see ``open_aside``."""
-        if self._read is None or (self._requeued is not None and self._requeued.count):
+        """As Store.is_waiting."""
+        if self.read_segment is None or (self.requeued is not None and self.requeued.heap.count):
             return False
-        if self._proof is not None and self._proof.segment is self._read:
-            return self._proof.awaited
-        opening = None if self._openings is None else self._openings.get(self._read.number)
-        return opening is not None and opening.awaited and opening.files is None
+        recovered = self.read_segment.recovered
+        if recovered is not None and recovered.proof is not None:
+            return recovered.proof.awaited
+        return self.opener is not None and self.opener.is_awaited(self.read_segment)
 
     def shows_recovered(self):
-        """Whether the last peek showed a message that an earlier run delivered and that has not come back in
-        this run.
-        """
+        """As Store.shows_recovered."""
         return self._peeked == _FROM_CURSOR and self._peeked_count > 0
 
     def postpone(self):
-        """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
-        requeue() makes it ready again as it was.
-        """
+        """As Store.postpone."""
         count, entry = self._peeked_count, self._peeked_entry
         self._peeked_count = 0
         self.shift()
-        if self._counts is None:
-            self._counts = DeliveryCounts()
-        self._counts.put(self._peeked_location, count - 1, entry)
-        return 0
+        self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait, if an earlier run recorded an unfinished
-        back-off; otherwise 0.
-        """
-        return self._read.due_before(self._read_at, self._peeked_count, now_s)
+        """As Store.peeked_due_s."""
+        recovered = self.read_segment.recovered
+        return recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message for good.
-
-        Neighbours deleted in order become one entry of the acks file, at the latest in flush.
+        """As Store.delete. Neighbours deleted in order become one entry of the acks file, at the latest in
+        flush.
         """
         at = locations.position_of(location)
         segment = self._run.segment
         if segment is None or segment.number != locations.number_of(location):
-            segment = self._turn_to(location)
+            segment = self._find(location)
+            self._turn_run_to(segment)
             if segment is None:
                 return 0
         size = segment.size_at(at)
@@ -232,8 +165,8 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes -= body_length
         segment.acked += 1
         segment.acked_bytes += body_length
-        if self._counts is not None:
-            self._counts.discard(location)
+        if self.requeued is not None:
+            self.requeued.counts.discard(location)
         if segment.acked == segment.count:
             if segment is not self._write:
                 self._finish(segment)
@@ -242,27 +175,24 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def requeue(self, location):
-        """Make an unacked message ready again, in its old place, marked as redelivered."""
+        """As Store.requeue."""
         segment = self._find(location)
         if segment is None:
             return 0
         at = locations.position_of(location)
         segment.size_at(at)
         body_length = segment.body_length_at(at)
-        if self._requeued is None:
-            self._requeued = LocationHeap()
-        if self._counts is None:
-            self._counts = DeliveryCounts()
-        self._counts.put(location, self._counts.get(location) + 1, self._counts.get_entry(location))
-        self._requeued.push(location)
-        self.unacked_count -= 1
-        self.unacked_bytes -= body_length
-        self.ready_count += 1
-        self.ready_bytes += body_length
+        self._have_requeued().come_back(location)
+        self._count_taken(-1, body_length)
         return 0
 
+    def _have_requeued(self):
+        if self.requeued is None:
+            self.requeued = Requeued()
+        return self.requeued
+
     def read(self, location, message):
-        """Show an unacked message again, by its location. False when the store was fenced meanwhile."""
+        """As Store.read."""
         segment = self._find(location)
         if segment is None:
             return False
@@ -270,7 +200,7 @@ class MessageStore(segment_log.SegmentLog):
         segment.size_at(at)
         segment.fill(at, message)
         message.location = location
-        message.delivery_count = 0 if self._counts is None else self._counts.get(location)
+        message.delivery_count = 0 if self.requeued is None else self.requeued.counts.get(location)
         message.redelivered = message.delivery_count > 0
         return True
 
@@ -284,9 +214,7 @@ class MessageStore(segment_log.SegmentLog):
             return None
 
     def flush(self):
-        """End of a batch: the appends, deliveries and deletions are in the mappings, so that a killed process
-        keeps them, and announced.
-        """
+        """As Store.flush, deliveries and deletes included."""
         if self._staged:
             self._write_staged()
         segment = self._write
@@ -297,30 +225,23 @@ class MessageStore(segment_log.SegmentLog):
             if segment is not None:
                 self._run.write()
                 self.announce_acks(segment)
-            segment = self._read
-            if segment is not None and segment.delivered < self._read_at and segment.acks is not None:
+            segment = self.read_segment
+            if segment is not None and segment.delivered < self.read_at and segment.acks is not None:
                 self._put_delivered(segment)
-            if segment is not None and self._read_at >= self._ahead_at:
+            if segment is not None and self.read_at >= self._ahead_at:
                 self._look_ahead(segment)
             segment = self._write
             if segment is not None and segment.announced < segment.end:
                 self._announce(segment)
-        return 0
 
     # out of turn
 
     def pick(self, location):
-        """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
-
-        False: it is not ready (any more).
-        """
+        """As Store.pick."""
         at = locations.position_of(location)
         self._peeked = 0
         self._end_stage()  # may fence the store: then there is nothing to take
-        if (
-            self._counts is not None and self._requeued is not None and self._counts.get(location)
-            and self._requeued.discard(location)
-        ):
+        if self.requeued is not None and self.requeued.take_early(location):
             body_length = self._find(location).body_length_at(at)
         else:
             segment = self._before_cursor(location)
@@ -329,109 +250,92 @@ class MessageStore(segment_log.SegmentLog):
                 or (not segment.is_open and not self._try_to_open(segment, False))
             ):
                 return False
-            if not segment.written_here and segment.proven < segment.end and not self._prove_all(segment):
+            recovered = segment.recovered
+            if recovered is not None and not recovered.prove_all(self, segment):
                 return False
             segment.size_at(at)
             segment.pick(at)
             body_length = segment.body_length_at(at)
-            if not segment.written_here:
-                self._remember_failures(segment, location)
+            if recovered is not None:
+                failed, entry = recovered.failed_before(at)
+                if failed:  # kept in case it comes back again
+                    self._have_requeued().counts.put(location, failed, entry)
         self._count_taken(1, body_length)
         return True
 
     def unpick(self, location):
-        """Make a picked message ready again, as if it had not been picked."""
+        """As Store.unpick."""
         at = locations.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
             segment.unpick(at)
-        elif self._counts is not None and self._counts.get(location):
-            if self._requeued is None:
-                self._requeued = LocationHeap()
-            self._requeued.push(location)
+        elif self.requeued is not None and self.requeued.counts.get(location):
+            self.requeued.heap.push(location)
         else:
             return self.requeue(location)  # the cursor has passed it meanwhile
         self._count_taken(-1, self._find(location).body_length_at(at))
         return 0
 
     def wait_until(self, location, count, due_s):
-        """Record for the next run that an unacked message must not be delivered before this time (Unix
-        seconds). It came back for the ``count``-th time.
-        """
+        """As Store.wait_until."""
         segment = self._find(location)
-        if segment is None or segment.acks is None:
-            return 0
-        if self._counts is None:
-            self._counts = DeliveryCounts()
-        entry = self._counts.get_entry(location)
-        if segment.spare_entries() < 3:
-            self._grow_acks(segment)
-        written = segment.put_due(locations.position_of(location), count, entry, due_value(due_s, count))
-        if entry and written == entry:
-            self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * (entry + 1))
-            self._mark_acks(segment)
-        self.announce_acks(segment)
-        self._counts.put(location, self._counts.get(location), written or entry)
-        return 0
+        if segment is not None and segment.acks is not None:
+            self._have_requeued().wait_until(self, segment, location, count, due_s)
 
     # the slow verbs
 
     def purge(self):
-        """Drop all ready messages. Returns their count."""
+        """As Store.purge."""
         self._end_stage()
         count = self.ready_count
         self._peeked = 0
-        if self._read is not None and self._read.acks is not None:
-            self._put_delivered(self._read)
-        if self._requeued is not None and self._requeued.count:
+        if self.read_segment is not None and self.read_segment.acks is not None:
+            self._put_delivered(self.read_segment)
+        if self.requeued is not None and self.requeued.heap.count:
             self._purge_requeued()
-        segment = self._read
-        while segment is not None:
-            if segment is not self._read:
-                self._read = segment
-                self._read_at = HEAD_BYTES
+        segment = self.read_segment
+        while segment is not None and self.failure is None:
+            if segment is not self.read_segment:
+                self.read_segment = segment
+                self.read_at = HEAD_BYTES
             following = segment.next
-            self._purge_segment(segment)
-            if following is not None:
-                segment.next = None
+            self._delete_few(segment)
+            if segment.number in self._segments:
+                self._drop_ready(segment, self.read_at, segment.count - segment.taken)
+            segment.next = None
             segment = following
-        self._read = self._last
-        self._read_at = HEAD_BYTES if self._last is None else self._last.end
+        self.read_segment = self._last
+        self.read_at = HEAD_BYTES if self._last is None else self._last.end
         self._ahead_at = 0
-        self.ready_count = 0
-        self.ready_bytes = 0
+        self.ready_count = self.ready_bytes = 0
         self.flush()
         if not self._noted:
             self._note()
         return count
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, in Unix milliseconds. 0 if nothing is ready, or if a
-        file would have to be opened to know.
-        """
+        """As Store.oldest_ready_ms."""
         if self.ready_count == 0:
             return 0
         self._end_stage()
         oldest = 0
-        if self._requeued is not None and self._requeued.count:
-            location = self._requeued.first()
+        if self.requeued is not None and self.requeued.heap.count:
+            location = self.requeued.heap.first()
             oldest = self._find(location).timestamp_at(locations.position_of(location))
-        segment = self._read
-        if segment is not None and segment.count > segment.taken:
-            at_cursor = segment.timestamp_at(self._read_at) if segment.is_open else segment.timestamps[0]
+        segment, at = self.read_segment, self.read_at
+        if segment is not None and segment.count == segment.taken:
+            segment, at = segment.next, HEAD_BYTES
+        if segment is not None:
+            at_cursor = segment.timestamp_at(at) if segment.is_open else segment.timestamps[0]
             if oldest == 0 or 0 < at_cursor < oldest:
                 oldest = at_cursor
-        elif oldest == 0 and segment is not None and segment.next is not None:
-            oldest = (
-                segment.next.timestamp_at(HEAD_BYTES) if segment.next.is_open else segment.next.timestamps[0]
-            )
         return oldest
 
     def ready_octets(self):
-        """Bytes of the ready messages: their bodies, and an average of the rest of the records."""
+        """As Store.ready_octets: bodies, and an average of the rest of the records."""
         beside = count = 0
         self._end_stage()
-        segment = self._read
+        segment = self.read_segment
         while segment is not None:
             beside += segment.end - HEAD_BYTES - segment.body_bytes
             count += segment.count
@@ -439,19 +343,17 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """Counts of messages, ready or unacked, that came back more than ``bounds[n - 1]`` and up to
-        ``bounds[n]`` times, as a list; the last entry counts those above.
-        """
+        """As Store.failed_deliveries."""
         counted = [0] * (len(bounds) + 1)
-        if self._counts is not None:
-            self._counts.tally(bounds, counted)
+        if self.requeued is not None:
+            self.requeued.counts.tally(bounds, counted)
         return counted
 
     def adopt(self, segment):
         """Add a segment of an earlier run. Called by recovery, oldest first, before any other method."""
         self._segments[segment.number] = segment
         if self._last is None:
-            self._read = segment
+            self.read_segment = segment
         else:
             self._last.next = segment
         self._last = segment
@@ -460,24 +362,12 @@ class MessageStore(segment_log.SegmentLog):
 
     # called by Browser
 
-    def requeued_locations(self):
-        """The locations of requeued messages, in no order."""
-        return None if self._requeued is None or not self._requeued.count else self._requeued.snapshot()
-
     def end_of_log(self):
         """(segment number, position) behind the newest message."""
         self._end_stage()
         if self._last is None:
             return 0, 0
         return self._last.number, self._last.end
-
-    def read_segment(self):
-        """The cursor's segment, or None."""
-        return self._read
-
-    def read_position(self):
-        """The cursor's position in that segment."""
-        return self._read_at
 
     def location_of(self, number, at):
         """The location of a record."""
@@ -486,41 +376,28 @@ class MessageStore(segment_log.SegmentLog):
     def browsable(self, number):
         """The first segment from this number on that the cursor has not passed."""
         segment = self._segments.get(number)
-        if segment is not None and self._read is not None and number >= self._read.number:
+        if segment is not None and self.read_segment is not None and number >= self.read_segment.number:
             return segment
-        segment = self._read
+        segment = self.read_segment
         while segment is not None and segment.number < number:
             segment = segment.next
         return segment
 
-    def read_back(self, location, message):
-        """Show a requeued message; False if it is no longer there."""
-        return (
-            locations.number_of(location) in self._segments
-            and self._counts is not None and self._counts.get(location) > 0
-            and self.read(location, message)
-        )
-
     # called by storage.segments.idle
 
     def resting_at(self):
-        """The writer's position, if the store is empty and still has a write segment; 0: there is nothing to
-        give back.
-        """
+        """The writer's position, if the store is empty and still has a write segment; otherwise 0."""
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
         return locations.pack(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Note that the store is no longer watched: it reports itself again the next time it becomes empty.
-        """
+        """Note that the store is no longer watched: it reports itself again when it becomes empty."""
         self._noted = False
 
     def give_segment_back(self):
-        """Give the write segment of resting_at() back. The next message gets a small segment, as in a new
-        queue.
-        """
+        """Give the write segment back. The next message gets a small one, as in a new queue."""
         self.flush()
         segment = self._write
         self._begin_small()
@@ -531,7 +408,6 @@ class MessageStore(segment_log.SegmentLog):
         if self.resting_at():
             self._noted = True
             self.pool.resting.note(self)
-        return 0
 
     # called by SegmentLog
 
@@ -539,25 +415,26 @@ class MessageStore(segment_log.SegmentLog):
         """UNCACHED for a queue that grows, which is written with calls; a segment that the cursor is in is
         written through its mapping.
         """
-        return UNCACHED if self.durable and self._read is not self._write else self._shelf
+        return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
     def _stop(self, failure):
         segment_log.SegmentLog._stop(self, failure)
         self._run.turn_to(None)
-        self._read = self._proof = self._requeued = self._counts = None
+        self.read_segment = self.requeued = None
         self._peeked = 0
         return 0
 
     def _roll(self, size, may_wait):
         segment = segment_log.SegmentLog._roll(self, size, may_wait)
-        if self._read is None:
-            self._read = segment
-            self._read_at = HEAD_BYTES
+        if self.read_segment is None:
+            self.read_segment = segment
+            self.read_at = HEAD_BYTES
         return segment
 
     def _is_idle(self, segment):
         return (
-            segment is not self._read and segment is not self._run.segment and segment.taken == segment.acked
+            segment is not self.read_segment and segment is not self._run.segment
+            and segment.taken == segment.acked
         )
 
     def _leave_behind(self, segment):
@@ -568,30 +445,27 @@ class MessageStore(segment_log.SegmentLog):
 
     def _finish(self, segment):
         """Discard a segment of which nothing is wanted any more; not the write segment."""
-        if self._read is not None and segment.number > self._read.number:
+        if self.read_segment is not None and segment.number > self.read_segment.number:
             self._unlink(segment)
         if segment is self._run.segment:
             # its files are removed later: a kill before that must find all its messages acked
             self._run.write()
             self._run.turn_to(None)
-        if segment is self._read:
-            self._read = segment.next
-            self._read_at = HEAD_BYTES
+        if segment is self.read_segment:
+            self.read_segment = segment.next
+            self.read_at = HEAD_BYTES
             self._ahead_at = 0
         if segment is self._last:
             self._last = None
         segment.next = None
-        if self._openings is not None:
-            self._drop_opening(segment)
-        if self._proof is not None and self._proof.segment is segment:
-            proof, self._proof = self._proof, None
-            if proof.awaited and self.listener is not None:
-                self.listener.segment_opened(self)
+        if self.opener is not None:
+            self.opener.drop(self, segment)
+        if segment.recovered is not None and segment.recovered.drop_proof() and self.listener is not None:
+            self.listener.segment_opened(self)
         del self._segments[segment.number]
         if self.durable and segment.unsynced:
             self._unsynced.remove(segment)
         self._discard(segment)
-        return 0
 
     def _find(self, location):
         """The open segment of a location; None if the store has been fenced or closed."""
@@ -613,162 +487,89 @@ class MessageStore(segment_log.SegmentLog):
         self._end_stage()
         number = locations.number_of(location)
         segment = self._segments.get(number)
-        if segment is None or self._read is None or number < self._read.number:
+        if segment is None or self.read_segment is None or number < self.read_segment.number:
             return None
-        if segment is self._read and locations.position_of(location) < self._read_at:
+        if segment is self.read_segment and locations.position_of(location) < self.read_at:
             return None
         return segment
 
-    def _prove_all(self, segment):
-        """Read a whole segment of an earlier run through the system, before its mapping is touched.
-
-        False: the disk cannot read it; the store is fenced.
-        """
-        try:
-            self.files.read_through(segment.msgs, 0, segment.end)
-        except OSError as error:
-            self.fence(error)
-            return False
-        segment.prove(segment.end)
-        return True
-
-    def _remember_failures(self, segment, location):
-        """Keep the failed deliveries of a message of an earlier run, in case it comes back again."""
-        failed, entry = segment.failed_before(locations.position_of(location))
-        if failed:
-            if self._counts is None:
-                self._counts = DeliveryCounts()
-            self._counts.put(location, failed, entry)
-        return 0
-
     def _count_taken(self, count, body_length):
+        """Count a message as taken (1) or as ready again (-1)."""
         self.ready_count -= count
         self.unacked_count += count
-        if count > 0:
-            self.ready_bytes -= body_length
-            self.unacked_bytes += body_length
-        else:
-            self.ready_bytes += body_length
-            self.unacked_bytes -= body_length
-        return 0
+        self.ready_bytes -= count * body_length
+        self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
         """Remove a segment ahead of the cursor, of which all messages were picked, from the chain."""
-        before = self._read
+        before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
         if before is not None:
             before.next = segment.next
             if segment is self._last:
                 self._last = before
-        return 0
 
     # purge
 
     def _purge_requeued(self):
-        """Drop the requeued messages: with their segment if nothing else of it is unacked, else one by one.
+        """Drop the requeued messages, with their segment if nothing else of it is unacked."""
+        self._turn_run_to(None)
+        whole, others = self.requeued.empty(self._segments, self._write, self.unacked_count > 0)
+        for segment in whole:
+            count = segment.count - segment.acked
+            segment.ack_taken()
+            self._drop_ready(segment, HEAD_BYTES, count)
+        for location in others:
+            segment = self._find(location)
+            self._count_taken(1, segment.body_length_at(locations.position_of(location)))
+            self.delete(location)
+
+    def _delete_few(self, segment):
+        """Delete ready messages of the cursor's segment one by one: those before its last picked message, and
+        a few of the write segment. A run for each of many purges would use up the room for acks.
         """
-        requeued, self._requeued = self._requeued, None
-        self._end_run()
-        counted = requeued.by_segment()
-        whole = {number for number, count in counted.items() if self._is_only(self._segments[number], count)}
-        for number in whole:
-            self._forget_all(self._segments[number])
-        if self.unacked_count == 0 and len(whole) == len(counted):
-            self._counts = None
-            return 0
-        for location in sorted(requeued.snapshot()):
-            if locations.number_of(location) in whole:
-                self._counts.discard(location)
-            else:
-                self._purge_one(location)
-        return 0
+        while (
+            (segment.picked is not None
+             or (segment is self._write and 0 < segment.count - segment.taken < _segment.SMALLEST_RUN))
+            and self._advance() and self.read_segment is segment
+        ):
+            at = self.read_at
+            segment.take(at)
+            self._count_taken(1, segment.body_length_at(at))
+            self.read_at += segment.size_at(at)
+            self.delete(locations.pack(self._level_bits, segment.number, at))
 
-    def _is_only(self, segment, count):
-        """Whether ``count`` messages are all that is taken from the segment and not acked, and dropping it
-        whole pays.
-        """
-        if segment.taken - segment.acked != count:
-            return False
-        return segment is not self._write or segment.count - segment.acked >= SMALLEST_RUN
-
-    def _forget_all(self, segment):
-        """Mark everything in the segment as acked."""
-        segment.acked = segment.taken = segment.count
-        segment.acked_bytes = segment.taken_bytes = segment.body_bytes
-        if segment.acks is not None:
-            segment.put_run(HEAD_BYTES, segment.end)
-        if segment is not self._write:
-            self._finish(segment)
-        elif segment.acks is not None:
-            self.announce_acks(segment)
-        return 0
-
-    def _purge_one(self, location):
-        self.unacked_count += 1  # delete subtracts it again
-        self.unacked_bytes += self._find(location).body_length_at(locations.position_of(location))
-        self.delete(location)
-
-    def _purge_segment(self, segment):
-        """Drop the ready messages of the cursor's segment."""
-        if segment.picked_count:
-            self._purge_between_picks(segment)
-            if segment.number not in self._segments:
-                return
-        count = segment.count - segment.taken
-        segment.write_off(count, segment.body_bytes - segment.taken_bytes)
-        if count and segment.acks is not None:
-            segment.put_run(self._read_at, segment.end)
+    def _drop_ready(self, segment, start, count):
+        """Drop the ready messages of a segment, and with them ``count`` messages from ``start`` on."""
+        segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
+        has_new_acks = count > 0 and segment.acks is not None
+        if has_new_acks:
+            segment.put_run(start, segment.end)
         if segment.acked == segment.count and segment is not self._write:
             self._finish(segment)
-        elif count and segment.acks is not None:
+        elif has_new_acks:
             self.announce_acks(segment)
-
-    def _purge_between_picks(self, segment):
-        """Delete ready messages one by one, from the cursor to the last picked message of the segment.
-
-        Moves the cursor.
-        """
-        at = self._read_at
-        while segment.picked_count and segment.acked < segment.count and segment.is_open:
-            at = segment.skip_picked(at)
-            if not segment.written_here:
-                at = segment.find_ready(at)
-                if at < 0 or segment.is_picked(at):
-                    if at < 0:
-                        break
-                    continue
-            if at >= segment.end:
-                break
-            size = segment.size_at(at)
-            segment.take_waiting(at)
-            self._count_taken(1, segment.body_length_at(at))
-            self.delete(locations.pack(self._level_bits, segment.number, at))
-            at += size
-            self._read_at = at
-        if segment.picked_count:
-            segment.forget_picked()
-        return 0
 
     # the cursor
 
     def _advance(self):
         """Move the cursor to the next ready record. False at the end."""
         self._end_stage()
-        while self._read is not None:
-            segment = self._read
+        while self.read_segment is not None:
+            segment = self.read_segment
             if not segment.is_open and not self._try_to_open(segment, True):
                 return False
-            if segment.written_here:
-                self._read_at = segment.skip_picked(self._read_at)
-                if self._read_at < segment.end:
+            if segment.recovered is None:
+                self.read_at = segment.skip_picked(self.read_at)
+                if self.read_at < segment.end:
                     return True
-            elif self._find_readable(segment):
+            elif self._find_recovered(segment):
                 return True
-            if self.failure is not None or (self._proof is not None and self.is_waiting()):
+            if self.failure is not None or (segment.recovered is not None and self.is_waiting()):
                 return False
             if segment.next is None:
-                if not segment.written_here and segment.acked == segment.count:
+                if segment.recovered is not None and segment.acked == segment.count:
                     self._finish(segment)
                 return False
             self._pass(segment)
@@ -781,7 +582,7 @@ class MessageStore(segment_log.SegmentLog):
         except OSError as error:
             self.fence(error)
             return False
-        if not segment.written_here:
+        if segment.recovered is not None:
             segment.load_acks()
             segment.break_acks_seal()
             self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
@@ -789,149 +590,68 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def _look_ahead(self, segment):
-        """Have a thread open the next segment, if it is closed, once the cursor is past the middle of its
-        segment.
-        """
-        if self._read_at < segment.end // AHEAD_PART:
+        """Have a thread open the next segment, if it is closed, once the cursor is past half of this one."""
+        if self.read_at < segment.end // AHEAD_PART:
             self._ahead_at = segment.end // AHEAD_PART
         else:
-            self._ahead_at = self._read_at + segment.capacity // LOOKS_AHEAD
+            self._ahead_at = self.read_at + segment.capacity // LOOKS_AHEAD
             self._open_next(segment)
-        if not segment.written_here and segment.proven < segment.end and self._may_open_aside():
-            self._ahead_at = min(self._ahead_at, self._prove_ahead(segment))
-        return 0
+        recovered = segment.recovered
+        if recovered is not None and recovered.proven < segment.end and self.may_open_aside():
+            self._ahead_at = min(self._ahead_at, recovered.look_ahead(self, segment, self.read_at))
 
-    def _prove_ahead(self, segment):
-        """Have a thread read the next part of an earlier run's segment, if it is time.
+    def _find_recovered(self, segment):
+        """Move the cursor to the next ready record of an earlier run's segment.
 
-        Returns the position of the next check.
+        False: it is at the end, or has to wait, or the store is fenced because the disk cannot read a record.
         """
-        proof = self._proof
-        proven = proof.end if proof is not None and proof.segment is segment else segment.proven
-        due = max(proven - AHEAD_BYTES // 2, proven // 2)
-        if self._read_at >= due and proven == segment.proven and segment.is_open:
-            self._begin_proof(segment, proven, min(proven + AHEAD_BYTES, segment.end))
-            due = max(self._proof.end - AHEAD_BYTES // 2, self._read_at + 1)
-        return due
-
-    def _begin_proof(self, segment, start, end):
-        self._proof = Proof(self, segment, end)
-        self.pool.openings.prove(self._proof, start)
-        return 0
-
-    def proven(self, proof, error):
-        """A thread has read a part of an earlier run's segment, or failed."""
-        if self._proof is not proof:
-            return
-        self._proof = None
-        if error is None:
-            if proof.segment.is_open and proof.segment.msgs is proof.file:
-                proof.segment.prove(max(proof.end, proof.segment.proven))
-            if proof.awaited and self.listener is not None:
-                self.listener.segment_opened(self)
-        elif proof.awaited:  # otherwise the next reader tries again
-            self.fence(error)
-
-    def _find_readable(self, segment):
-        """_find_recovered, which fences the store if the disk cannot read a record."""
+        recovered = segment.recovered
         try:
-            return self._find_recovered(segment)
+            at = recovered.find(self, segment, self.read_at)
         except OSError as error:
             self.fence(error)
             return False
-
-    def _prove_wanted(self, segment):
-        """Read what find_ready() needs. False: a thread does it, and the cursor waits."""
-        start, end = (
-            segment.wanted_at, min(max(segment.wanted_end, segment.wanted_at + PROVEN_BYTES), segment.end)
-        )
-        if not self._may_open_aside():
-            self._prove(segment, start, end)
-            return True
-        proof = self._proof
-        if proof is None or proof.segment is not segment:
-            self._begin_proof(segment, start, end)
-        self._proof.awaited = True
-        self._ahead_at = self._read_at + PROVEN_BYTES // 2  # reads on only if the cursor moves on
-        return False
-
-    def _prove(self, segment, start, end):
-        """Read a part of the segment through the system before its mapping is touched, which could kill the
-        process.
-        """
-        self.files.read_through(segment.msgs, start, end)
-        segment.prove(end)
-        return 0
-
-    def _find_recovered(self, segment):
-        """Move the cursor to the next record of an earlier run's segment that is neither acked nor damaged.
-
-        False at its end.
-        """
-        while True:
-            at = segment.find_ready(self._read_at)
-            if at == -3:
-                self._read_at = segment.looked_at
-                if not self._prove_wanted(segment):
-                    return False
-            elif at < 0:
-                self._read_at = self._step_over_damage(segment)
-            elif at < segment.end and segment.is_picked(at):
-                self._read_at = segment.skip_picked(at)
-            else:
-                break
-        self._read_at = at
+        if at < 0:
+            self.read_at = recovered.looked_at
+            self._ahead_at = self.read_at + PROVEN_BYTES // 2  # reads on only if the cursor moves on
+            return False
+        self.read_at = at
         if at < segment.end:
             if segment.taken >= segment.count:
                 # more records than seal and acks promise
-                self._write_off(segment, -1, -segment.body_length_at(at))
-            self._peeked_count, self._peeked_entry = segment.failed_before(at)
+                self.write_off(segment, -1, -segment.body_length_at(at))
+            self._peeked_count, self._peeked_entry = recovered.failed_before(at)
             return True
         if segment.taken < segment.count:
-            self._write_off(segment, segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
+            self.write_off(segment, segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         return False
 
-    def _step_over_damage(self, segment):
-        """Report and quarantine the damage at the cursor, and mark it as acked.
-
-        Returns the position behind it.
-        """
-        start, end = segment.damaged_at, segment.damaged_end
-        if segment.proven < segment.end:
-            self._prove(segment, segment.proven, segment.end)  # to count the records left
-        lost_count, lost_bytes = damage.count_lost(segment, end)
-        damage.set_aside(self, segment, start, end, lost_count)
-        self._write_off(segment, lost_count, lost_bytes)
-        return end
-
-    def _write_off(self, segment, lost_count, lost_bytes):
+    def write_off(self, segment, lost_count, lost_bytes):
+        """Count missing records, which seal and acks of the segment promise, as gone."""
         segment.write_off(lost_count, lost_bytes)
         self.ready_count -= lost_count
         self.ready_bytes -= lost_bytes
-        return 0
 
     def _pass(self, segment):
         """Move the cursor to the next segment."""
         if segment.acks is not None:
             self._put_delivered(segment)
-        self._read = segment.next
-        self._read_at = HEAD_BYTES
+        self.read_segment = segment.next
+        self.read_at = HEAD_BYTES
         self._ahead_at = 0
         segment.next = None  # otherwise one stuck message keeps every later Segment alive
         if segment.acked == segment.count:
             self._finish(segment)
-        return 0
 
     def _put_delivered(self, segment):
-        segment.put_delivered(self._read_at)
+        segment.put_delivered(self.read_at)
         self.files.overwritten(segment.acks, DELIVERED_AT, DELIVERED_AT + 8)
         self._mark_acks(segment)
-        return 0
 
     # requeued messages
 
     def _peek_requeued(self, message):
-        location = self._requeued.first()
+        location = self.requeued.heap.first()
         segment = self._find(location)
         if segment is None:
             return False
@@ -939,128 +659,24 @@ class MessageStore(segment_log.SegmentLog):
         self._peeked = _FROM_REQUEUED
         self._peeked_body = message.body_length
         self._peeked_location = message.location = location
-        self._peeked_count = message.delivery_count = self._counts.get(location)
-        self._peeked_entry = self._counts.get_entry(location)
+        self._peeked_count = message.delivery_count = self.requeued.counts.get(location)
+        self._peeked_entry = self.requeued.counts.get_entry(location)
         message.redelivered = True
         return True
 
-    def _take_requeued(self):
-        if self._requeued.first() == self._peeked_location:
-            self._requeued.pop()
-        else:  # an older one was requeued since the peek
-            self._requeued.remove(self._peeked_location)
-        return 0
-
     def _remember_count(self):
-        """Record that a message is being redelivered: if the process dies now, this delivery counts as failed
-        in the next run.
-        """
-        location = self._peeked_location
-        if self._counts is None:
-            self._counts = DeliveryCounts()
-        entry = self._peeked_entry
-        segment = self._find(location)
-        if segment is None:
-            return 0
-        if segment.acks is not None:
-            if entry == 0 and segment.spare_entries() < 2:
-                self._grow_acks(segment)
-            written = segment.put_count(locations.position_of(location), self._peeked_count + 1, entry)
-            if entry:
-                self.files.overwritten(segment.acks, HEAD_BYTES + 8 * (entry - 1), HEAD_BYTES + 8 * entry)
-                self._mark_acks(segment)
-            entry = written
-            self.announce_acks(segment)
-        self._counts.put(location, self._peeked_count, entry)
-        return 0
+        """Record that the message of the last peek is being redelivered."""
+        segment = self._find(self._peeked_location)
+        if segment is not None:
+            self._have_requeued().redeliver(
+                self, segment, self._peeked_location, self._peeked_count, self._peeked_entry
+            )
 
     # acks
 
-    def _end_run(self):
-        """Write the run of acks and start a new one."""
-        segment = self._run.segment
-        if segment is not None:
+    def _turn_run_to(self, segment):
+        """Write the run of acks, and start one in another segment, or in none."""
+        if self._run.segment is not None:
             self._run.write()
-            self.announce_acks(segment)
-            self._run.turn_to(None)
-        return 0
-
-    def _turn_to(self, location):
-        """Start a run of acks in another segment."""
-        self._end_run()
-        segment = self._find(location)
+            self.announce_acks(self._run.segment)
         self._run.turn_to(segment)
-        return segment
-
-    def announce_acks(self, segment):
-        """Announce new ack entries to the listeners of files, after new messages: a deleted message may have
-        been written anew at the end.
-        """
-        if segment.announced_entries < segment.entries:
-            if self._write is not None:
-                self._announce(self._write)
-            self._announce(segment)
-            self._mark_acks(segment)
-        return 0
-
-    def _grow_acks(self, segment):
-        """Make room for counts, which must not use the room of acks.
-
-        On a full disk, counts are not kept over a restart.
-        """
-        try:
-            self.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
-        except OSError as error:
-            LOG.warning("delivery counts of %s are not kept over a restart: %s", segment.path(), error)
-        segment.attach(segment.msgs, segment.acks)
-        return 0
-
-
-class AckRun:
-    """Consecutive messages of one segment that are deleted and become one entry of its acks file: sixteen
-    bytes for a whole batch instead of eight for each.
-
-    Written when a delete does not follow on, when a batch ends, and before the segment's files are removed.
-
-    ``segment``: the one of these messages, or None. ``count`` records from ``start`` to ``end`` are not
-    written yet; the last begins at ``last``.
-    """
-
-    __slots__ = ("segment", "start", "last", "end", "count")
-
-    def __init__(self):
-        self.segment = None
-        self.start = self.last = self.end = self.count = 0
-
-    def begin(self, at, size):
-        """Start a run with the record at this position, which does not follow on.
-
-        The store itself adds a record that begins at ``end``: the call would cost a tenth of taking a
-        message.
-        """
-        self.write()
-        self.start = self.last = at
-        self.end = at + size
-        self.count = 1
-        return 0
-
-    def write(self):
-        """Write the run; the owner of the segment announces it."""
-        if self.count and self.segment.acks is not None:
-            if self.count >= SMALLEST_RUN:
-                self.segment.put_run(self.start, self.end)
-            else:
-                self.segment.put_ack(self.start)
-                if self.count == 2:
-                    self.segment.put_ack(self.last)
-        self.end = self.count = 0
-        return 0
-
-    def turn_to(self, segment):
-        """Start runs in another segment, or in none.
-
-        Drops what was not written.
-        """
-        self.segment = segment
-        self.end = self.count = 0
-        return 0

@@ -21,8 +21,6 @@ cdef class PriorityStore(_store.Store):
     cpdef int shift(self) except -1
     @cython.locals(number=Py_ssize_t, store=MessageStore)
     cpdef bint is_waiting(self) except -1
-    @cython.locals(store=MessageStore)
-    cpdef open_aside(self)
     cpdef bint shows_recovered(self) except -1
     @cython.locals(store=MessageStore)
     cpdef int postpone(self) except -1
@@ -39,17 +37,11 @@ cdef class PriorityStore(_store.Store):
     cpdef bint pick(self, uint64_t location) except -1
     @cython.locals(store=MessageStore)
     cpdef int unpick(self, uint64_t location) except -1
-    @cython.locals(store=MessageStore)
-    cpdef browsed(self)
     cpdef uint64_t oldest_ready_ms(self) except? 0
-    cpdef list failed_deliveries(self, tuple bounds)
     cpdef int flush(self) except -1
     cpdef int mark(self) except -1
     @cython.locals(store=MessageStore, count=Py_ssize_t)
     cpdef Py_ssize_t purge(self) except -1
-    @cython.locals(store=MessageStore)
-    cpdef adopt_level(self, Py_ssize_t number, MessageStore store)
-    cpdef hand_over(self, pool, committer)
     cdef MessageStore _level(self, Py_ssize_t number)
     cdef MessageStore _of(self, uint64_t location)
     cdef _raise_top(self, Py_ssize_t number)

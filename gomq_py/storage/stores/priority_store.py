@@ -52,7 +52,6 @@ class PriorityStore(_store.Store):
         self.ready_count += 1
         self.ready_bytes += message.body_length
         self._raise_top(number)
-        return 0
 
     def name_at_once(self):
         """As Store.name_at_once, of the lowest level."""
@@ -104,7 +103,6 @@ class PriorityStore(_store.Store):
             store.shift()
         finally:
             self._put_on(store)
-        return 0
 
     def is_waiting(self):
         """True while a thread still has to open the file of the next message."""
@@ -132,7 +130,6 @@ class PriorityStore(_store.Store):
             store.postpone()
         finally:
             self._put_on(store)
-        return 0
 
     def peeked_due_s(self, now_s):
         """Unix seconds until which the peeked message must wait, if wait_until() said so; otherwise 0."""
@@ -150,7 +147,6 @@ class PriorityStore(_store.Store):
             store.delete(location)
         finally:
             self._put_on(store)
-        return 0
 
     def requeue(self, location):
         """Make an unacked message ready again, in its old place in its level."""
@@ -161,7 +157,6 @@ class PriorityStore(_store.Store):
         finally:
             self._put_on(store)
         self._raise_top(locations.level_of(location))
-        return 0
 
     def pick(self, location):
         """Take a ready message out of its turn, on whichever level."""
@@ -181,7 +176,6 @@ class PriorityStore(_store.Store):
         finally:
             self._put_on(store)
         self._raise_top(locations.level_of(location))
-        return 0
 
     def read(self, location, message):
         """Show an unacked message again."""
@@ -194,13 +188,11 @@ class PriorityStore(_store.Store):
         """End of a batch, on every level."""
         for store in self._used:
             store.flush()
-        return 0
 
     def mark(self):
         """Have the acks of every level on the disk by the next sync."""
         for store in self._used:
             store.mark()
-        return 0
 
     # the slow verbs
 

@@ -19,6 +19,7 @@ from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.format.sizes import record_size
 from gomq_py.storage.segments import damage
+from gomq_py.storage.segments.recovered import Recovered
 from gomq_py.storage.segments.segment import Segment
 from gomq_py.storage.stores.message_store import MessageStore
 
@@ -144,7 +145,7 @@ class Recovery:
                 self._keep_settled(number, msgs, acks)
                 return
             acks = self._sound_acks(number, acks_head, acks)
-            segment = Segment(number)
+            segment = Segment(number, Recovered())
             segment.attach(msgs, acks)
             self._restore(segment, head, acks_head)
             self._report_damaged_acks(segment, unreadable)
@@ -237,17 +238,18 @@ class Recovery:
             # otherwise the next flush need not cover them, and entries behind them could not be found
             entries_end = head_format.HEAD_BYTES + 8 * segment.entries
             self.files.write_again(
-                segment.acks, head_format.HEAD_BYTES, segment.acks.size if segment.patchy else entries_end)
+                segment.acks, head_format.HEAD_BYTES,
+                segment.acks.size if segment.recovered.patchy else entries_end)
         if seal is None:
             self._scan(segment, head, missing)
             if missing is not None:
                 self._report_missing(segment, missing)
             return
         segment.restore(head, seal)
-        if acks_seal is None and segment.run_count:
+        if acks_seal is None and segment.recovered.runs():
             self.files.read_through(segment.msgs, 0, segment.end)
             scanner = RecordScanner(segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed)
-            scanner.tally(segment.get_runs(), False)
+            scanner.tally(segment.recovered.runs(), False)
             segment.restore_acked(scanner.acked, scanner.acked_bytes)
 
     def _scan(self, segment, head, missing=None):
@@ -262,7 +264,7 @@ class Recovery:
             self.files.sync_folder(self.store.folder)
             self.files.sync_folder(os.path.dirname(self.store.folder))
         self.scanned += 1
-        msgs, runs = segment.msgs, segment.get_runs()
+        msgs, runs = segment.msgs, segment.recovered.runs()
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)

@@ -2,6 +2,9 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from gomq_py.storage cimport locations
+from gomq_py.storage.segments cimport segment as _segment
+from gomq_py.storage.segments.segment cimport Segment
+from gomq_py.storage.stores.segment_log cimport SegmentLog
 
 cdef class LocationHeap:
     cdef readonly Py_ssize_t count
@@ -45,3 +48,25 @@ cdef class DeliveryCounts:
     @cython.locals(slots=Py_ssize_t, at=Py_ssize_t, old=Py_ssize_t)
     cdef int _grow(self) except -1
     cdef int _allocate(self, Py_ssize_t slots) except -1
+
+cdef class Requeued:
+    cdef readonly LocationHeap heap
+    cdef readonly DeliveryCounts counts
+
+    cdef int come_back(self, uint64_t location) except -1
+    cdef int take(self, uint64_t location) except -1
+    cdef bint take_early(self, uint64_t location) except -1
+    cdef int redeliver(
+        self, SegmentLog log, Segment segment, uint64_t location, Py_ssize_t failed, Py_ssize_t entry
+    ) except -1
+    @cython.locals(entry=Py_ssize_t)
+    cdef int wait_until(
+        self, SegmentLog log, Segment segment, uint64_t location, Py_ssize_t count, uint64_t due_s
+    ) except -1
+    @cython.locals(written=Py_ssize_t)
+    cdef Py_ssize_t _write_count(
+        self, SegmentLog log, Segment segment, uint64_t location, Py_ssize_t count, Py_ssize_t entry,
+        Py_ssize_t due) except -1
+    @cython.locals(heap=LocationHeap, whole=dict, counted=dict, others=list, location=uint64_t,
+        segment=Segment, count=Py_ssize_t)
+    cdef tuple empty(self, dict segments, write, bint keeps_counts)

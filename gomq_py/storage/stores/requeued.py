@@ -1,11 +1,18 @@
 """Requeued messages: the ordered locations of messages to redeliver, and how often each came back.
 
-Typed arrays hold both, without an object per message. Owned by message_store, made when the first message
-comes back.
+Typed arrays hold both, without an object per message. A message_store has them once a message came back.
 """
 from array import array
 
+from gomq_py.observability.log import logger
 from gomq_py.storage import locations
+from gomq_py.storage.format.acks import due_value
+from gomq_py.storage.segments import segment as _segment
+
+LOG = logger("storage")
+
+# Growth of an acks file when messages keep coming back: 2048 counts.
+ACKS_GROWTH_BYTES = 32768
 
 # Slots of a new table; each doubling rehashes.
 FIRST_SLOTS = 16
@@ -50,7 +57,6 @@ class LocationHeap:
         """Remove a location that is in the heap, wherever it is. Slow: it searches."""
         found = self.discard(location)
         assert found, location
-        return 0
 
     def discard(self, location):
         """Remove a location, wherever it is. False if it is not in the heap. Slow: it searches."""
@@ -98,7 +104,6 @@ class LocationHeap:
             self._items[at] = self._items[parent]
             at = parent
         self._items[at] = location
-        return 0
 
     def _sift_down(self, at, location):
         child = 2 * at + 1
@@ -111,7 +116,6 @@ class LocationHeap:
             at = child
             child = 2 * at + 1
         self._items[at] = location
-        return 0
 
     def _resize(self, room):
         items = array("Q", bytes(8 * room))
@@ -119,7 +123,6 @@ class LocationHeap:
             items[at] = self._items[at]
         self._items = items
         self._room = room
-        return 0
 
 
 class DeliveryCounts:
@@ -153,7 +156,6 @@ class DeliveryCounts:
             self._keys[at] = location
             self.count += 1
         self._values[at] = failed << 32 | entry
-        return 0
 
     def discard(self, location):
         """Forget a location, if it is there."""
@@ -186,7 +188,6 @@ class DeliveryCounts:
                 while slot < len(bounds) and failed > bounds[slot]:
                     slot += 1
                 counted[slot] += 1
-        return 0
 
     def _home(self, location):
         return (((location * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF) >> 32) & self._mask
@@ -206,10 +207,94 @@ class DeliveryCounts:
                 at = self._slot(keys[old])
                 self._keys[at] = keys[old]
                 self._values[at] = values[old]
-        return 0
 
     def _allocate(self, slots):
         self._keys = array("Q", bytes(8 * slots))
         self._values = array("Q", bytes(8 * slots))
         self._mask = slots - 1
-        return 0
+
+
+class Requeued:
+    """The messages of one store that came back: ``heap`` of the ready ones, ``counts`` of all failures."""
+
+    __slots__ = ("heap", "counts")
+
+    def __init__(self):
+        self.heap = LocationHeap()
+        self.counts = DeliveryCounts()
+
+    def come_back(self, location):
+        """Add an unacked message, which failed once more."""
+        self.counts.put(location, self.counts.get(location) + 1, self.counts.get_entry(location))
+        self.heap.push(location)
+
+    def take(self, location):
+        """Take the message that was first at the last peek; an older one may have come back since."""
+        if self.heap.first() == location:
+            self.heap.pop()
+        else:
+            self.heap.remove(location)
+
+    def take_early(self, location):
+        """Take a message out of its turn. False: it is not here."""
+        return self.counts.get(location) > 0 and self.heap.discard(location)
+
+    def redeliver(self, log, segment, location, failed, entry):
+        """Record that a message is being delivered again: if the process dies now, this delivery counts as
+        failed in the next run.
+        """
+        if segment.acks is not None:
+            entry = self._write_count(log, segment, location, failed + 1, entry, -1)
+        self.counts.put(location, failed, entry)
+
+    def wait_until(self, log, segment, location, count, due_s):
+        """As Store.wait_until, of a message in this segment."""
+        entry = self.counts.get_entry(location)
+        entry = self._write_count(log, segment, location, count, entry, due_value(due_s, count))
+        self.counts.put(location, self.counts.get(location), entry)
+
+    def _write_count(self, log, segment, location, count, entry, due):
+        """As Segment.put_count, with more room if need be. Returns the entry, if there is one.
+
+        On a full disk, counts are not kept over a restart.
+        """
+        if (entry == 0 or due >= 0) and segment.spare_entries() < 3:
+            try:
+                log.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
+            except OSError as error:
+                LOG.warning(
+                    "delivery counts of %s are not kept over a restart: %s", segment.path(), error
+                )
+            segment.attach(segment.msgs, segment.acks)
+        written = segment.put_count(locations.position_of(location), count, entry, due)
+        if entry and written == entry:
+            log.entries_changed(segment, entry - 1, entry if due < 0 else entry + 1)
+        log.announce_acks(segment)
+        return written or entry
+
+    def empty(self, segments, write, keeps_counts):
+        """Take all ready messages, for a purge. Returns the segments of which nothing else is taken and not
+        acked, and the ordered locations of the messages in others.
+
+        The ``write`` segment is among the others if dropping it whole does not pay. ``keeps_counts``: of
+        messages that are not ready.
+        """
+        heap, self.heap = self.heap, LocationHeap()
+        whole = {}
+        counted = heap.by_segment()
+        for number, count in counted.items():
+            segment = segments[number]
+            if segment.taken - segment.acked == count and (
+                segment is not write or segment.count - segment.acked >= _segment.SMALLEST_RUN
+            ):
+                whole[number] = segment
+        if len(whole) == len(counted) and not keeps_counts:
+            self.counts = DeliveryCounts()
+            return list(whole.values()), []
+        others = []
+        for location in heap.snapshot():
+            if locations.number_of(location) in whole:
+                self.counts.discard(location)
+            else:
+                others.append(location)
+        return list(whole.values()), sorted(others)

@@ -4,10 +4,10 @@ from libc.stdint cimport uint64_t
 
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.segments cimport stage
-from gomq_py.storage.segments.segment cimport Segment
-from gomq_py.storage.segments.stage cimport Stage
+from gomq_py.storage.segments.segment cimport Segment, Stage
 from gomq_py.storage.stores cimport store as _store
+
+cdef Py_ssize_t WRITTEN_OCTETS
 
 cdef class SegmentLog(_store.Store):
     cdef object _shelf, _expected_shelf, _outer
@@ -18,10 +18,9 @@ cdef class SegmentLog(_store.Store):
     cdef Py_ssize_t _next_number, _next_bytes, _expect_at, _expected_bytes
     cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
-    cdef dict _openings
-    cdef bint _opens_aside, _is_unawaited
+    cdef readonly object opener
+    cdef bint _is_unawaited
 
-    cpdef begin_behind(self, Py_ssize_t number)
     @cython.locals(segment=Segment)
     cpdef uint64_t place_of(self, Py_ssize_t size) except? 0
     @cython.locals(number=Py_ssize_t, position=Py_ssize_t, segment=Segment)
@@ -29,11 +28,6 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(was_open=bint)
     cdef bint _is_whole(self, Segment segment, Py_ssize_t at, uint64_t came_ms) except -1
     cpdef int mark(self) except -1
-    @cython.locals(segment=Segment)
-    cpdef close(self)
-    @cython.locals(segment=Segment)
-    cpdef delete_files(self)
-    cpdef fence(self, error)
     @cython.locals(segment=Segment, unsynced=list, what=cython.uint)
     cpdef list sync_files(self, bint acks_too)
     @cython.locals(segment=Segment)
@@ -42,6 +36,8 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(flushed=Py_ssize_t, is_whole=bint)
     cdef int _note_synced(self, Segment segment) except -1
     cdef bint _has_stage(self, Py_ssize_t size) except -1
+    cdef bint _append_uncached(self, Segment segment, Message message, Py_ssize_t size) except -1
+    cdef bint _write_body(self, Segment segment, Message message) except -1
     cdef int _put_on_stage(self, Segment segment, Message message, Py_ssize_t size) except -1
     @cython.locals(segment=Segment, count=Py_ssize_t)
     cdef bint _write_staged(self) except -1
@@ -57,25 +53,18 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(segment=Segment)
     cdef Segment _create_segment(self, Py_ssize_t capacity)
     cdef _leave_behind(self, Segment segment)
-    cpdef open_aside(self)
-    cpdef be_unawaited(self)
     cdef bint has_name(self, Segment segment) except -1
-    cpdef named(self)
     cdef bint _come_to(self, Segment segment, bint can_wait) except -1
-    cdef _open(self, Segment segment)
-    cdef Py_ssize_t _acks_bytes(self, Segment segment) except -1
-    cdef Py_ssize_t _proven_by_thread(self, Segment segment) except -1
-    cdef bint _may_open_aside(self) except -1
-    cdef _open_ahead(self, Segment segment)
+    cpdef bint may_open_aside(self) except -1
     @cython.locals(following=Segment)
     cdef int _open_next(self, Segment segment) except -1
-    cdef _take_opened(self, Segment segment, files)
-    cdef _drop_opening(self, Segment segment)
     cdef _close_segment(self, Segment segment)
     @cython.locals(segment=Segment)
     cdef _close_files(self)
     cdef _discard(self, Segment segment)
     cdef int _announce(self, Segment segment) except -1
+    cdef int entries_changed(self, Segment segment, Py_ssize_t start, Py_ssize_t end) except -1
+    cpdef int announce_acks(self, Segment segment) except -1
     cdef int _mark_messages(self, Segment segment) except -1
     cdef int _mark_acks(self, Segment segment) except -1
     cdef int _mark_unsynced(self, Segment segment, unsigned int what) except -1

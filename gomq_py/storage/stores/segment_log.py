@@ -5,7 +5,6 @@ Below message_store (and the stream store), which decide what is written; above 
 segments between the reader and the writer of a long log are closed; open ones are mapped. Never yields, never
 flushes.
 """
-import errno
 import os
 from functools import partial
 
@@ -16,22 +15,23 @@ from gomq_py.storage.disk.segment_list import Listed
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format.acks import capacity_for, is_among
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
-from gomq_py.storage.segments import stage
-from gomq_py.storage.segments.opening import Opening
+from gomq_py.storage.segments.opening import Opener, open_files, open_whole
 from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
+from gomq_py.storage.segments.recovered import PROVEN_BYTES
 from gomq_py.storage.segments.segment import ACKS, MSGS, Segment
 from gomq_py.storage.stores import store as _store
 from gomq_py.storage.stores.store import LARGEST_SEGMENT_BYTES
 
 LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
 
-# Read-ahead of the cursor in an earlier run's segment: about a millisecond of a cold disk.
-PROVEN_BYTES = 262144
-
 # The next segment is made ahead when 1/EXPECT_PART of the write segment is filled: in time, and not for
 # queues with few messages.
 EXPECT_PART = 2
 _NEVER = 1 << 62
+
+# Larger bodies are written with a call if possible: through the mapping each page that is new or was flushed
+# is a fault, and the flush interrupts other processors.
+WRITTEN_OCTETS = 128 * 1024
 
 # Progress of syncs, as a part of the data, after which the head is marked: damage before the mark is reported
 # as the disk's fault. Marking each sync would dirty one more page each time.
@@ -50,7 +50,7 @@ class SegmentLog(_store.Store):
 
     __slots__ = (
         "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
-        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
+        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "opener", "_shelf",
         "_expected_shelf", "_outer", "_is_unawaited", "_stage", "_staged", "_last_staged",
     )
 
@@ -71,14 +71,15 @@ class SegmentLog(_store.Store):
         self._marked = self._closing = self._fenced = False
         self._unsynced = []
         self._syncing = []
-        self._openings = None  # {number of a closed segment: Opening}
-        self._opens_aside = self._is_unawaited = False
+        self.opener = None
+        self._is_unawaited = False
 
     def open_aside(self):
         """Have threads open closed segments from now on, for readers that can wait: they see nothing of a
         segment before ``listener.segment_opened(store)`` is called.
         """
-        self._opens_aside = True
+        if self.opener is None:
+            self.opener = Opener()
 
     def be_unawaited(self):
         """From now on no promise waits for appends, except after mark(). They are flushed soon, like acks."""
@@ -214,7 +215,7 @@ class SegmentLog(_store.Store):
         was_open = segment.is_open
         try:
             if not was_open:
-                segment.attach(self.open_whole("msgs", segment.number, segment.end), None)
+                segment.attach(open_whole(self, "msgs", segment.number, segment.end), None)
             try:
                 self.files.read_through(segment.msgs, at, segment.head_end(at))
                 self.files.read_through(segment.msgs, at, at + segment.size_of(at))
@@ -236,7 +237,6 @@ class SegmentLog(_store.Store):
         self.flush()
         if self._unsynced:
             self.committer.mark(self)
-        return 0
 
     # called by storage.flush.group_commit
 
@@ -294,7 +294,6 @@ class SegmentLog(_store.Store):
             self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
         if segment is not self._write and not segment.unsynced and self._is_idle(segment):
             self._close_segment(segment)
-        return 0
 
     # the stage: records that are collected before they are written
 
@@ -302,16 +301,45 @@ class SegmentLog(_store.Store):
         """Whether the next record, of this size, can be put into the stage. If not, nothing of this store is
         in it. Raises StoreClosed if it was full and could not be written.
         """
-        if self._staged and self._staged + size > stage.STAGE_OCTETS and not self._write_staged():
+        if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
-        return size <= stage.STAGE_OCTETS and self._stage.take(self)
+        return size <= self._stage.capacity and self._stage.take(self)
 
     def _put_on_stage(self, segment, message, size):
         """As Segment.append, into the stage."""
         segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
         self._staged += size
-        return 0
+
+    def _append_uncached(self, segment, message, size):
+        """Segment.append for a part of the file without cached pages: writing to a new page through the
+        mapping clears it and faults. The record is written with the batch's others, through the stage.
+
+        False: the stage cannot take it, and holds nothing of this store. Raises StoreClosed if it was full
+        and could not be written.
+        """
+        if not message.at_once and self._has_stage(size):
+            self._put_on_stage(segment, message, size)
+            return True
+        if self._staged and not self._write_staged():
+            raise self.failure
+        if message.body_length < WRITTEN_OCTETS:
+            segment.fetch_pages(segment.end + size)
+        return False
+
+    def _write_body(self, segment, message):
+        """Write the body of the next record to the segment's file. False: the body can only be copied. Raises
+        StoreError after fencing the store.
+        """
+        view = message.body_view()
+        if view is None:
+            return False
+        try:
+            self.files.put(segment.msgs, segment.body_place(message), view)
+        except OSError as error:
+            self.fence(error)
+            raise self.failure
+        return True
 
     def _write_staged(self):
         """Write the records in the stage and release it.
@@ -339,7 +367,6 @@ class SegmentLog(_store.Store):
         """Write what is staged, so that all appends are in the file, or the store is fenced."""
         if self._staged:
             self._write_staged()
-        return 0
 
     # segments
 
@@ -388,7 +415,6 @@ class SegmentLog(_store.Store):
             raise StoreLater(
                 self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders, store=self)
             )
-        return 0
 
     def _folders(self):
         """The folders that segments need, outermost first."""
@@ -402,7 +428,6 @@ class SegmentLog(_store.Store):
         self._write = None
         self._expect_at = _NEVER
         self._next_bytes = min(FIRST_SEGMENT_BYTES, self.segment_bytes)
-        return 0
 
     def _expect_next(self):
         """Tell the pool that the writer will need another segment soon."""
@@ -410,7 +435,6 @@ class SegmentLog(_store.Store):
         self._expected_bytes = self._next_bytes
         self._expected_shelf = self._next_shelf()
         self.pool.expect(self._expected_bytes, self._expected_shelf)
-        return 0
 
     def _next_shelf(self):
         """Kind of files that the next segment takes from the pool."""
@@ -420,7 +444,6 @@ class SegmentLog(_store.Store):
         if self._expected_bytes:
             self.pool.unexpect(self._expected_bytes, self._expected_shelf)
             self._expected_bytes = 0
-        return 0
 
     def _create_segment(self, capacity):
         if self._next_number > LARGEST_SEGMENT_NUMBER:
@@ -484,7 +507,7 @@ class SegmentLog(_store.Store):
         """After a roll: announce the segment's end, and seal and close it once it is flushed, unless it is
         being read.
         """
-        if not segment.written_here:
+        if segment.recovered is not None:
             return
         if not self.durable:
             if self._is_idle(segment):
@@ -500,148 +523,51 @@ class SegmentLog(_store.Store):
 
         False: the reader ``can_wait``, and must wait for a thread. Raises OSError.
         """
-        opening = None if self._openings is None else self._openings.get(segment.number)
-        if opening is None and can_wait and self._may_open_aside():
-            opening = self._open_ahead(segment)
-        if opening is not None and opening.files is not None:
-            self._forget_opening(opening)
-            self._take_opened(segment, opening.files)
-        elif opening is not None and can_wait:
-            opening.awaited = True
-            return False
-        else:
-            self._open(segment)
-            if opening is not None:
-                self._drop_opening(segment)
+        if self.opener is not None:
+            return self.opener.come_to(self, segment, can_wait)
+        self.open_now(segment)
         return True
 
-    def _open(self, segment):
+    def open_now(self, segment):
         """Map the files of a closed segment again at once. Raises OSError."""
         if not self.durable:
             segment.msgs.remap()
             segment.attach(segment.msgs, None)
             return
         # Earlier runs' segments are read piece by piece, as the cursor reaches them.
-        read_to = segment.end if segment.written_here else 0
-        msgs, acks = self.open_files(
-            segment.number, segment.end, self._acks_bytes(segment), segment.written_here, read_to
+        read_to = segment.end if segment.recovered is None else 0
+        files = open_files(
+            self, segment.number, segment.end, self.acks_bytes(segment), segment.recovered is None, read_to
         )
-        segment.attach(msgs, acks)
+        segment.attach(*files)
 
-    def _acks_bytes(self, segment):
+    def acks_bytes(self, segment):
         """Minimum size of the acks file; 0: there is none."""
         return capacity_for(segment.capacity)
 
-    def _proven_by_thread(self, segment):
+    def read_when_opened(self, segment):
         """How far a thread reads a closed segment when it opens it. Of an earlier run's segment only the
         first part, because it may not be read further.
         """
-        return segment.end if segment.written_here else min(segment.end, PROVEN_BYTES)
-
-    def open_files(self, number, end, acks_bytes, written_here, read_to):
-        """The mapped files of a segment that must reach to ``end``, with the messages read up to ``read_to``.
-        Blocks; may run in a thread. Raises OSError.
-        """
-        msgs = self.open_whole("msgs", number, end)
-        acks = None
-        try:
-            if read_to:
-                self.files.read_through(msgs, 0, read_to)
-            if acks_bytes:
-                acks = self.open_whole("acks", number, acks_bytes)
-                if not written_here:
-                    # a restored copy may have holes, and writing to one on a full disk kills the process
-                    self.files.allocate(acks)
-                self.files.read_through(acks)
-        except BaseException:
-            for file in (msgs, acks):
-                if file is not None:
-                    self.files.close(file)
-            raise
-        return msgs, acks
-
-    def open_whole(self, kind, number, end):
-        """A file of a segment that must reach to ``end``.
-
-        Raises OSError, also if it was cut short: touching a mapping behind the end of its file kills the
-        process.
-        """
-        file = self.files.open(self.path_of(kind, number))
-        if file.size < end:
-            self.files.close(file)
-            raise OSError(errno.EIO, f"the file has {file.size} octets, and had at least {end}", file.path)
-        return file
+        return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
     # segments that threads open
 
-    def _may_open_aside(self):
-        return self._opens_aside and self.durable and self.failure is None and self.pool.openings.in_threads
-
-    def _open_ahead(self, segment):
-        """Have a thread open a closed segment. Returns the Opening."""
-        opening = Opening(self, segment)
-        if self._openings is None:
-            self._openings = {}
-        self._openings[segment.number] = opening
-        self.pool.openings.begin(
-            opening, segment.number, segment.end, self._acks_bytes(segment), segment.written_here,
-            self._proven_by_thread(segment))
-        return opening
+    def may_open_aside(self):
+        """Whether threads open segments for the readers of this store."""
+        return (
+            self.opener is not None and self.durable and self.failure is None
+            and self.pool.openings.in_threads
+        )
 
     def _open_next(self, segment):
         """Have the next segment opened, if it is closed: a reader approaches the end of this one."""
         following = segment.next
-        if following is not None and not following.is_open and self._may_open_aside() \
-                and (self._openings is None or following.number not in self._openings):
-            self._open_ahead(following)
-        return 0
-
-    def opened(self, opening, files, error):
-        """A thread has opened the files of a segment, or failed."""
-        if self._openings is None or self._openings.get(opening.segment.number) is not opening:
-            if error is None:  # no longer wanted
-                self._close_opened(files)
-        elif error is None:
-            opening.files = files
-            self.pool.openings.keep(opening)
-            if opening.awaited and self.listener is not None:
-                self.listener.segment_opened(self)
-        else:
-            self._forget_opening(opening)
-            if opening.awaited:  # otherwise the next reader tries again
-                self.fence(error)
-
-    def close_unwanted(self, opening):
-        """Close the files of a segment that was opened ahead and not reached by a reader."""
-        self._forget_opening(opening)
-        self._close_opened(opening.files)
-
-    def _take_opened(self, segment, files):
-        """Take over the files that a thread has opened, because a reader has reached the segment."""
-        msgs, acks = files
-        segment.attach(msgs, acks)
-        segment.prove(self._proven_by_thread(segment))
-
-    def _forget_opening(self, opening):
-        self.pool.openings.forget(opening)
-        del self._openings[opening.segment.number]
-        if not self._openings:
-            self._openings = None
-
-    def _drop_opening(self, segment):
-        """Drop an Opening: no reader will reach the segment, or it was opened here."""
-        opening = None if self._openings is None else self._openings.get(segment.number)
-        if opening is not None:
-            self._forget_opening(opening)
-            if opening.files is not None:
-                self._close_opened(opening.files)
-            elif opening.awaited and self.listener is not None:
-                self.listener.segment_opened(self)
-
-    def _close_opened(self, files):
-        for file in files:
-            if file is not None:
-                self.pool.let_go(file)
+        if (
+            following is not None and not following.is_open and self.may_open_aside()
+            and not self.opener.has(following)
+        ):
+            self.opener.begin(self, following)
 
     def _close_segment(self, segment):
         """Unmap the files; a file without a name stays open, because closing would delete it."""
@@ -673,7 +599,7 @@ class SegmentLog(_store.Store):
             return
         if segment.is_open:
             self._announce(segment)
-            if not segment.written_here:
+            if segment.recovered is not None:
                 self._close_segment(segment)
                 msgs = acks = None
         segment.detach()
@@ -697,7 +623,21 @@ class SegmentLog(_store.Store):
                 segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries
             )
             segment.announced_entries = segment.entries
-        return 0
+
+    def announce_acks(self, segment):
+        """Announce new ack entries to the listeners of files, after new messages: a deleted message may have
+        been written anew at the end.
+        """
+        if segment.announced_entries < segment.entries:
+            if self._write is not None:
+                self._announce(self._write)
+            self._announce(segment)
+            self._mark_acks(segment)
+
+    def entries_changed(self, segment, start, end):
+        """Announce ack entries that were overwritten."""
+        self.files.overwritten(segment.acks, HEAD_BYTES + 8 * start, HEAD_BYTES + 8 * end)
+        self._mark_acks(segment)
 
     # notifying the committer
 
@@ -709,13 +649,11 @@ class SegmentLog(_store.Store):
         elif not self._marked:
             self._marked = True
             self.committer.mark_messages(self)
-        return 0
 
     def _mark_unsynced(self, segment, what):
         if not segment.unsynced:
             self._unsynced.append(segment)
         segment.unsynced |= what
-        return 0
 
     def _mark_acks(self, segment):
         """Note that acks were written.
@@ -726,7 +664,6 @@ class SegmentLog(_store.Store):
             self._mark_unsynced(segment, ACKS)
             if segment.synced_once:
                 self.committer.mark_acks(self)
-        return 0
 
     # for subclasses
 
@@ -738,9 +675,8 @@ class SegmentLog(_store.Store):
             self._stage.release()
         self._unexpect()
         self._write = self._last = None
-        for opening in list(self._openings.values()) if self._openings is not None else ():
-            self._drop_opening(opening.segment)
-        return 0
+        if self.opener is not None:
+            self.opener.drop_all(self)
 
     def _is_idle(self, segment):
         """Whether the segment can be closed: it is not being read, and none of its messages is unacked."""

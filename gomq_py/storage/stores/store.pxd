@@ -34,11 +34,3 @@ cdef class Store:
     cpdef Py_ssize_t purge(self) except -1
     cpdef uint64_t oldest_ready_ms(self) except? 0
     cpdef Py_ssize_t ready_octets(self) except -1
-    cpdef list failed_deliveries(self, tuple bounds)
-    cpdef browsed(self)
-    cpdef open_aside(self)
-    cpdef hand_over(self, pool, committer)
-    cpdef close(self)
-    cpdef delete_files(self)
-    cpdef forget_files(self)
-    cpdef fence(self, error)

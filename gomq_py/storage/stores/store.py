@@ -89,7 +89,6 @@ class Store:
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(self.folder)
-        return 0
 
     def outlives_kill(self):
         """Whether all appends survive a kill: their files have their names."""
@@ -136,7 +135,6 @@ class Store:
         """Record for the next run that an unacked message must not be delivered before this time (Unix
         seconds). It came back for the ``count``-th time.
         """
-        return 0
 
     def delete(self, location):
         """Remove an unacked message for good."""

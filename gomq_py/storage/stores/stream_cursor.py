@@ -44,7 +44,7 @@ class StreamCursor:
         self.store.flush()  # includes the appends of this batch
         self.offset = offset
         segment = self.store.last_segment()
-        if offset == self.store.next_offset and segment is not None and segment.written_here:
+        if offset == self.store.next_offset and segment is not None and segment.recovered is None:
             self._enter(segment, segment.end)  # at the end, without a walk
 
     def peek(self, message):
@@ -69,7 +69,6 @@ class StreamCursor:
         """Go behind the message of the last peek."""
         self._at += self._size
         self.offset += 1
-        return 0
 
     def skip_before(self, timestamp_ms):
         """Go to the first message that came at this time (Unix milliseconds) or later.
@@ -95,7 +94,7 @@ class StreamCursor:
     def _skip_unnamed(self, timestamp_ms):
         """skip_before through segments whose files have no names yet, which cursors do not enter."""
         segment = self.store.find(self.offset)
-        while segment is not None and segment.is_open and segment.written_here:
+        while segment is not None and segment.is_open and segment.recovered is None:
             at = HEAD_BYTES
             self.offset = segment.first_offset
             while at < segment.end:
@@ -114,7 +113,6 @@ class StreamCursor:
     def close(self):
         """Leave the segment."""
         self._leave()
-        return 0
 
     def _advance(self):
         """Move to the next record to show.
@@ -162,14 +160,13 @@ class StreamCursor:
         if segment is not None:
             self._segment = None
             self.store.leave(segment)
-        return 0
 
     def _find_record(self, segment, ordinal):
         """Move to the next sound record of this ordinal or later.
 
         False at the end of the segment, which may lie behind damaged records, and after skipping much damage.
         """
-        if segment.written_here:
+        if segment.recovered is None:
             return self._find_written(segment, ordinal)
         at = damaged_at = self._at
         damaged_count = 0
@@ -217,4 +214,3 @@ class StreamCursor:
         """Skip damaged records; consecutive ones are reported together."""
         self._skipped += end - start
         self.store.report_damage(segment, start, end, count)
-        return 0

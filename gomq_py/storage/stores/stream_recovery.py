@@ -10,6 +10,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.segments import damage
+from gomq_py.storage.segments.recovered import Recovered
 from gomq_py.storage.segments.segment import Segment
 from gomq_py.storage.stores import stream_offsets
 from gomq_py.storage.stores.recovery import Recovery
@@ -83,7 +84,7 @@ class StreamRecovery(Recovery):
             if head is None:
                 self._remove_pair(number, msgs, None)
                 return None
-            segment = Segment(number)
+            segment = Segment(number, Recovered())
             segment.attach(msgs, None)
             self._restore_messages(segment, head)
             segment.detach()

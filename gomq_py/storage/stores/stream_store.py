@@ -16,6 +16,7 @@ from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.format import sizes
 from gomq_py.storage.format.head import HEAD_BYTES
 from gomq_py.storage.segments import damage
+from gomq_py.storage.segments.opening import open_files
 from gomq_py.storage.segments.pool import ALONE, FIRST_SEGMENT_BYTES
 from gomq_py.storage.segments.segment import MSGS, Segment
 from gomq_py.storage.stores import segment_log
@@ -85,7 +86,6 @@ class StreamStore(segment_log.SegmentLog):
         # runs.
         if not segment.unsynced & MSGS:
             self._mark_messages(segment)
-        return 0
 
     def _append_staged(self, segment, message, size):
         """Segment.append, through the stage if that is free.
@@ -96,7 +96,6 @@ class StreamStore(segment_log.SegmentLog):
             self._put_on_stage(segment, message, size)
         else:
             segment.append(message)
-        return 0
 
     def flush(self):
         """End of a batch: the appends are in the file and announced.
@@ -115,7 +114,6 @@ class StreamStore(segment_log.SegmentLog):
                 else:
                     self._announce(segment)
                 self._unstaged = 0
-        return 0
 
     def _write_staged(self):
         count = self._staged
@@ -172,14 +170,12 @@ class StreamStore(segment_log.SegmentLog):
                 self._close_segment(segment)
             else:
                 self._mark_messages(segment)  # sealed and closed by the sync
-        return 0
 
     def report_damage(self, segment, start, end, count):
         """Report ``count`` damaged records that a cursor had to skip, once."""
         if (segment.number, start) not in self._reported:
             self._reported.add((segment.number, start))
             damage.set_aside(self, segment, start, end, count)
-        return 0
 
     def last_segment(self):
         """The newest segment there is, or None."""
@@ -403,7 +399,7 @@ class StreamStore(segment_log.SegmentLog):
 
     def _leave_behind(self, segment):
         """After a roll: seal the segment once it is flushed, and close it unless it is being read."""
-        if segment.written_here:
+        if segment.recovered is None:
             segment.note_timestamps()
             self._announce(segment)
             self._mark_messages(segment)
@@ -432,14 +428,13 @@ class StreamStore(segment_log.SegmentLog):
         self.files.overwritten(msgs, 0, HEAD_BYTES)
         return segment
 
-    def _open(self, segment):
-        msgs, _ = self.open_files(segment.number, segment.end, 0, segment.written_here, 0)
-        segment.attach(msgs, None)
+    def open_now(self, segment):
+        segment.attach(*open_files(self, segment.number, segment.end, 0, segment.recovered is None, 0))
 
-    def _proven_by_thread(self, segment):
+    def read_when_opened(self, segment):
         return segment.end
 
-    def _acks_bytes(self, segment):
+    def acks_bytes(self, segment):
         return 0
 
     def _discard(self, segment):
@@ -450,7 +445,8 @@ class StreamStore(segment_log.SegmentLog):
 
     def _forget(self, segment):
         """Remove the segment from the log; its readers notice that it is closed."""
-        self._drop_opening(segment)
+        if self.opener is not None:
+            self.opener.drop(self, segment)
         del self._segments[segment.number]
         if segment.unsynced:
             self._unsynced.remove(segment)

@@ -6,7 +6,7 @@ import pytest
 
 from gomq_py.storage.message import Message
 from gomq_py.storage.segments.opening import UNWANTED_MS
-from gomq_py.storage.stores.message_store import AHEAD_BYTES, PROVEN_BYTES
+from gomq_py.storage.segments.recovered import AHEAD_BYTES, PROVEN_BYTES
 from gomq_py.storage.stores.priority_store import open_priority_store
 from tests.support.stores import INCARNATION, StoreBench
 from tests.support.streams import StreamBench
@@ -282,7 +282,7 @@ def test_damage_between_pieces_is_stepped_over(tmp_path):
 
 def test_what_is_picked_is_opened_at_once_also_when_a_thread_is_about_to(bench):
     stand_before_closed(bench)
-    number = bench.store.read_segment().number
+    number = bench.store.read_segment.number
 
     assert bench.store.pick(bench.store.location_of(number, 128))
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.content.gathered import Gathered
+from gomq_py.storage import locations
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
@@ -257,6 +258,33 @@ def test_purge_of_what_came_back_keeps_what_is_out(tmp_path):
     assert [(one.body, one.delivery_count) for one in shown] == [
         *((b"%d" % number, 2) for number in range(5)), (b"1700", 1)
     ]
+
+
+def test_a_queue_with_one_message_can_be_purged_any_number_of_times(bench):
+    """A run takes two entries of the acks file, which has room for one for each message."""
+    for _ in range(3000):
+        bench.push(b"")
+
+        assert bench.store.purge() == 1
+
+
+def test_purged_messages_behind_a_segment_of_picked_ones_stay_away_after_a_crash(tmp_path):
+    """All but the oldest message of the first segment were picked and deleted: its files are given back, and
+    the next segment is purged from its start.
+    """
+    bench = StoreBench(tmp_path, segment_bytes=65536)
+    out = [bench.push(b"%05000d" % number) for number in range(16)]
+    picked = [
+        location for location in out[1:] if locations.number_of(location) == locations.number_of(out[0])
+    ]
+    for location in picked:
+        assert bench.store.pick(location)
+        bench.store.delete(location)
+
+    assert bench.store.purge() == 16 - len(picked)
+
+    bench.crash()
+    assert bench.drain() == []
 
 
 def push_and_shift(bench, body):
