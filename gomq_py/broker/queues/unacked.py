@@ -231,12 +231,6 @@ class Unacked:
             tag += 1
         return 0
 
-    def oldest(self):
-        """(tag, holder, delivered at in Unix seconds) of the oldest outstanding message, or None."""
-        for entry in self.entries(1):
-            return entry[0], entry[1], entry[3]
-        return None
-
     def entries(self, limit):
         """Up to ``limit`` outstanding messages as (tag, holder, location, delivered at, size), oldest first;
         for inspection, not for the hot path.
