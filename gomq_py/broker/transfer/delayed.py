@@ -61,7 +61,7 @@ class DelayQueue(_routes.Destination):
             "delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers,
             durability.when_safe,
         )
-        self.due = _due_timer.DueTimer(timers, self._transfer.start)
+        self.due = _due_timer.DueTimer(timers, self._are_due)
         self._message = Message()
         self.on_failed = None
         store.listener = self
@@ -112,6 +112,9 @@ class DelayQueue(_routes.Destination):
         if not self.touched:
             self.scheduler.touch(self)
         return 1
+
+    def _are_due(self):
+        self._transfer.start()
 
     def _scanned_due_ms(self, message):
         """When the message is due, if its headers are plain; 0 or less: ask due_ms_of()."""
