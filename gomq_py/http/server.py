@@ -21,7 +21,7 @@ from gomq_py.http import heads
 from gomq_py.http.errors import BodyLost
 from gomq_py.http.live import Followers
 from gomq_py.http.upgrades import UpgradeRefused
-from gomq_py.hub.turns import PacedTurns
+from gomq_py.hub.turns import PacedTurns, give_way
 from gomq_py.net.listener import abandon_socket, format_address, host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -278,6 +278,7 @@ class ManagementHandler(WSGIHandler):
         if self._requests >= self._settings.http_max_requests_per_connection:
             self.close_connection = True
         self._incoming.expect_body()
+        give_way()  # the first request of many, too, begins after a poll
         self.server.turns.wait()
         return whole
 

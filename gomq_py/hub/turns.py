@@ -236,7 +236,9 @@ class PacedTurns:
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
         """Return at the caller's turn, or when ``is_over()`` is true after the Event ``wakened``. May switch.
         """
-        has_turn, wakened = False, wakened or Event()
+        has_turn = False
+        if wakened is None:
+            wakened = Event()
 
         def granted():
             nonlocal has_turn
