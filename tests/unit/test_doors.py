@@ -168,7 +168,7 @@ def test_change_reaches_open_listeners(open_doors, tls):
 
 
 def test_section_inherits_what_it_does_not_say(tls, tmp_path):
-    from gomq_py.certificates import options
+    from gomq_py.net.tls import options_of as options
     settings = Settings(
         **tls, tls_ciphers="ECDHE+AESGCM", tls_min_version="1.3", tls_ca_cert="main.pem", tls_verify_peer=True
     )
