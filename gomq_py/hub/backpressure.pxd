@@ -6,7 +6,7 @@ cdef long long FLOOD, BEHIND_MS, LOOK_MS, WEIGHT_OCTETS
 cdef class PublishRate:
     cdef long long _count, _since_ms
     @cython.locals(passed_ms="long long")
-    cpdef bint is_flood(self, long long now_ms, Py_ssize_t count, bint waits) except -1
+    cpdef bint is_flood(self, long long now_ms, Py_ssize_t count) except -1
 
 @cython.final
 cdef class TakeRate:

@@ -28,12 +28,12 @@ class PublishRate:
     def __init__(self):
         self._count = self._since_ms = 0
 
-    def is_flood(self, now_ms, count, waits):
+    def is_flood(self, now_ms, count):
         """Whether a read that brought ``count`` messages makes a flood, by itself or with those of the last
-        LOOK_MS: a read of TLS finds a few. ``waits``: for confirms; then the read counts alone.
+        LOOK_MS: a read of TLS finds a few.
         """
         passed_ms = now_ms - self._since_ms
-        if waits or not 0 <= passed_ms < LOOK_MS:
+        if not 0 <= passed_ms < LOOK_MS:
             self._since_ms = now_ms
             self._count = 0
         self._count += count

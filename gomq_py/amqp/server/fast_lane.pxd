@@ -8,7 +8,7 @@ from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
 from gomq_py.broker.verbs.pending_confirms cimport UnsyncedQueues
 from gomq_py.content cimport fields
 from gomq_py.content.properties cimport PropertyScan
-from gomq_py.hub.backpressure cimport PublishRate
+from gomq_py.hub cimport backpressure
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
@@ -61,7 +61,7 @@ cdef class FastLane:
     cdef uint64_t now_ms
     cdef bint held, in_body
     cdef Py_ssize_t stored_copies, routed, look_at
-    cdef PublishRate rate
+    cdef backpressure.PublishRate rate
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1

@@ -22,7 +22,7 @@ from gomq_py.broker.routing.route import RememberedRoutes
 from gomq_py.broker.verbs.pending_confirms import UnsyncedQueues
 from gomq_py.content import fields
 from gomq_py.content.properties import PropertyScan
-from gomq_py.hub.backpressure import PublishRate
+from gomq_py.hub import backpressure
 from gomq_py.storage.message import Message
 
 BASIC_PUBLISH = 0x003C0028
@@ -94,7 +94,7 @@ class FastLane:
         self.held = False
         self.in_body = False  # the next octet ends a body frame that was read elsewhere
         self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
-        self.rate = PublishRate()
+        self.rate = backpressure.PublishRate()
         self.look_at = routes.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
@@ -200,7 +200,10 @@ class FastLane:
         message are outrun. Where an exchange delays messages the lane does not know any more whether that one
         was to wait.
         """
-        is_flood = self.rate.is_flood(self.now_ms, self.routed, len(self.confirming_channels) > 0)
+        if len(self.confirming_channels) > 0:  # it waits for confirms: the read counts alone
+            is_flood = self.routed >= backpressure.FLOOD
+        else:
+            is_flood = self.rate.is_flood(self.now_ms, self.routed)
         route = self.remembered.last
         if is_flood and route is not None and route.queues and route.delayed is None:
             for queue in route.queues:
