@@ -110,8 +110,7 @@ def get_channel(name):
     channel, connection = find_channel(name)
     shape = shapes.channel(channel, connection)
     shape["consumer_details"] = [
-        shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
-    ]
+        shapes.consumer(one, connection) for one in list(channel.consumers.values())]
     shape["publishes"], shape["deliveries"] = [], []
     return json_answer(shape)
 
@@ -136,9 +135,7 @@ def list_consumers(vhost=None):
         name = connection.vhost.name
         if name == vhost if vhost is not None else sees_vhost(name):
             for channel in list(connection.channels.values()):
-                pairs += [
-                    (one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
-                ]
+                pairs += [(one, connection) for one in list(channel.consumers.values())]
     return listing(pairs, kinds.CONSUMERS)
 
 
@@ -150,7 +147,7 @@ def delete_consumer(vhost, connection, number, tag):
     one = find(connection)
     channel = one.channels.get(number)
     consumer = None if channel is None else channel.consumers.get(tag)
-    if consumer is None or one.vhost.name != vhost or not hasattr(consumer, "source"):
+    if consumer is None or one.vhost.name != vhost:
         raise NoSuchObject()
     check_own(one)
     consumer.source.remove_consumer(consumer)
