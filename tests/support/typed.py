@@ -60,7 +60,6 @@ ENTERED_BY = {
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_qos2_records.py",
     "gomq_py.mqtt.model.session_queue": "tests/unit/mqtt/model/test_sessions.py",
-    "gomq_py.mqtt.model.shared_subscriptions": "tests/unit/mqtt/model/test_sessions.py",
     "gomq_py.mqtt.server.delivery": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.server.inbound": "tests/unit/mqtt/server/test_fast_lane.py",
     "gomq_py.mqtt.server.publication": "tests/unit/mqtt/server/test_outbound.py",

@@ -2,7 +2,7 @@
 the member that gets a message.
 
 Beside the MQTT exchange, which has one SharedSubscription per share name and filter, made by the first
-binding and dropped with the last. Compiled, because it runs per message. Never yields.
+binding and dropped with the last. Never yields.
 """
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.routing.route import LATER
