@@ -16,7 +16,7 @@ from gomq_py.observability.log import logger
 LOG = logger("amqp")
 
 # What becomes of a message; the numbers are those of unacked and of the queues.
-ACK, REQUEUE, DROP = 0, LOST, 8
+ACK, REQUEUE, REJECT = 0, LOST, 8
 
 # Settled between two polls of the loop: some 2 ms, of acks and of what costs more.
 ACKS_AT_ONCE = 10_000
@@ -33,12 +33,12 @@ def basic_ack(channel, method):
 
 def basic_nack(channel, method):
     """basic.nack: as basic.ack, but refused."""
-    settle(channel, method.delivery_tag, method.multiple, RETURNED if method.requeue else DROP)
+    settle(channel, method.delivery_tag, method.multiple, RETURNED if method.requeue else REJECT)
 
 
 def basic_reject(channel, method):
     """basic.reject: one refused."""
-    settle(channel, method.delivery_tag, False, FAILED if method.requeue else DROP)
+    settle(channel, method.delivery_tag, False, FAILED if method.requeue else REJECT)
 
 
 def settle(channel, delivery_tag, multiple, how):
@@ -72,7 +72,7 @@ def apply(channel, delivery_tag, multiple, how):
     """Settle for good. False: the tag is unknown, and nothing was done."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
-    return channel.reject(delivery_tag, multiple, 0 if how == DROP else how)
+    return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)
 
 
 class Settling(Job):
@@ -93,7 +93,7 @@ class Settling(Job):
 
         The queues that messages go back to deliver nothing meanwhile, so that later ones do not overtake.
         """
-        queues = () if how in (ACK, DROP) else held_back(self._channel)
+        queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
             queue.hold()
 

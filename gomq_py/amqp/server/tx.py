@@ -244,7 +244,7 @@ class Commit:
                 self._at += 1
                 if how == settling.ACK:
                     queue.settle(location)
-                elif how == settling.DROP:
+                elif how == settling.REJECT:
                     queue.reject(location, False)
                 elif how == settling.REQUEUE:
                     queue.requeue(location)

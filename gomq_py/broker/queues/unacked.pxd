@@ -3,7 +3,7 @@ from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 cimport cython
 
-cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, LONG, SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE
+cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, LONG, ACK, REQUEUE, RETURNED, FAILED, REJECT, TAKE
 
 cdef class Holder:
     cdef readonly Queue queue

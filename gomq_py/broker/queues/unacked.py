@@ -24,9 +24,9 @@ FIRST_CAPACITY = 16
 KEPT_CAPACITY = 1024
 # A multiple that spans more than this is not settled in one go: see settling.
 LONG = 2500
-# What becomes of a message: done with, put back because its session ends, returned or failed
-# (broker.queues.consumers), not wanted, taken over.
-SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
+# What becomes of a message: acknowledged, put back because its session ends, returned or failed
+# (broker.queues.consumers), rejected (dead-lettered or dropped), taken over.
+ACK, REQUEUE, RETURNED, FAILED, REJECT, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
@@ -44,12 +44,12 @@ class Holder:
         self.gone = False
 
     def settle(self, location, how):
-        """Tell the queue what becomes of a message; ``how``: SETTLE, REQUEUE, RETURNED, FAILED or DROP."""
-        if how == SETTLE:
+        """Tell the queue what becomes of a message; ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT."""
+        if how == ACK:
             self.queue.settle(location)
         elif how == REQUEUE:
             self.queue.requeue(location)
-        elif how == DROP:
+        elif how == REJECT:
             self.queue.reject(location, False)
         else:
             self.queue.give_back(location, how)
@@ -161,15 +161,15 @@ class Unacked:
             if location == 0:
                 return False
             octets.put_le64(self.at, offset, 0)
-            self._release(self.at, offset, location, SETTLE)
+            self._release(self.at, offset, location, ACK)
             if tag == self.first_tag:
                 self._advance()
             return True
-        return self._settle_slow(tag, multiple, SETTLE)
+        return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
         """basic.reject and basic.nack, as settle(). ``requeue``: REQUEUE, RETURNED or FAILED; 0: do not."""
-        return self._settle_slow(tag, multiple, requeue if requeue else DROP)
+        return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
         """As settle() of one message, but instead of its queue ``taker(queue, location)`` is told, which
@@ -200,7 +200,7 @@ class Unacked:
 
         Returns whether any up to there are left.
 
-        ``how``: SETTLE, REQUEUE, RETURNED, FAILED or DROP.
+        ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT.
         """
         while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
             self._settle_aside(self.aside_first, how)

@@ -6,7 +6,7 @@ from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.hub.scheduler import Scheduler
 
-SETTLE, REQUEUE = 0, 1
+ACK, REQUEUE = 0, 1
 LONG = 2500
 
 
@@ -184,8 +184,8 @@ def test_settle_some_begins_with_the_oldest_and_says_whether_any_are_left(unacke
     assert not unacked.settle_some(3, REQUEUE, 5)
     assert queue.told == [("requeue", 11), ("requeue", 13)]
 
-    assert not unacked.settle_some(4, SETTLE, 1)
-    assert not unacked.settle_some(4, SETTLE, 1)
+    assert not unacked.settle_some(4, ACK, 1)
+    assert not unacked.settle_some(4, ACK, 1)
     assert queue.told[2:] == [("settle", 14)]
 
 
