@@ -14,7 +14,7 @@ from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.hub import buffers, scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication
 from gomq_py.mqtt.wire import crossing
