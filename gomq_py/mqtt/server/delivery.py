@@ -1,7 +1,7 @@
 """Delivery: the consumer of a session's queue, and the sink of QoS 0 messages that no queue keeps; both write
 PUBLISH packets for one client.
 
-Above publication, which writes the packets, and sent (packet identifiers in flight); made by outbound. The
+Above publication, which writes the packets, and sent (packet identifiers in flight); made by flows. The
 consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
 sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
 while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
