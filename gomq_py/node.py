@@ -21,7 +21,7 @@ from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
 from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds

@@ -31,7 +31,7 @@ TESTS = (
     "tests/unit/storage/stores/test_stream_store.py", "tests/unit/net/test_output.py",
     "tests/unit/net/test_stream.py", "tests/unit/broker/queues",
     "tests/unit/broker/exchanges/test_topic_trie.py", "tests/unit/perf/test_walk.py",
-    "tests/unit/perf/test_batch.py", "tests/unit/links/test_relay.py",
+    "tests/unit/perf/test_walk_batch.py", "tests/unit/links/test_relay.py",
 )
 
 

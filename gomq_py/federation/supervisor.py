@@ -18,7 +18,7 @@ from gomq_py.errors import NoPermission
 from gomq_py.federation.parameters import (
     PURPOSE, UpstreamComponent, check_set, check_upstream, fault_of, upstreams_for, uris_of,
 )
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.links.local import ADMINISTRATOR, Setters
 from gomq_py.links.uris import parse
 from gomq_py.observability.log import logger

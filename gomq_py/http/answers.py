@@ -13,7 +13,7 @@ from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
 from gomq_py.http.json_slices import (
     WRITTEN_OCTETS, NotJSON, TooLong, elements, json_octets, parsed,
 )
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way, paced
 from gomq_py.patterns import Pattern
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way, paced
 
 # Characters of one element, as many as a request's body about a single thing.

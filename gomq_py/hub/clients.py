@@ -14,7 +14,7 @@ from collections import Counter
 from gevent.event import Event
 
 from gomq_py.hub.endings import EndingsLately
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.counters import Counters, counted
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from itertools import chain, count, islice
 
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 
 # Channels that end without waiting for others to be served: some 0.3 ms.
 FEW = 32

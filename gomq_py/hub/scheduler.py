@@ -7,20 +7,27 @@ walks its read buffer, and gets one turn when the door is done (docs/decisions/0
 budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from being
 read. Never blocks, never switches; an idle scheduler has no timer running.
 
-Long work is a job (hub.job), of which one slice is done per poll until there is no more to do. All jobs share
-one budget of time per poll and take turns, so that many of them hold the loop up no longer than one. A job
-that raises is logged, counted and told; the others go on.
+Long work is a Job: it has a name, one slice of it is done per poll until there is no more to do, and it hears
+when a slice fails. All jobs share one budget of time per poll and take turns, so that many of them hold the
+loop up no longer than one. A job that raises is logged, counted and told; the others go on. A kind of job is
+a class: its name is what the log and the metrics call it, ``failed`` is its rule for what a fault costs, and
+there is no default for that.
+
+SliceClock: how long a slice, or a loop whose items do not all cost the same, may keep the hub before others
+get their turn.
 """
 import time
 from collections import Counter, deque
 
 import gevent
 
-from gomq_py.hub.job import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("queue")
+
+# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.turns).
+SLICE_S = 0.002
 
 # Octets written to sockets in one go before the loop is polled again:
 # about the cost of reading four full buffers, some 0.3 ms.
@@ -35,6 +42,69 @@ FEW_TURNS = 16
 # What all jobs together may take of one poll: one slice more, as a rule 2 to 5 ms,
 # may have begun before it is over.
 JOBS_S = 0.004
+
+
+class SliceClock:
+    """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another.
+
+    A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
+    clock lasts its time and one item more. The time is what passes, not what the processor spends, because
+    others wait as long.
+
+    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
+    less than a microsecond. ``clock``: in seconds.
+    """
+
+    __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")
+
+    def __init__(self, seconds=None, every=1, clock=time.perf_counter):
+        self._seconds = SLICE_S if seconds is None else seconds
+        self._every = every
+        self._clock = clock
+        self.begin()
+
+    def begin(self):
+        """The time counts from now."""
+        self._until = self._clock() + self._seconds
+        self._left = self._every
+
+    def is_over(self):
+        """Whether it is time for others, asked after an item. Stays True until begin()."""
+        self._left -= 1
+        if self._left > 0:
+            return False
+        if self._clock() >= self._until:
+            return True
+        self._left = self._every
+        return False
+
+
+class Job:
+    """One piece of long work.
+
+    ``running`` is the scheduler's: a job that runs is not started a second time.
+    """
+
+    __slots__ = ("running",)
+
+    name = ""
+
+    def __init__(self):
+        self.running = False
+
+    def step(self):
+        """Do the next slice, a few milliseconds of it at most.
+
+        Returns whether there is more to do after the next poll of the loop.
+        """
+        raise NotImplementedError
+
+    def failed(self, error):
+        """A slice raised, which has been logged and counted: put right what it left.
+
+        Returns whether the job goes on.
+        """
+        raise NotImplementedError
 
 
 class TurnTaker:

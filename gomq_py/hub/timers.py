@@ -6,7 +6,7 @@ import time
 
 import gevent
 
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

@@ -18,7 +18,7 @@ from functools import partial
 import gevent
 from gevent.event import Event
 
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 
 # Any short time: the timer sends the loop through a poll.
 SHORTEST_S = 1e-4

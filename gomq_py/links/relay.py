@@ -10,10 +10,16 @@ No I/O, and no Python object per message. Input and output of a message:
 A message that lies in the buffer whole is relayed whole. A larger one is relayed in pieces as its body
 arrives (``missing``). Trusts nothing: every size is checked before it is used, and malformed or unexpected
 frames raise an AMQPError, after which the relay must not be used.
+
+Header stamp: adds a header to the encoded properties of each message, without decoding. A message that has
+the header already goes to the relay's ``edit``, and the resulting headers are cached: most messages that come
+over several brokers have the same.
 """
+from struct import Struct
+
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
-from gomq_py.content import fields
+from gomq_py.content import fields, properties
 from gomq_py.content.properties import Properties, PropertyScan
 
 DELIVER, PUBLISH = 0x3C003C, 0x3C0028
@@ -28,6 +34,11 @@ OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
 # Longest error text about a message.
 TEXT_MOST = 200
+# Property flags; structs of the flags field and of the headers' length.
+HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
+HEAD, LENGTH = Struct(">H"), Struct(">I")
+# Most cached header tables, and the largest size of one.
+KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
 class Delivered:
@@ -46,13 +57,80 @@ class Unfit(Exception):
     """This target can never take the next message. args: reason, checksum."""
 
 
+class HeaderStamp:
+    """``key``, ``entry``, ``entry_again`` (for a redelivered message): encoded header for messages that have
+    neither this key nor a user id.
+
+    For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
+    only on them and on whether the message is redelivered.
+    """
+
+    __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
+
+    def __init__(self, key, entry, entry_again):
+        self.key, self.entry, self.entry_again = key, entry, entry_again
+        self.scan = PropertyScan()
+        self.known = None  # {(encoded headers, redelivered): encoded table from edit, b"": left out}
+        self.unknown = None  # key for the answer to come
+
+    def stamped(self, p, start, end, redelivered):
+        """The properties with the header or a cached table; b"": the message is left out; None: ``edit``."""
+        self.unknown = None
+        if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
+            return None
+        entry = self.entry_again if redelivered else self.entry
+        if self.scan.headers_at < 0:
+            at = properties.headers_at(p, start)
+            return b"".join((
+                HEAD.pack(self.scan.flags | HEADERS), bytes(p[start + 2:at]), LENGTH.pack(len(entry)), entry,
+                bytes(p[at:end]),
+            ))
+        at = self.scan.headers_at
+        length = self.scan.headers_length - 4
+        following = at + 4 + length
+        if fields.find_key(p, at + 4, following, octets.pointer(self.key), len(self.key)) >= 0:
+            if length > KNOWN_OCTETS:
+                return None
+            table = self.table_known(bytes(p[at + 4:following]), redelivered)
+            return table and b"".join((bytes(p[start:at]), table, bytes(p[following:end])))
+        return b"".join((
+            bytes(p[start:at]), LENGTH.pack(length + len(entry)), bytes(p[at + 4:following]), entry,
+            bytes(p[following:end]),
+        ))
+
+    def answered(self, content):
+        """Cache the answer of ``edit`` for the last message: wire form, or None if it is left out."""
+        if self.unknown is None:
+            return 0
+        table = b""
+        if content is not None:
+            if self.scan.scan(octets.pointer(content), 0, len(content)) or self.scan.headers_at < 0:
+                return 0
+            at = self.scan.headers_at
+            table = content[at:at + self.scan.headers_length]
+        if len(self.known) >= KNOWN_MOST:
+            self.known.clear()
+        self.known[self.unknown] = table
+        return 0
+
+    def table_known(self, headers, redelivered):
+        """The cached table for these headers, or None."""
+        key = headers, redelivered
+        if self.known is None:
+            self.known = {}
+        table = self.known.get(key)
+        if table is None:
+            self.unknown = key
+        return table
+
+
 class Relay:
     """Relays one channel of the source to one of the target.
 
     ``input`` and ``output`` are shared with other relays and empty between two walks. ``target_frame_max``:
     as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's, or None.
     ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``header_stamp``: a
-    HeaderStamp (links.header_stamp) for messages that need no call of ``edit``. ``offset_header``: name of
+    HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name of
     the header with a stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
 
     After a walk: ``count`` messages from ``first_tag`` on were read, and ``written`` bytes lie in ``output``;

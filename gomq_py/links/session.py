@@ -20,8 +20,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.links.source_reader import SourceReader
 from gomq_py.links.target_writer import FULL_OCTETS
-from gomq_py.links.relay import Relay
-from gomq_py.links.header_stamp import HeaderStamp
+from gomq_py.links.relay import HeaderStamp, Relay
 from gomq_py.links.wire import Wire
 from gomq_py.observability.log import logger
 

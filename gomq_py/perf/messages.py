@@ -3,7 +3,7 @@ import random
 from itertools import cycle
 
 from gomq_py.content.properties import Properties
-from gomq_py.perf.batch import PublishBatch
+from gomq_py.perf.walk import PublishBatch
 
 WRITE_OCTETS = 65536  # one write; more does not save CPU time, less does
 _CYCLE_OCTETS = 65536  # a cycle of equal messages fills one write

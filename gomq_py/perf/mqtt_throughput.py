@@ -14,7 +14,7 @@ from gomq_py.mqtt.wire.properties import encode_values
 from gomq_py.mqtt.wire.reason_codes import UNSPECIFIED_ERROR, name_of
 from gomq_py.perf import messages, shared
 from gomq_py.perf.load import Load
-from gomq_py.perf.mqtt_walk import ArrivalCheck, MQTTWalk, PacketWindow
+from gomq_py.perf.walk import ArrivalCheck, MQTTWalk, PacketWindow
 from gomq_py.perf.role import ConsumerRole, PublisherRole, Role
 
 # All cycles of publishes together: with thousands of publishers each has only one or a few messages.

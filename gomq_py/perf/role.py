@@ -11,8 +11,7 @@ from select import POLLIN, POLLOUT
 
 from gomq_py.client.errors import ClientError
 from gomq_py.perf import messages, shared
-from gomq_py.perf.batch import END_OF_RECORD
-from gomq_py.perf.walk import LatencyHistogram
+from gomq_py.perf.walk import END_OF_RECORD, LatencyHistogram
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _WRITES_IN_A_ROW = 4  # then other connections of the worker

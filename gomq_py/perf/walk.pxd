@@ -1,10 +1,27 @@
 cimport cython
 from gomq_py cimport octets
+from gomq_py.mqtt.wire cimport frames as mqtt_frames
+from gomq_py.perf cimport bare_send
 from libc.stdint cimport uint64_t
 
 cdef bytes ACK_FRAME
-cdef uint64_t NUMBER_MASK
+cdef uint64_t NUMBER_MASK, IDENTIFIER_MAX
 cdef unsigned int DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK
+cdef unsigned int PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP
+
+cdef class PublishBatch:
+    cdef public bytearray buffer
+    cdef public object starts
+    cdef public Py_ssize_t count
+    cdef long long[::1] bodies
+    cdef Py_ssize_t timestamp_at, sequence_at, identifier_before
+    @cython.locals(p="unsigned char*", i=cython.Py_ssize_t, at=cython.Py_ssize_t)
+    cpdef stamp(self, Py_ssize_t first, Py_ssize_t last, uint64_t sequence, uint64_t timestamp_ns)
+    @cython.locals(p="unsigned char*", i=cython.Py_ssize_t)
+    cpdef identify(self, Py_ssize_t first, Py_ssize_t last, unsigned int identifier)
+    @cython.locals(p="unsigned char*", i=cython.Py_ssize_t, start=cython.Py_ssize_t, end=cython.Py_ssize_t,
+        written=cython.Py_ssize_t)
+    cdef tuple _write_bare(self, int descriptor, Py_ssize_t first, Py_ssize_t last, int flags)
 
 cdef class LatencyHistogram:
     cdef uint64_t[::1] buckets
@@ -69,3 +86,29 @@ cdef class FrameWalk(Walk):
     @cython.locals(p="unsigned char*")
     cdef int answer(self, bint multiple) except -1
     cpdef ack_rest(self)
+
+cdef class PacketWindow(ConfirmWindow):
+    @cython.locals(first=uint64_t, ahead=uint64_t)
+    cpdef settle_packet(self, uint64_t identifier, bint refused)
+
+cdef class ArrivalCheck(SequenceCheck):
+    cdef readonly uint64_t doubled
+    cdef uint64_t span
+    cdef unsigned char[::1] seen
+    @cython.locals(
+        publisher=cython.Py_ssize_t, number=uint64_t, at=uint64_t, mask=uint64_t, following=uint64_t,
+        skipped=uint64_t)
+    cpdef note(self, uint64_t sequence)
+
+cdef class MQTTWalk(Walk):
+    cdef mqtt_frames.PacketWalk packets
+    cdef int version
+    cdef PacketWindow window
+    @cython.locals(
+        packets=mqtt_frames.PacketWalk, p="const unsigned char*", kind=cython.uint, at=cython.Py_ssize_t,
+        before=uint64_t)
+    cpdef Py_ssize_t walk(self, Py_ssize_t end, uint64_t now_ns) except -1
+    @cython.locals(at=cython.Py_ssize_t, size=cython.Py_ssize_t)
+    cdef int take_message(self, const unsigned char* p) except -1
+    @cython.locals(p="unsigned char*")
+    cdef int answer(self, unsigned int kind) except -1

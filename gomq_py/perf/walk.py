@@ -1,17 +1,30 @@
-"""Parser for a load generator's AMQP input, without an object per frame: counts, checks, times and acks
-deliveries, and counts confirms.
+"""Compiled loops of a load generator: publishes that are encoded in advance, and parsers for its input over
+AMQP and MQTT, without an object per frame or packet.
 
-The worker reads from its socket into ``buffer`` behind the ``kept`` bytes of an incomplete frame and calls
-``walk``. Acks are written into ``answers``, methods outside of the load (close, cancel, ...) are put into
-``others``. Trusts nothing: sizes are checked before use.
+A PublishBatch lies in one buffer that is written again and again; only sequence numbers and timestamps in
+the bodies change. A write is a slice of whole messages, 16 to 64 KiB, so that many messages share one system
+call.
 
-Also what the walk over MQTT (mqtt_walk) shares: windows, checks and latencies.
+A walk counts, checks, times and acknowledges messages, and counts confirms or acknowledgements. The worker
+reads from its socket into ``buffer`` behind the ``kept`` bytes of an incomplete frame or packet and calls
+``walk``. Acks (over MQTT PUBACK, PUBREC, PUBREL and PUBCOMP) are written into ``answers``. What is outside of
+the load is put into ``others``: methods (close, cancel, ...) as octets, packets of MQTT (SUBACK, DISCONNECT,
+refusals, ...) as objects. Trusts nothing: sizes are checked before use; mqtt.wire.frames finds the packets.
 """
+import os
+import socket
 from array import array
+from bisect import bisect_right
 
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import FrameError
+from gomq_py.mqtt.wire import frames as mqtt_frames
+from gomq_py.mqtt.wire.constants import (
+    DEFAULT_LIMITS, IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SERVER,
+)
+from gomq_py.perf import bare_send
 
+END_OF_RECORD = getattr(socket, "MSG_EOR", 0)
 DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK = 0x3C003C, 0x3C0047, 0x3C0048, 0x3C0032, 0x3C0050, 0x3C0078
 NUMBER_MASK = (1 << 48) - 1
 # channel 1, delivery tag at 11, multiple at 19
@@ -20,6 +33,100 @@ assert len(ACK_FRAME) == 21
 SUB_BUCKETS = 64
 BUCKETS = 40 * SUB_BUCKETS  # up to 2^45 ns, which is ten hours
 REGION_OCTETS = 8 * BUCKETS
+_SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messages
+
+
+class PublishBatch:
+    """A cycle of messages. ``starts[i]``: where message i begins in ``buffer``; ``starts[count]``: its end.
+
+    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, -1 for none; the bodies must be
+    large enough. ``identifier_before``: distance of MQTT's packet identifier before each body, 0 for none.
+    """
+
+    __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
+
+    def __init__(self, messages, timestamp_at=-1, sequence_at=-1, identifier_before=0):
+        """``messages``: (all frames of a publish, offset of its body in them) each."""
+        starts, bodies = array("q", [0]), array("q")
+        for frames, body_at in messages:
+            if body_at < identifier_before or identifier_before == 1:
+                raise ValueError("there is no room for a packet identifier before a body")
+            if (
+                body_at + max(timestamp_at, sequence_at) + 8 > len(frames)
+                and max(timestamp_at, sequence_at) >= 0
+            ):
+                raise ValueError("a body is too small for what is to be stamped into it")
+            bodies.append(starts[len(starts) - 1] + body_at)
+            starts.append(starts[len(starts) - 1] + len(frames))
+        self.buffer = bytearray().join([frames for frames, _ in messages])
+        self.starts = starts
+        self.count = len(messages)
+        self.bodies = bodies
+        self.timestamp_at = timestamp_at
+        self.sequence_at = sequence_at
+        self.identifier_before = identifier_before
+
+    def stamp(self, first, last, sequence, timestamp_ns):
+        """Write numbers from ``sequence`` on, and one timestamp, into messages: little-endian."""
+        if first < 0 or last > self.count:
+            raise IndexError("messages outside the batch")
+        p = octets.pointer(self.buffer)
+        for i in range(first, last):
+            at = self.bodies[i]
+            if self.sequence_at >= 0:
+                octets.put_le64(p, at + self.sequence_at, sequence)
+                sequence += 1
+            if self.timestamp_at >= 0:
+                octets.put_le64(p, at + self.timestamp_at, timestamp_ns)
+
+    def identify(self, first, last, identifier):
+        """Write packet identifiers from ``identifier`` on into messages; after 65535 comes 1."""
+        if first < 0 or last > self.count or not self.identifier_before:
+            raise IndexError("messages outside the batch, or without identifiers")
+        p = octets.pointer(self.buffer)
+        for i in range(first, last):
+            octets.put_be16(p, self.bodies[i] - self.identifier_before, identifier)
+            identifier = identifier + 1 if identifier < 65535 else 1
+
+    def write_singly(self, sock, first, last, flags):
+        """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
+        takes no more. Raises OSError.
+
+        Returns (messages begun, unwritten bytes of the last one). ``flags``: END_OF_RECORD for a TCP segment
+        per message. TCP_NODELAY alone does not keep them apart: messages that wait are merged (20 to a
+        segment were seen).
+        """
+        if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
+            return self._write_bare(sock.fileno(), first, last, flags)
+        room = memoryview(self.buffer)
+        for i in range(first, last):
+            start, end = self.starts[i], self.starts[i + 1]
+            try:
+                written = sock.send(room[start:end], flags)
+            except BlockingIOError:
+                return i - first, 0
+            if written < end - start:
+                return i + 1 - first, end - start - written
+        return last - first, 0
+
+    def _write_bare(self, descriptor, first, last, flags):
+        """``write_singly`` for a non-blocking socket."""
+        p = octets.pointer(self.buffer)
+        end = self.starts[first]
+        for i in range(first, last):
+            start, end = end, self.starts[i + 1]
+            written = bare_send.send(descriptor, p, start, end, flags)
+            if written < 0:
+                raise OSError(-written, os.strerror(-written))
+            if written == 0:
+                return i - first, 0
+            if written < end - start:
+                return i + 1 - first, end - start - written
+        return last - first, 0
+
+    def last_within(self, first, limit_octets):
+        """End of the messages from ``first`` on that fit ``limit_octets``; at least one message."""
+        return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)
 
 
 class LatencyHistogram:
@@ -300,6 +407,127 @@ class FrameWalk(Walk):
         """Append an ack of everything delivered and not acked yet."""
         if self.ack_every and self.last_tag > self.acked_tag:
             self.answer(True)
+
+
+class PacketWindow(ConfirmWindow):
+    """A ConfirmWindow of packet identifiers: publish n, from 1 on, has (n - 1) % 65535 + 1."""
+
+    __slots__ = ()
+
+    def settle_packet(self, identifier, refused):
+        """Settle a PUBACK, PUBCOMP or (``refused``) failure. Identifiers outside the window are ignored."""
+        first = (self.low - 1) % IDENTIFIER_MAX
+        ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
+        self.settle(self.low + ahead, False, refused)
+
+
+class ArrivalCheck(SequenceCheck):
+    """A SequenceCheck that tells doubled messages from late ones; ``doubled`` messages are not counted as
+    arrived. Remembers the last ``span`` numbers of each publisher; older ones count as late.
+    """
+
+    __slots__ = ("doubled", "span", "seen")
+
+    def __init__(self, following, counts, sums, filler=b"", filled_from=0):
+        SequenceCheck.__init__(self, following, counts, sums, filler, filled_from)
+        span = 65536
+        while span > 64 and span * len(following) > _SEEN_OCTETS:
+            span //= 2
+        self.span = span
+        self.seen = bytearray(span * len(following))
+        self.doubled = 0
+
+    def note(self, sequence):
+        publisher = sequence >> 48
+        number = sequence & NUMBER_MASK
+        if publisher >= self.publishers:
+            self.corrupt += 1
+            return
+        at = publisher * self.span
+        mask = self.span - 1
+        following = self.following[publisher]
+        if number >= following:
+            skipped = following if number - following < self.span else number - mask
+            while skipped < number:
+                self.seen[at + (skipped & mask)] = 0
+                skipped += 1
+            self.following[publisher] = number + 1
+        elif following - number <= self.span and self.seen[at + (number & mask)]:
+            self.doubled += 1
+            return
+        else:
+            self.misordered += 1
+        if number + self.span >= following:
+            self.seen[at + (number & mask)] = 1
+        self.counts[publisher] += 1
+        self.sums[publisher] += number
+
+
+class MQTTWalk(Walk):
+    """The receiving half of one connection. A packet larger than ``packet_octets`` ends it."""
+
+    __slots__ = ("packets", "version", "window")
+
+    def __init__(
+            self, version, read_octets=131072, packet_octets=65536, window=None, check=None, latencies=None,
+            sequence_at=-1, timestamp_at=-1):
+        size = packet_octets + read_octets
+        # Each answer has four bytes, and no answered packet is shorter.
+        Walk.__init__(self, size, size + 8, check, latencies, sequence_at, timestamp_at)
+        self.version = version
+        self.packets = mqtt_frames.PacketWalk(
+            version, SERVER, DEFAULT_LIMITS._replace(packet_octets=packet_octets))
+        self.window = window if window is not None else PacketWindow(1)
+
+    def walk(self, end, now_ns):
+        """Parse the whole packets in the first ``end`` bytes and keep the rest at the front; returns the
+        count of messages. Raises MQTTError.
+        """
+        packets = self.packets
+        packets.begin(self.buffer, 0, end)
+        p = octets.pointer(self.buffer)
+        before = self.delivered
+        self.now_ns = now_ns
+        while True:
+            kind = packets.next_packet()
+            if kind == 0:
+                break
+            if not packets.plain:
+                self.others.append(packets.decode())
+            elif kind == PUBLISH:
+                self.take_message(p)
+            elif kind == PUBREC:
+                self.answer(PUBREL)
+            elif kind == PUBREL:
+                self.answer(PUBCOMP)
+            else:
+                self.window.settle_packet(packets.packet_identifier, False)
+        at = packets.finish()
+        self.kept = end - at
+        if at:
+            self.buffer[:self.kept] = self.buffer[at:end]
+        return self.delivered - before
+
+    def take_message(self, p):
+        """Take a PUBLISH, with number and timestamp in its body."""
+        at = self.packets.payload_at
+        size = self.packets.payload_length
+        self.delivered += 1
+        self.body_octets += size
+        if self.packets.dup:
+            self.redelivered += 1
+        self.take_content(p, at, size, 0)
+        if self.packets.qos:
+            self.answer(PUBACK if self.packets.qos == 1 else PUBREC)
+        return 0
+
+    def answer(self, kind):
+        if self.answered + 5 > len(self.answers):
+            raise IndexError("answers that nobody has taken")
+        p = octets.pointer(self.answers)
+        self.answered = mqtt_frames.write_acknowledgement(
+            p, self.answered, self.version, kind, self.packets.packet_identifier, 0)
+        return 0
 
 
 def lower_bound(index):

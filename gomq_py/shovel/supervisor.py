@@ -11,7 +11,7 @@ from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import OFFSET
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import OPERATOR, Component
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.links.uris import AMQP, DESTINATIONS
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog

@@ -10,7 +10,7 @@ import gevent
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.broker.signals.alarms import LOW_ON
 from gomq_py.config.settings import shortened
-from gomq_py.mqtt.server.inbound import Inbound
+from gomq_py.mqtt.server.flows import Inbound
 from gomq_py.mqtt.wire import frames, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBREC
 from gomq_py.mqtt.wire.errors import MQTTError

@@ -10,7 +10,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import steps
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.disk.data_dir import DataDir
 from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush.group_commit import GroupCommit

@@ -6,7 +6,7 @@ from random import Random
 import gevent
 import pytest
 
-from gomq_py.mqtt.server.inbound import Inbound
+from gomq_py.mqtt.server.flows import Inbound
 from gomq_py.storage.disk import data_dir
 from gomq_py.storage.message import Message
 from tests.durability import flush_pool

@@ -14,7 +14,7 @@ from gomq_py.client.mqtt import MQTTClient
 from gomq_py.http.api import mqtt
 from gomq_py.http.kinds import MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
 from gomq_py.hub import turns
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.ctl.running import in_process
 from tests.support.crossing import stored
 from tests.support.waiting import in_time, wait_until

@@ -28,8 +28,7 @@ from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.federation.supervisor import Federation
-from gomq_py.hub.job import SliceClock
-from gomq_py.hub.scheduler import unix_ms
+from gomq_py.hub.scheduler import SliceClock, unix_ms
 from gomq_py.hub import clients, context, timers, turns
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription

@@ -9,8 +9,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
-from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
-from gomq_py.links.header_stamp import HeaderStamp
+from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, HeaderStamp, Relay, Unfit
 from tests.fuzz.target import Draw, Target, pieces
 from tests.fuzz.wire_targets import PROPERTIES
 from tests.fuzz.wire_targets import WORDS as WIRE_WORDS

@@ -20,8 +20,8 @@ from gomq_py.client.errors import ClientError
 from gomq_py.http import json_slices, kinds, shapes
 from gomq_py.http.answers import at, node
 from gomq_py.http.api import docs
-from gomq_py.hub import job, turns
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub import scheduler, turns
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.waiting import in_time
 
 QUEUES = 2000
@@ -68,7 +68,7 @@ def short_slices():
     and a slice must be a small share of that.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "SLICE_S", job.SLICE_S / 4)
+        patch.setattr(scheduler, "SLICE_S", scheduler.SLICE_S / 4)
         yield
 
 

@@ -1,8 +1,7 @@
 """Clocks that tests move: slices are counted in looks at the clock,
 because what passes on a busy machine says nothing.
 """
-from gomq_py.hub.job import SliceClock
-from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.scheduler import Scheduler, SliceClock
 
 
 class StepClock:

@@ -1,5 +1,5 @@
 """Jobs made of functions, for tests of whoever runs them."""
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 
 
 class Doing(Job):

@@ -9,7 +9,7 @@ from gomq_py.mqtt.model.kinds import register
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
-from gomq_py.mqtt.server.outbound import Outbound
+from gomq_py.mqtt.server.flows import Outbound
 from gomq_py.mqtt.wire.codec import PacketReader
 from gomq_py.mqtt.wire.constants import SERVER
 from gomq_py.mqtt.wire.crossing import KIND, record_flags

@@ -74,6 +74,6 @@ def test_modules_that_the_architecture_and_the_glossary_name_are_there():
 
 
 def test_module_that_has_moved_is_found():
-    assert lost_modules("`broker.job`, `hub.job`, `hub.job.SliceClock`") == [
+    assert lost_modules("`broker.job`, `hub.scheduler`, `hub.scheduler.SliceClock`") == [
         "broker.job"
     ]

@@ -12,7 +12,7 @@ import time
 import gevent
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 

@@ -9,7 +9,7 @@ from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
 from gomq_py.errors import Malformed
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
 
 BASIC = forms.BASIC  # so that its .pxd can type it

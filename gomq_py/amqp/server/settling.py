@@ -10,7 +10,7 @@ from collections import deque
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")

@@ -15,7 +15,7 @@ from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk
 from gomq_py.broker.verbs.pending_confirms import NOT_KEPT
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 
 # Octets of message bodies a transaction may hold in memory: as many as the default budget for unfinished
 # bodies.

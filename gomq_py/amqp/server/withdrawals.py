@@ -6,7 +6,7 @@ the consumers of its connections are checked once, in slices. RabbitMQ leaves su
 from gomq_py.amqp.server.login import DOOR
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import NoPermission
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 
 
 class Withdrawals(Job):

@@ -12,7 +12,7 @@ from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.policies.setter_rights import SetterRights, check_hands_on
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

@@ -2,7 +2,7 @@
 
 Beside queue, which has dropped them before and delivers to none of them.
 """
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 
 # Consumers that are told without a slice: some 5 us each.
 FEW = 64

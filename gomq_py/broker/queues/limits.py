@@ -8,7 +8,7 @@ in slices.
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
 from gomq_py.broker.policies.queue_settings import PLAIN
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.broker.queues import consumers as guard
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.broker.queues.retry import Retries

@@ -12,7 +12,7 @@ from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.errors import AccessRefused, Malformed
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
 from gomq_py.storage.message import Message

@@ -8,7 +8,7 @@ all. Never yields; many due messages become ready in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 
 # Messages made ready before others get their turn: about a millisecond.
 SLICE = 1000

@@ -11,8 +11,7 @@ from collections import deque
 
 from gomq_py.broker.tables import WIRE_DEPTH
 from gomq_py.content.properties import Properties, PropertyScan
-from gomq_py.hub.job import Job
-from gomq_py.hub.scheduler import unix_ms
+from gomq_py.hub.scheduler import Job, unix_ms
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.secrets import shown

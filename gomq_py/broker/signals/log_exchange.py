@@ -9,7 +9,7 @@ import threading
 from collections import deque
 
 from gomq_py.broker.names import to_octets
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.observability.log import ROOT, escape
 from gomq_py.storage.message import Message
 

@@ -20,7 +20,7 @@ from gomq_py.broker.policies.policy import POLICY, usable_definition, without_ef
 from gomq_py.broker.policies.limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import DefinitionsError, Refused
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way, paced
 from gomq_py.observability.log import logger
 from gomq_py.observability.secrets import shown

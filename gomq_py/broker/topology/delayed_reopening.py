@@ -1,5 +1,5 @@
 """Delayed reopening: reopens a delayed exchange's store after a fault. Never switches."""
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.timers import RetryJob
 from gomq_py.observability.log import logger
 

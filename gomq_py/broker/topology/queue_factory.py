@@ -24,7 +24,7 @@ from gomq_py.broker.topology.delayed_reopening import Reopening, delayed_in_word
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.topology.orphans import settle_orphans
 from gomq_py.broker.transfer.redistribution import Redistributions
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.late_imports import importing
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.removal import FolderRemovals

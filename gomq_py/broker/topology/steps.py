@@ -9,7 +9,7 @@ from functools import partial
 
 from gevent.event import Event
 
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")

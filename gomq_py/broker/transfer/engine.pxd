@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.hub.job cimport Job, SliceClock
+from gomq_py.hub.scheduler cimport Job, SliceClock
 from gomq_py.storage.message cimport Message
 
 cdef class Source:

@@ -17,14 +17,14 @@ publishes them. The Transfer is a job that does the rest, in slices:
 - *Poison*: a message that cannot be sent for a reason of its own is set aside with the reason, and those
   behind it go on. One that was sent and cannot be dropped is set aside, too.
 - *Faults of the source's store* are the source's to settle; faults of no single message are reported to
-  the source, which decides whether the job goes on (hub.job).
+  the source, which decides whether the job goes on (hub.scheduler).
 
 A crash at any point leaves a message in two places rather than in none. Never yields.
 """
 from typing import Any
 
 from gomq_py import octets
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message

@@ -5,7 +5,7 @@ For doors that show messages to an operator. They wait in a greenlet of their ow
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.publishing import traced
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 

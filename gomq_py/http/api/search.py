@@ -18,7 +18,7 @@ from gomq_py.http.api.messages import passed_over, shown
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.entities import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 

@@ -19,7 +19,7 @@ from functools import partial
 
 from gomq_py.broker.routing.route import LATER, Destination
 from gomq_py.errors import Refused
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.hub.timers import RetryJob
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
 from gomq_py.observability.log import logger

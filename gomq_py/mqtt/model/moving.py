@@ -6,7 +6,7 @@ to a new store after a failure.
 from functools import partial
 
 from gomq_py.errors import Refused
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.hub.timers import FIRST_PAUSE_MS, RetryJob
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger

@@ -6,7 +6,7 @@ yields.
 """
 from collections import OrderedDict
 
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.mqtt.model.interests import identifier_property
 from gomq_py.mqtt.model.key_index import TopicWalk
 from gomq_py.mqtt.wire import crossing

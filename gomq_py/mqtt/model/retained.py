@@ -8,7 +8,7 @@ publisher is answered. An empty payload deletes; expired messages are deleted. N
 from collections import OrderedDict
 
 from gomq_py.broker.routing.route import LATER
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import TOMBSTONE, KeyedStore

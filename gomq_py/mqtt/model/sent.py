@@ -21,7 +21,7 @@ from bisect import bisect_left
 
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.mqtt.model import qos2_records as _qos2_records  # noqa: F401
 from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBREC
 from gomq_py.storage.format import record

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 import gomq_py
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.mqtt.model.session_kind import EXTRA, TYPE
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.wire import crossing

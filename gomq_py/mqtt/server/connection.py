@@ -23,7 +23,7 @@ from gomq_py.mqtt.model.session_kind import EXTRA, TYPE, kept_arguments
 from gomq_py.mqtt.server import subscribe, will
 from gomq_py.mqtt.server.fast_lane import FastLane
 from gomq_py.mqtt.server.login import DOOR, RECEIVE_MAXIMUM, Greeting, LoginAttempt
-from gomq_py.mqtt.server.outbound import Outbound
+from gomq_py.mqtt.server.flows import Outbound
 from gomq_py.mqtt.server.publish import publish
 from gomq_py.mqtt.server.refusals import end_code, session_code
 from gomq_py.mqtt.wire import reason_codes

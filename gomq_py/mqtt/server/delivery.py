@@ -1,7 +1,7 @@
 """Delivery: the consumer of a session's queue, and the sink of QoS 0 messages that no queue keeps; both write
 PUBLISH packets for one client.
 
-Above publication, which writes the packets, and sent (packet identifiers in flight); made by outbound. The
+Above publication, which writes the packets, and sent (packet identifiers in flight); made by flows. The
 consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
 sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
 while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
@@ -14,7 +14,7 @@ from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.broker.routing import route as routes
 from gomq_py.content import forms
 from gomq_py.hub import buffers, scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication
 from gomq_py.mqtt.wire import crossing

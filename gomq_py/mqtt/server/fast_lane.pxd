@@ -4,9 +4,8 @@ from gomq_py.broker.routing cimport route as routes
 from gomq_py.broker.routing.route cimport RememberedRoutes, Route
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
-from gomq_py.mqtt.server cimport inbound as _inbound
-from gomq_py.mqtt.server.inbound cimport Inbound
-from gomq_py.mqtt.server.outbound cimport Outbound
+from gomq_py.mqtt.server cimport flows as _flows
+from gomq_py.mqtt.server.flows cimport Inbound, Outbound
 from gomq_py.mqtt.wire cimport crossing
 from gomq_py.mqtt.wire.frames cimport PacketWalk
 from gomq_py.storage.message cimport Message

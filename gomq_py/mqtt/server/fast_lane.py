@@ -14,8 +14,7 @@ from functools import partial
 from gomq_py import octets
 from gomq_py.broker.routing import route as routes
 from gomq_py.broker.routing.route import RememberedRoutes
-from gomq_py.mqtt.server import inbound as _inbound
-from gomq_py.mqtt.server import outbound as _outbound  # noqa: F401  (its .pxd types it)
+from gomq_py.mqtt.server import flows as _flows
 from gomq_py.mqtt.server.large_packet import LargePacket
 from gomq_py.mqtt.server.publish import publish_later, route_of, routing_of
 from gomq_py.mqtt.wire import crossing
@@ -179,8 +178,8 @@ class FastLane:
         inbound = self._inbound() if walk.qos else None
         if inbound is not None:
             state = inbound.begin(walk.qos, walk.packet_identifier)
-            if state != _inbound.NEW:
-                if state != _inbound.AGAIN:
+            if state != _flows.NEW:
+                if state != _flows.AGAIN:
                     return False
                 if not inbound.again(walk.packet_identifier):
                     self.held = True

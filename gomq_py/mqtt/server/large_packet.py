@@ -3,7 +3,7 @@
 Between the fast lane and the body budget (hub.budget), whose client it is. Rights and room for a PUBLISH's
 payload are checked as soon as its head has arrived; after a refusal no more octets are kept.
 """
-from gomq_py.mqtt.server.inbound import Refusal
+from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
 from gomq_py.mqtt.wire.codec import decode_publish_head
 from gomq_py.mqtt.wire.errors import PacketTooLarge, QuotaExceeded

@@ -22,7 +22,7 @@ from gomq_py.connections.login import ClientLogin
 from gomq_py.errors import AccessRefused, Refused
 from gomq_py.mqtt.model.session_kind import PREFIX
 from gomq_py.mqtt.model.sessions import NEVER
-from gomq_py.mqtt.server.inbound import TOPIC_ALIASES
+from gomq_py.mqtt.server.flows import TOPIC_ALIASES
 from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting, last_packet

@@ -13,7 +13,7 @@ from gomq_py.broker.envelope import Envelope
 from gomq_py.broker.verbs import blocked_publish, publishing
 from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused, OutOfResources, Refused
-from gomq_py.mqtt.server.inbound import TOPIC_MAX, Refusal
+from gomq_py.mqtt.server.flows import TOPIC_MAX, Refusal
 from gomq_py.mqtt.wire import crossing, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5
 from gomq_py.mqtt.wire.topics import BROKER_PREFIX, is_broker_topic

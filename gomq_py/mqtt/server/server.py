@@ -12,7 +12,7 @@ from gomq_py.mqtt.server import will
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
 from gomq_py.mqtt.server.fast_lane import LaneParts
-from gomq_py.mqtt.server.inbound import Inbound
+from gomq_py.mqtt.server.flows import Inbound
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger

@@ -8,7 +8,7 @@ from collections import deque
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.pending_confirms import Answer, PendingConfirms
 from gomq_py.errors import OutOfResources, Refused
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.server.broker_topics import is_of_broker
 from gomq_py.mqtt.server.refusals import FilterRefused, subscribe_code

@@ -8,7 +8,7 @@ from gomq_py.broker.verbs.caller import Caller
 from gomq_py.errors import NotFound, Refused
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.wills import Will
-from gomq_py.mqtt.server.inbound import TOPIC_MAX
+from gomq_py.mqtt.server.flows import TOPIC_MAX
 from gomq_py.mqtt.server.publish import MQTTEnvelope, address_of, is_text
 from gomq_py.mqtt.server.refusals import UNAVAILABLE_3
 from gomq_py.mqtt.wire import reason_codes

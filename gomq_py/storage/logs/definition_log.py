@@ -18,7 +18,7 @@ use. It is compacted at once, and with each later change until that succeeds: th
 import os
 
 from gomq_py.content.fields import encode_table
-from gomq_py.hub.job import Job, SliceClock
+from gomq_py.hub.scheduler import Job, SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.disk.files import ROOM_AHEAD
 from gomq_py.storage.format.log import new_log_id

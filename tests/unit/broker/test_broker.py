@@ -16,7 +16,7 @@ from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.definitions import Importer
 from gomq_py.broker.topology_log import records
 from gomq_py.config.settings import Settings
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.disk import removal
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.removal import FolderRemovals

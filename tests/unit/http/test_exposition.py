@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gomq_py.http.exposition import FREED_LOOK, SLICE, rendered
 from gomq_py.hub import turns
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 

@@ -9,7 +9,7 @@ from gomq_py.http import index as index_module
 from gomq_py.http.index import Index, Rows, in_order
 from gomq_py.http.kinds import Kind
 from gomq_py.hub import turns
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.waiting import in_time
 
 INTERVAL_S = 5.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gomq_py.http import json_slices
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, json_octets, parsed
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2**63, 2**63 - 1) | st.floats(

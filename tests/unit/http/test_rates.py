@@ -16,7 +16,7 @@ from gomq_py.http.rates import (
     FORGOTTEN_LOOK, LENGTHS, LONG_MAX, LONGEST_WINDOW_S, MESSAGES, Group, History, Rates,
 )
 from gomq_py.hub import turns
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.waiting import in_time, wait_until
 
 

@@ -17,9 +17,8 @@ from gomq_py.hub import admission, backpressure, turns as turns_module
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.context import Hub
 from gomq_py.hub.endings import Endings
-from gomq_py.hub.job import SliceClock
 from gomq_py.hub.lingering_close import Lingering
-from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
+from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler, SliceClock
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
 from gomq_py.hub.timers import HubTimers

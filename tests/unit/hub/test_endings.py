@@ -14,8 +14,7 @@ from gomq_py.amqp.wire.methods import (
     ConfirmSelect, ConfirmSelectOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
     QueueDelete,
 )
-from gomq_py.hub.job import SliceClock
-from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.scheduler import Scheduler, SliceClock
 from tests.support.clocks import StepClock
 from tests.support.door import publish_frames
 from tests.support.queues import HandLoop

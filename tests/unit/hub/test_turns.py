@@ -3,7 +3,7 @@ import gevent
 from gevent import socket
 
 from gomq_py.hub import turns
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way, paced
 from tests.support.clocks import StepClock
 

@@ -9,8 +9,7 @@ from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicDeliver
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
-from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
-from gomq_py.links.header_stamp import KNOWN_MOST, HeaderStamp
+from gomq_py.links.relay import INPUT_OCTETS, KNOWN_MOST, OUTPUT_OCTETS, HeaderStamp, Relay, Unfit
 from tests.support.wire_encoding import frame
 
 HOP = [{"cluster-name": "there"}]

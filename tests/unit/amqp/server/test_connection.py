@@ -16,7 +16,7 @@ from gomq_py.amqp.wire.methods import (
     QueueDeleteOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk, decode_method,
 )
 from gomq_py.hub.heartbeats import Heartbeats
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.door import poll_the_loop, publish_frames
 from tests.support.waiting import in_time, wait_until
 

@@ -14,7 +14,7 @@ from gomq_py.amqp.wire.methods import (
     TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
 )
 from gomq_py.content.properties import Properties
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.waiting import wait_until
 

@@ -9,7 +9,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionUpdateSecret, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.auth.users import User
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.door import poll_until
 
 STREAM = {"x-queue-type": "stream"}

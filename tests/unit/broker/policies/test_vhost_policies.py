@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.patterns import BUDGET_S
 from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed

@@ -3,7 +3,7 @@ import pytest
 
 from gomq_py.broker.queues import cancelling, queue as queue_module
 from gomq_py.errors import AccessRefused
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock

@@ -8,7 +8,7 @@ from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.signals import events
 from gomq_py.broker.topology import steps as steps_module
 from gomq_py.content.properties import Properties
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch

@@ -3,7 +3,7 @@ import pytest
 
 from gomq_py.broker.signals import log_exchange
 from gomq_py.broker.topology.vhost import VHost
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.observability.log import logger
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch

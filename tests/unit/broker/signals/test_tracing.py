@@ -13,7 +13,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.signals.events import CUT
 from gomq_py.content.properties import Properties
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.door import Door

@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.broker.topology import steps as steps_module
 from gomq_py.broker.topology.recovery import snapshot
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.node import Node
 
 

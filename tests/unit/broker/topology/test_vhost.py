@@ -5,7 +5,7 @@ from gomq_py.broker.topology import steps as steps_module
 from gomq_py.errors import (
     AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked, UnknownType,
 )
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed
 

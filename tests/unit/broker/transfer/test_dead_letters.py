@@ -14,7 +14,7 @@ from gomq_py.broker.transfer.dead_letters import Death
 from gomq_py.content.fields import Int64
 from gomq_py.content.properties import Properties
 from gomq_py.errors import PreconditionFailed
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
 from tests.support.clocks import StepClock
 from tests.support.node import Node

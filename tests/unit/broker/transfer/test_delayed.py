@@ -13,7 +13,7 @@ from gomq_py.broker.routing.route import Destination, RememberedRoutes, Route
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.content.fields import encode_shortstr
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.stores.recovery import open_store
 from tests.support.clocks import StepClock

@@ -7,7 +7,7 @@ from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.engine import (
     ALL_WAIT, LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer,
 )
-from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import Job
 from gomq_py.storage.errors import StoreFull
 from tests.support.queues import Bench, message
 

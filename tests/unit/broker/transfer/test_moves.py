@@ -11,7 +11,7 @@ from gomq_py.broker.transfer import engine, moves
 from gomq_py.broker.transfer.moves import Filter, Move, Origin, origin_of, to_origin, to_queue
 from gomq_py.content.fields import encode_table
 from gomq_py.content.properties import Properties
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
 from gomq_py.storage.stores.browser import browse
 from tests.support.clocks import StepClock

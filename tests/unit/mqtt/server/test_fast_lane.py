@@ -12,7 +12,7 @@ from gomq_py.broker.routing.route import LATER, Destination
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import timers as timers_module, turns as turns_module
 from gomq_py.mqtt.server import connection as connection_module
-from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
+from gomq_py.mqtt.server.flows import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
 from tests.support.mqtt_outbound import noted_of
 from tests.support.mqtt_publishing import bodies, bound, drained, publish

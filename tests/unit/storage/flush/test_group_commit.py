@@ -10,7 +10,7 @@ import pytest
 from gevent.event import Event
 from gevent.threadpool import ThreadPool
 
-from gomq_py.hub.job import SliceClock
+from gomq_py.hub.scheduler import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.disk.files import Change, Files
 from gomq_py.storage.errors import StoreClosed

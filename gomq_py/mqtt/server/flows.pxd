@@ -3,10 +3,15 @@ from gomq_py cimport octets
 from gomq_py.broker.verbs.pending_confirms cimport Answer, PendingConfirms, UnsyncedQueues
 from gomq_py.mqtt.model.qos2_records cimport QoS2Records
 from gomq_py.mqtt.model.received cimport Received
+from gomq_py.mqtt.model cimport sent as _sent
+from gomq_py.mqtt.model.sent cimport Sent
+from gomq_py.mqtt.server.delivery cimport SessionConsumer, Sink
+from gomq_py.mqtt.server.publication cimport Publication
 from gomq_py.mqtt.wire.frames cimport Acknowledgements
+from gomq_py.net.output cimport Output
 
-cdef unsigned int PUBACK, PUBREC, PUBCOMP
-cdef int MQTT_5
+cdef unsigned int PUBACK, PUBREC, PUBREL, PUBCOMP
+cdef int MQTT_5, REFUSED
 cdef unsigned int NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED
 cdef int NEW, AGAIN, TOO_MANY, IN_USE, PARTLY
 
@@ -57,3 +62,22 @@ cdef class Batch(Answer):
     cdef bytes answers
     cdef Py_ssize_t pubacks, confirms
     cdef unsigned long long added, mark
+
+@cython.final
+cdef class Outbound:
+    cdef readonly object connection, session
+    cdef readonly Output output
+    cdef readonly int version
+    cdef readonly Publication publication
+    cdef readonly SessionConsumer consumer
+    cdef readonly Sink sink
+    cdef readonly Sent sent
+    cdef readonly Acknowledgements answers
+    cdef readonly bint is_begun, is_stopped
+    cdef object traced
+    @cython.locals(todo=int)
+    cpdef acknowledged(self, int kind, unsigned int packet_identifier)
+    @cython.locals(todo=int)
+    cpdef acknowledged_with(self, int kind, unsigned int packet_identifier, int reason_code)
+    cpdef done(self)
+    cdef _answer(self, unsigned int packet_identifier, unsigned int reason_code)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gomq_py.mqtt.wire.errors import MalformedPacket, MQTTError, PacketTooLarge
-from gomq_py.perf.mqtt_walk import ArrivalCheck, MQTTWalk, PacketWindow
-from gomq_py.perf.walk import BUCKETS, LatencyHistogram
+from gomq_py.perf.walk import BUCKETS, ArrivalCheck, LatencyHistogram, MQTTWalk, PacketWindow
 
 QOS_0 = bytes.fromhex("30 05 0001 61 6869")
 QOS_1 = bytes.fromhex("32 07 0001 61 0102 6869")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.perf.batch import END_OF_RECORD, PublishBatch
+from gomq_py.perf.walk import END_OF_RECORD, PublishBatch
 
 
 def messages(*bodies, head=b"HEAD", tail=b"END"):
