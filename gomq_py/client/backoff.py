@@ -8,8 +8,8 @@ class Backoff:
     """Waits that double from ``first_s`` up to ``most_s``, so that clients do not overrun a broker that comes
     back.
 
-    Each is shortened at random by up to the share ``jitter``: clients that were cut off together reconnect
-    one by one. ``retries``: attempts after the first; None: for ever.
+    Each wait is shortened at random by up to the share ``jitter``: clients that were cut off together
+    reconnect one by one. ``retries``: attempts after the first; None: for ever.
     """
 
     def __init__(self, first_s=1.0, most_s=30.0, retries=None, jitter=0.5, factor=2.0):
@@ -35,7 +35,7 @@ class Backoff:
 
 
 class Attempts:
-    """Failures in a row of something kept up: a connection, a consumer at another broker.
+    """Counts failures in a row of a thing kept up: a connection, a consumer at another broker.
 
     A success that ends at once does not end the row, or a peer that accepts everybody and then drops them
     would be tried after the shortest wait each time. A row ends with a success that did its work, or that
@@ -51,11 +51,11 @@ class Attempts:
         self._succeeded_at_s = None
 
     def succeeded(self):
-        """Note that it is up; it has yet to show that it lasts."""
+        """Note a success, which has yet to show that it lasts."""
         self._succeeded_at_s = self._clock()
 
     def worked(self):
-        """Note that it did its work: the next failure is the first of a row."""
+        """Note that the thing did its work: the next failure is the first of a row."""
         self.count = 0
 
     def failed(self):

@@ -161,7 +161,7 @@ class Channel:
     # Publishing
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
-        """Publish without waiting for a confirm; the sequence number in confirm mode, else 0.
+        """Publish without a wait for the confirm; returns the sequence number in confirm mode, else 0.
 
         ``properties``: Properties, wire form or None.
         """
@@ -169,8 +169,8 @@ class Channel:
         return self._number_publish()
 
     def publish_many(self, messages, mandatory=False):
-        """Publish each (exchange, routing_key, body, properties) of an iterable in large writes; the sequence
-        number of the last in confirm mode.
+        """Publish each (exchange, routing_key, body, properties) of an iterable in large writes; returns the
+        last sequence number in confirm mode.
         """
         buffer = bytearray()
         last = self.published
@@ -288,7 +288,7 @@ class Channel:
     # Any method
 
     def send(self, method):
-        """Send a method and go on."""
+        """Send a method, without waiting for an answer."""
         self._write(method_frame(self.id, method))
 
     def call(self, method, expected, timeout_s=None):

@@ -114,7 +114,7 @@ class Connection(Stream):
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Close in order, unless closed; the channels must not be used any more. May switch."""
+        """Close in order, unless closed. Do not use the channels any more. May switch."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))

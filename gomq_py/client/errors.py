@@ -32,7 +32,7 @@ class ClosedError(ClientError):
         return copy
 
     def is_same(self, other):
-        """Whether both report the same end."""
+        """Whether both errors report the same end."""
         return other is not None and (self._first or self) is (other._first or other)
 
 
@@ -65,6 +65,6 @@ class Disconnected(NotConfirmed):
 
 
 def is_distrust(error):
-    """Whether it is a certificate error that waiting cannot mend: another authority or another host."""
+    """Whether the error is about a certificate, and final: another authority or another host."""
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

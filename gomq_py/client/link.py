@@ -35,7 +35,7 @@ _LOG = logging.getLogger("gomq_py.client")
 _FINAL_CODES = {403, 530}
 _LONGEST_WAIT_S = 3600.0
 _OF_THE_PARENT = "the connection is that of the process which forked this one"
-# Links of this process: a forked one has neither their threads nor a share in their connections.
+# Links of this process: a forked process has neither their threads nor a share in their connections.
 _LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
@@ -73,13 +73,13 @@ class Link:
         self._closing = False
         self.has_ended = False  # it was closed or has given up
         self._is_parents = False  # this process was forked, the link is its parent's
-        self._settled = threading.Event()  # up for the first time, or ended
+        self._settled = threading.Event()  # set when the link is up for the first time, or ends
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="gomq-py link", daemon=True)
         self._turn = None  # None without a connection
-        self._caller = 0  # the thread that has taken the turn
+        self._caller = 0  # the thread of the caller that has the turn
         self._callers_fault = None  # error of that thread, for the link's thread to handle
         _LINKS.add(self)
 
@@ -170,7 +170,7 @@ class Link:
         return True
 
     def call(self, function, *args, timeout_s=None):
-        """``post``, and wait for the result or error. In the link's thread it is called at once."""
+        """``post``, and wait for the result or error. In the link's thread the function is called at once."""
         if self.is_own_thread() and not self.has_ended:
             return function(*args)
         future: Future = Future()
@@ -178,7 +178,7 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds, function, *args):
-        """Call it in ``seconds``, connected or not. Only in the link's thread."""
+        """Call the function in ``seconds``, connected or not. Only in the link's thread."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
@@ -277,7 +277,7 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt; returns the final error if there is none."""
+        """Wait before the next attempt; returns the final error if no attempt is left."""
         error = self.error
         if self._closing:
             return error
@@ -345,7 +345,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """Fail what was posted while the connection was closed: callers wait for it."""
+        """Fail functions posted while the connection was closed: callers wait for them."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:

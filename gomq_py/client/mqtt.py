@@ -297,7 +297,7 @@ class MQTTClient(Stream):
         return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of a kind, and for that of one SUBSCRIBE or UNSUBSCRIBE if given."""
+        """Wait for a packet of this kind; with ``identifier`` for that of one SUBSCRIBE or UNSUBSCRIBE."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (

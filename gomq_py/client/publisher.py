@@ -1,7 +1,7 @@
 """Publishing over a link from any number of threads: each message is a Future that ends with its confirm.
 
 Messages that were unconfirmed when the connection was lost are published again on the next one: at least
-once. A caller that cancels the Future stops that.
+once. A caller that cancels the Future stops the repeats.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -31,10 +31,10 @@ class Publisher:
         self.link = None
         self._channel = None
         self._unconfirmed: dict = {}  # sequence number -> _Message
-        self._waiting: list = []  # for a connection
+        self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """A Future: None once the broker has confirmed; it may fail with Refused, Unroutable, Disconnected.
+        """A Future: None once the broker has confirmed; or it fails with Refused, Unroutable, Disconnected.
 
         From any thread. ``serve_s``: the caller, which is not a greenlet, will wait for so long and may do
         the work of the link's thread meanwhile.
@@ -57,7 +57,7 @@ class Publisher:
     # In the link's thread.
 
     def up(self, connection):
-        """Send what waits, over a new connection."""
+        """Send waiting messages, over a new connection."""
         self._open(connection)
         waiting, self._waiting = self._waiting, []
         for number, message in enumerate(waiting):
@@ -107,7 +107,7 @@ class Publisher:
         elif self._channel is None:
             self._waiting.append(message)
         else:
-            # Recorded before it is sent, so that it is published again if sending fails.
+            # The message is recorded before it is sent, to be published again if sending fails.
             self._unconfirmed[self._channel.published + 1] = message
             try:
                 exchange, routing_key, body, properties = message.arguments

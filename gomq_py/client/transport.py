@@ -144,7 +144,7 @@ def _shake_hands(ssl, wrapped, timeout_s):
 
 def _check_depth(ssl, wrapped, depth):
     """Refuse a chain with more than ``depth`` intermediate certificates before anything is sent. The ssl
-    module has no setting for it.
+    module has no setting for this limit.
     """
     between = len(wrapped._sslobj.get_verified_chain()) - 2
     if between > depth:

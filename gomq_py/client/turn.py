@@ -1,9 +1,9 @@
 """Turn: who serves a link's connection, the link's thread or a caller that waits.
 
 A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
-more time than all else on our side. So a caller may take the place of the link's thread while that only waits
-for the socket, send its message itself and read the answer. It gives the place back as soon as anything else
-comes up.
+more time than all else on our side. So a caller may take the place of the link's thread while the thread only
+waits for the socket, send its message itself and read the answer. It gives the place back as soon as anything
+else comes up.
 """
 
 import select
@@ -17,10 +17,10 @@ class Turn:
     def __init__(self, connection_number, wake_number):
         self._numbers = (connection_number, wake_number)
         self._wake_number = wake_number
-        self.caller_waits = False  # the caller only waits
+        self.caller_waits = False  # True while the caller only waits
         self._lock = threading.Lock()
         self._lock.acquire()
-        # Two, so that the answer for a caller does not wake the link's thread as well.
+        # Two epolls, so that the answer for a caller does not wake the link's thread as well.
         self._thread_waits_for, self._caller_waits_for = select.epoll(), select.epoll()
         for each in (self._thread_waits_for, self._caller_waits_for):
             for number in self._numbers:
@@ -45,7 +45,7 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds):
-        """(whether anything arrived, whether the link's thread is wanted)."""
+        """Wait; returns (whether anything arrived, whether the link's thread is wanted)."""
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False

@@ -84,7 +84,7 @@ def parse_mqtt_url(url):
 
 
 def _parsed(url, scheme, ports):
-    """(split URL, the fields that both protocols have; of user and password those that are given)."""
+    """(split URL, the fields of both protocols; user and password only if given)."""
     try:
         parts = urlsplit(url)
     except ValueError:

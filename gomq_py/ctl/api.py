@@ -99,7 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether only gomq-py has this request and the broker is another: its 404 means no queue then."""
+        """Whether the broker, no gomq-py, lacks this request: its 404 does not mean a missing queue."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:

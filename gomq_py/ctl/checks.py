@@ -11,7 +11,7 @@ from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import command
 from gomq_py.ctl.transfer import write_definitions
 
-# What reads or writes a folder is imported by its command: half a broker is too slow to import for every one.
+# Commands import the modules for folders themselves: half a broker is too slow to import for every one.
 EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 
 

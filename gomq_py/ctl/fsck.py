@@ -28,7 +28,7 @@ class Findings:
     """``damage`` and ``notes``: lists of (path, text); ``counts`` of checked things."""
 
     def __init__(self, ended_in_order=False, listed=()):
-        # of the last run; otherwise acks of deleted segments may be left
+        # True after an orderly stop; otherwise acks of deleted segments may be left
         self.ended_in_order = ended_in_order
         # Segment lists of the last run, {folder: storage.disk.segment_list.Listed}; checked folders are
         # removed.

@@ -61,7 +61,7 @@ def migrate(session, there, amqp, dry_run, no_import, back, once, finish):
         session.out.said("nothing is left to move: the shovels are gone")
         return
     if not (no_import or back):
-        # this reports refused entries itself; the queues are moved all the same
+        # bring_in() reports refused entries; the queues are moved all the same
         bring_in(session, definitions_of(there), False, (), leaves=False)
     moving.start(back)
     while True:  # until interrupted

@@ -61,7 +61,7 @@ def _uptime(api):
     try:
         nodes = api.get("nodes")
     except APIError:
-        return ""  # needs the tag monitoring, which the overview does not
+        return ""  # this needs the tag monitoring, the overview does not
     return f"{nodes[0].get('uptime', 0) // 1000} s" if nodes else ""
 
 

@@ -30,7 +30,7 @@ class FolderError(Exception):
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Keep a data folder locked against brokers. Raises FolderError for another, or if a broker holds it."""
+    """Lock a data folder against brokers. Raises FolderError for another folder, or if a broker holds it."""
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
     try:

@@ -50,7 +50,7 @@ class AppTask:
         return f"<task {self.name!r} on queue {self.queue!r}>"
 
     def delay(self, *args, **kwargs):
-        """Send it with these arguments and wait for the broker's confirm; returns its uuid.
+        """Send the task with these arguments and wait for the broker's confirm; returns its uuid.
 
         Raises BadArgument, NotDelivered.
         """
@@ -129,8 +129,8 @@ class Dispatcher:
         """Decorator: make a task of a function. ``name``: by default the function's.
 
         ``retries``: attempts after an error, after the waits of ``backoff`` (a Backoff, or seconds that
-        double). ``unique``: True for one at a time by name and arguments. ``with_uuid``: the first argument
-        is the task's uuid.
+        double). ``unique``: True for one task at a time by name and arguments. ``with_uuid``: the first
+        argument is the task's uuid.
         """
         if function is None:
             return partial(

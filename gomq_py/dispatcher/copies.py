@@ -26,7 +26,7 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Unconfirmed copies of one worker. ``on_begin()`` is called with each, ``on_end()`` after it."""
+    """Unconfirmed copies of one worker. ``on_begin()`` is called for each copy, ``on_end()`` after it."""
 
     def __init__(self, worker_name, server, on_begin, on_end):
         self._worker_name = worker_name
@@ -36,7 +36,7 @@ class Copies:
         self.futures: set = set()  # of copies in flight
 
     def cancel(self):
-        """The connection is lost: drop all, the originals are delivered again."""
+        """Drop all copies, because the connection is lost: the broker delivers the originals again."""
         for future in list(self.futures):
             future.cancel()
 

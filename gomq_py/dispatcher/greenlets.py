@@ -18,7 +18,7 @@ from gevent.pool import Pool
 class Greenlets:
     """At most ``limit`` greenlets at once.
 
-    An abandoned one is killed, and its place is free at once, though it may catch that and go on.
+    An abandoned greenlet is killed, and its place is free at once, though it may catch that and go on.
     """
 
     kind = "greenlets"

@@ -1,4 +1,4 @@
-"""A child process that runs tasks one after the other, so that one that takes too long can be ended.
+"""A child process that runs tasks one after the other, so that a task that takes too long can be ended.
 
 The child is a fresh interpreter (``python -m gomq_py.dispatcher.processes FD``), not a fork, which would keep
 locks of the program's threads. It finds the function by module and name, and exits when the pipe closes.
@@ -68,7 +68,7 @@ class Child:
 def reference_of(function):
     """(module, qualified name) by which another process finds the function.
 
-    Raises DispatcherError if it would not.
+    Raises DispatcherError if another process cannot find it.
     """
     bound_to = getattr(
         function, "__self__", None)  # AppTask.call: the name is that of the function it decorates
@@ -145,7 +145,7 @@ def _leave_signals_to(parent):
     # A handler, because an ignored signal would be inherited by programs that the task starts.
     signal.signal(signal.SIGTERM, lambda *_: None)
     os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-    with contextlib.suppress(OSError, AttributeError):  # not on other systems: there it exits after its task
+    with contextlib.suppress(OSError, AttributeError):  # Linux only: elsewhere it exits after its task
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)

@@ -128,7 +128,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run it as soon as a thread is free. Raises RuntimeError if not a single thread can be started."""
+        """Run the invocation in a free thread. Raises RuntimeError if not a single thread can be started."""
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
@@ -226,7 +226,7 @@ class Processes(Threads):
 class EventLoop:
     """Coroutine functions on an asyncio loop in a thread of its own.
 
-    An abandoned one is cancelled, and its place is free at once, though it may catch that and go on.
+    An abandoned coroutine is cancelled, and its place is free at once, though it may catch that and go on.
     """
 
     kind = "asyncio"
@@ -259,7 +259,7 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
-        """End the loop, dropping what still runs. May be called again."""
+        """End the loop, and drop running tasks. May be called again."""
         self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -352,7 +352,7 @@ class Server:
 
 
 def _greenlets():
-    """The module that waits in greenlets, if this is one; else None."""
+    """The module ``greenlets`` if the caller runs in a greenlet; else None."""
     if "gevent" not in sys.modules:
         return None
     from gomq_py.dispatcher import greenlets

@@ -26,11 +26,11 @@ PERSISTENT = 2
 ATTEMPT_HEADER = "x-task-attempt"
 #: How often a worker that does not know the task has put it off.
 UNKNOWN_HEADER = "x-task-unknown"
-#: Milliseconds since 1970 before which it is not to run, where the way there is made of several waits.
+#: Milliseconds since 1970 before which the task must not run, if its delay is made of several waits.
 DUE_HEADER = "x-task-due"
-#: Why it is among the dead letters, and what the error was called.
+#: Why the task is among the dead letters, and the error's name.
 REASON_HEADER, ERROR_HEADER = "x-task-reason", "x-task-error"
-#: The queue and worker that gave it up.
+#: The queue and worker that gave the task up.
 QUEUE_HEADER, WORKER_HEADER = "x-task-queue", "x-task-worker"
 # Greatest attempt count accepted: anybody may write the header, which holds 64 bits.
 _MOST_COUNTED = 2**31

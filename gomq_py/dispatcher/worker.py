@@ -156,7 +156,7 @@ class Worker:
         return True
 
     def end(self, error):
-        """There will be no connection: running tasks may finish, and run again elsewhere."""
+        """End, because there will be no connection: running tasks may finish, and run again elsewhere."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -179,7 +179,8 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Call in the link's thread, from the user's. A connection lost meanwhile has given all back."""
+        """Call in the link's thread, from the user's; a lost connection is no error: all tasks have
+        returned."""
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:
@@ -353,7 +354,7 @@ class Worker:
 
     @staticmethod
     def _due(invocation):
-        """Monotonic time at which it is overdue; waiting for a thread does not count."""
+        """Monotonic time at which the invocation is overdue; waiting for a thread does not count."""
         return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):

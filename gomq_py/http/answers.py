@@ -47,7 +47,7 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response of octets in a list, which it consumes, in slices: many megabytes at once stop the loop."""
+    """A response from a list of octets, consumed in slices: many megabytes at once stop the loop."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response

@@ -110,7 +110,7 @@ class Clients:
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Inside, the server waits for the client to send or (``writing``) read; if late, it is shut down."""
+        """Context of a wait for the client to send or (``writing``) read; a late client is shut down."""
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
         try:
@@ -132,8 +132,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close the client that has waited longest, among those of the address with the most; if that was not
-        PATIENCE_S, check again then.
+        """Close the client that has waited longest, of the address with the most clients; if it has waited
+        less than PATIENCE_S, check again later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)

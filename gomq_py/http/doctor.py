@@ -29,7 +29,7 @@ OF_NODE, OF_LINKS = "node", "links"
 LOOK = 20
 # Queues whose growth is watched: the first ones with this many messages.
 WATCHED_MAX, WATCHED_FROM = 1000, 100
-# Growth is measured over at least this time, and at most about twice the other.
+# Growth is measured over at least GROWTH_FROM_S, and at most about twice GROWTH_UNTIL_S.
 GROWTH_FROM_S, GROWTH_UNTIL_S = 10.0, 30.0
 DAY_S = 86400
 EXAMINED_FOR_S = 2.0

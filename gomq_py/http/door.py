@@ -71,7 +71,7 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake followers of the log, in the hub's thread: other threads' lines are shown with its next one."""
+    """Wake followers of the log, in the hub's thread: other threads' lines are shown with its next line."""
     if threading.get_native_id() == thread_id:
         source.wake()
 

@@ -174,7 +174,7 @@ def from_anything(error):
 
 
 def register(app):
-    """Install the translations."""
+    """Install the error handlers."""
     app.register_error_handler(APIError, from_api_error)
     app.register_error_handler(Refused, from_refused)
     app.register_error_handler(HTTPException, from_http_error)

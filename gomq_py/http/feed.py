@@ -118,7 +118,7 @@ def _alarm(reason):
 
 
 def _of_vhost(one):
-    """Of a vhost, or of its limits."""
+    """(vhost, user, facts) of a vhost, or of a vhost's limits."""
     return _parameter(one) if isinstance(one, dict) else _vhost(one)
 
 

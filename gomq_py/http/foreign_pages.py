@@ -3,7 +3,7 @@
 Browsers add a remembered login to any request, even to a form that another site posts. But they also send
 ``Sec-Fetch-Site`` on connections they consider safe, and ``Origin``, which no page can forge or omit from a
 request that changes something. Without a preflight a page can send no body but a form's. Programs send
-neither header, and JSON. A browser that knows ``SameSite`` keeps a session's cookie from other sites'
+neither header, and send JSON. A browser that knows ``SameSite`` keeps a session's cookie from other sites'
 requests; and a request with it that changes something also needs a token, which only the broker's own pages
 can read.
 """
@@ -56,8 +56,8 @@ def check_token(token):
 
 
 def login_address(address, host, base_url):
-    """The address that a login from ``address`` counts by, in every protocol: one of no machine if the
-    request's ``host`` (field Host) is not a name of this machine.
+    """The address that a login from ``address`` counts by, in every protocol: an address of no machine if the
+    request's ``host`` (field Host) does not name this machine.
 
     A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
     cross-site, and the connection comes from the loopback.

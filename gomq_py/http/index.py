@@ -50,7 +50,7 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether the index keeps their facts."""
+        """Whether the index keeps the rows' facts."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
@@ -121,7 +121,7 @@ class Index:
         while self.row_count > ROWS_MAX:
             oldest = next(iter(self._kept))
             if oldest == key:
-                return  # the only one: a broker with more rows is sorted all the same
+                return  # it is the only column: a broker with more rows is sorted all the same
             del self._kept[oldest]
 
     # dropping unused columns

@@ -48,7 +48,7 @@ class Followers:
     def __init__(self, settings):
         self._settings = settings
         self._users = {}  # {Event: name of the user}
-        self.is_closed = False  # then the remaining streams have to end
+        self.is_closed = False  # once true, the remaining streams have to end
 
     def __len__(self):
         return len(self._users)

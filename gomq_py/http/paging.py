@@ -76,7 +76,7 @@ def _page(query):
 
 
 def _places(rows, query):
-    """Indexes of the rows that pass the query's filter, in its order: a sequence. May switch."""
+    """counted while the rows are built"""
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
     if wanted:

@@ -8,9 +8,9 @@ client has looked for a day.
                                                     ``lengths_age lengths_incr msg_rates_age ...``, in
                                                     seconds: the View then has samples too
 
-A dashboard asks every few seconds, so a rate is the mean over these. One greenlet samples histories while
-there are any; a history begins with the first request for it and ends when none came for a while. Both are
-bounded: see LOOKS_MAX and HISTORIES_MAX.
+A dashboard asks every few seconds, so a rate is the mean over those seconds. One greenlet samples histories
+while there are any; a history begins with the first request for it and ends when none came for a while. Both
+are bounded: see LOOKS_MAX and HISTORIES_MAX.
 """
 import time
 import weakref

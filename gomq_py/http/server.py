@@ -176,7 +176,7 @@ class _Body:
         return iter(self.readline, b"")
 
     def _taken(self, method, size):
-        self._lost = True  # until it returns; a broker that stops interrupts it anywhere
+        self._lost = True  # until the read returns: a stopping broker interrupts it anywhere
         try:
             taken = method(size)
         except BodyLost:
@@ -187,7 +187,7 @@ class _Body:
         return taken
 
     def _discard(self):
-        """Discard the rest; pywsgi calls it. May switch."""
+        """Discard the rest of the body; pywsgi calls this. May switch."""
         handler = self._handler
         # A client that got no 100-continue may not send the body at all.
         unasked = (

@@ -5,7 +5,7 @@ Below login, which looks sessions up here. In memory only: a restart ends every 
 256 random bits, of which only the hash is kept; its token is derived from the number with a key of this
 process, so that neither can be found from memory. A session is as valid as its login (auth.users.LoginProof):
 it ends when the user is deleted or gets another password or other tags. The user's rights are looked up for
-each request. Bounded per user and in all. Never yields.
+each request. Bounded per user and in all. Never switches.
 
 Browsers keep cookies by host, whatever the port: the cookie's name has the port that the browser asked for,
 so that two brokers on one machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a
@@ -85,12 +85,12 @@ class Sessions:
         return session
 
     def is_good(self, session):
-        """Whether it exists, is in time, and its login is still valid."""
+        """Whether the session exists, has time left, and its login is still valid."""
         is_there = self._sessions.get(session.digest) is session
         return is_there and self.seconds_left(session) > 0 and session.proof.is_good(self._unix_s())
 
     def seconds_left(self, session):
-        """Seconds until it ends if it is not used meanwhile."""
+        """Seconds until the session ends if it is not used meanwhile."""
         now_s, expires_at_s = self._now_s(), session.user.expires_at_s
         left = [session.begun_s + ENDS_AFTER_S - now_s, session.used_s + ENDS_IDLE_S - now_s]
         return min(left if expires_at_s is None else [*left, expires_at_s - self._unix_s()])
@@ -123,7 +123,7 @@ def number_in_cookie():
     if not request.cookies:
         return None
     secure = request.cookies.get(TLS_PREFIX + _plain_cookie_name())
-    # Behind a proxy that ends TLS, a request that only reads does not show that its page came over TLS.
+    # Behind a proxy that ends TLS, a reading request does not show that its page came over TLS.
     return secure if secure is not None or is_over_tls() else request.cookies.get(_plain_cookie_name())
 
 

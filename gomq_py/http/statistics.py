@@ -92,13 +92,13 @@ def _exchange(exchange):
 
 
 def octets_of(connection):
-    """(received, sent)."""
+    """(received, sent) octets of a connection."""
     return (connection.stream.received_octets if connection.stream is not None else 0,
             connection.output.sent_octets if connection.output is not None else 0)
 
 
 def _vhost(thing):
-    """``thing``: (vhost, node)."""
+    """The counters of one vhost; ``thing``: (vhost, node)."""
     vhost, node_ = thing
     connections = node_.clients.in_vhost(vhost)
     queues = sums.over_types(sums.of_queues(vhost, connections))
@@ -117,7 +117,7 @@ def _vhost(thing):
 
 
 def _whole(thing):
-    """``thing``: (vhosts, or None for all including deleted ones, node)."""
+    """The counters of VHOST over many; ``thing``: (vhosts, or None for all including deleted ones, node)."""
     vhosts, node_ = thing
     whole = [0] * len(VHOST.names)
     for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:

@@ -143,7 +143,7 @@ class Upgrades:
             websocket.close()
 
     def _check_origin(self, headers):
-        """Raises UpgradeRefused for pages of other hosts than this and configured origins."""
+        """Raises UpgradeRefused for pages neither of this host nor of a configured origin."""
         origins = headers.get_all("Origin", ())
         if not origins:  # programs send none
             return

@@ -1,5 +1,4 @@
-"""gomq-py-perf, the load tool: writes compiled batches and parses compiled, so that the broker is what is
-measured.
+"""gomq-py-perf, the load tool: writes batches and parses in compiled code, so that it measures the broker.
 
 Imported by nothing else. Workers are forked processes that share a region of counters with their parent,
 which only reads it.

@@ -1,4 +1,4 @@
-"""``queue-count`` and ``connection-count``: make many of one thing; speed, and memory for each."""
+"""``queue-count`` and ``connection-count``: make many of one thing; measure speed, and memory for each."""
 import math
 import random
 import socket
@@ -27,7 +27,7 @@ def queue_count(options):
                 else:
                     channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
             if options.no_wait and names:
-                # answered after all before it
+                # answered after all earlier methods
                 channel.queue_declare(names[len(names) - 1], passive=True)
         if options.delete:
             for name in names:
@@ -36,7 +36,7 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open connections with channels and consumers, hold them for ``seconds`` (0: for ever); figures."""
+    """Open connections with channels and consumers for ``seconds`` (0: for ever); returns figures."""
     process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -83,7 +83,7 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """The URL; if asked with a loopback address of its own, as one pair of addresses has 28 000 ports."""
+    """The URL; with ``localhost`` by a loopback address of its own: a pair of addresses has 28 000 ports."""
     if not options.localhost:
         return options.uri
     chance = random.Random(number)

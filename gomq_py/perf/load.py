@@ -143,7 +143,7 @@ class Load:
         def make_roles(roles):
             for group, index in connections:
                 if kind == "publishers":
-                    # fair shares: the first ones get one more
+                    # the first publishers have one message more
                     share, more = divmod(options.publish_count, len(self.publishers))
                     quota = share + (index < more)
                     if options.publish_count and not quota:
@@ -199,7 +199,7 @@ class Load:
         )
 
     def _drain(self):
-        """Wait until consumers have received what was published, as long as they make progress."""
+        """Wait until consumers have received all published messages, as long as they make progress."""
         region = self.region
         state = {"delivered": -1, "until": 0.0}
 

@@ -147,7 +147,7 @@ class MQTTConsumer(_MQTT, ConsumerRole):
         self.attach(MQTTWalk(
             options.version, packet_octets=options.size[1] + _HEAD_OCTETS,
             **self.checks(ArrivalCheck, check, latencies)))
-        # Not through the client: messages that follow the answer in the same read must be counted.
+        # Read here, not by the client: messages behind the answer in the same read must be counted.
         subscribe = SubscribePacket(
             packet_identifier=1,
             subscriptions=(Subscription(filter_of(options, topic), options.subscribe_qos),))

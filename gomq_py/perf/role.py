@@ -1,8 +1,8 @@
 """Role: one connection under load, for either protocol: a publisher or a consumer, driven by its worker's
 loop, never waiting.
 
-After the client's login the role reads and writes the socket: slices of a PublishBatch out, buffers through a
-walk in. It updates the counters of the connection's slot after each.
+After the client's login the role reads and writes the socket: it writes slices of a PublishBatch, walks what
+it reads, and updates the counters of the connection's slot after each.
 """
 import ssl
 import time
@@ -14,7 +14,7 @@ from gomq_py.perf import messages, shared
 from gomq_py.perf.walk import END_OF_RECORD, LatencyHistogram
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-_WRITES_IN_A_ROW = 4  # then other connections of the worker
+_WRITES_IN_A_ROW = 4  # then other connections of the worker have a turn
 _SINGLE_WRITES = 32  # messages per stamp, if each is a system call
 _CATCH_UP_S = 0.1  # the most that a delayed publisher makes up in one burst
 
@@ -23,7 +23,7 @@ class Role:
     """Common to publishers and consumers.
 
     ``due_ns``: when a rate limit allows more, None: only the socket decides. The loop calls ``turn`` when
-    either is ready, at the start and when the parent stops publishing.
+    time or socket is ready, at the start and when the parent stops publishing.
     """
 
     def __init__(self, options, counters, connection, quota):
@@ -176,7 +176,7 @@ class PublisherRole(Role):
         return allowed
 
     def answer(self):
-        """Queue the answers of the walk."""
+        """Queue answers to the packets that the walk has found."""
 
     def stamp(self, first, last):
         """Write numbers and times into the next messages of the cycle."""
@@ -260,7 +260,8 @@ class ConsumerRole(Role):
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Arguments for a walk that checks and times bodies. ``kind``: of its check, in ``region``."""
+        """Arguments for a walk that checks and times bodies. ``kind``: the check's class; ``region``: its
+        memory."""
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)
         content = b"" if options.random_bodies else messages.filler(options.size[1])

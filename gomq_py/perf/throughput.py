@@ -55,7 +55,7 @@ class Publisher(PublisherRole):
         counters[shared.READY] = 1
 
     def allowed(self):
-        """Limited by a commit in progress and by the size of a transaction."""
+        """Messages that may be published now: none during a commit, no more than fit the transaction."""
         if self._committing:
             return 0
         allowed = super().allowed()
@@ -73,7 +73,7 @@ class Publisher(PublisherRole):
                 self._commit()
 
     def is_complete(self):
-        """Commit the rest first."""
+        """Whether no more answers are due; commits an unfinished transaction first."""
         if self._in_transaction and not self._committing:
             self._commit()
         return not self._committing and super().is_complete()
@@ -111,7 +111,7 @@ class Consumer(ConsumerRole):
         if options.poll:
             counters[shared.READY] = 1
         else:
-            # Not through the client: deliveries that follow the answer in the same read must be counted.
+            # Read here, not by the client: deliveries behind the answer in the same read must be counted.
             consume = BasicConsume(
                 queue=queue, consumer_tag=f"perf-{index}", no_ack=not options.ack,
                 arguments=options.consumer_args,

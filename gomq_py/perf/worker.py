@@ -93,7 +93,7 @@ class Loop:
         self._poll.close()
 
     def _turn(self, timeout_ms):
-        """Wait, and call the roles whose socket or time is ready: thousands of idle ones cost nothing."""
+        """Wait, and call the roles whose socket or time is ready: thousands of idle roles cost nothing."""
         readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
         while self._due and self._due[0][0] <= now_ns:
@@ -116,14 +116,14 @@ class Loop:
         if mask != self._masks[descriptor]:
             self._masks[descriptor] = mask
             self._poll.modify(descriptor, mask)
-        # A role that waits for room is called when there is some.
+        # A role that waits for room is called when its socket has room.
         due_ns = None if role.done or mask & select.POLLOUT else role.due_ns
         if due_ns is not None and due_ns != self._planned.get(descriptor):
             self._planned[descriptor] = due_ns
             heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
-        """Longest wait for sockets: until the next rate limit allows something."""
+        """Longest wait for sockets: until the next rate limit allows a message."""
         if not self._due:
             return _LOOK_AT_FLAGS_MS
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)

@@ -71,7 +71,7 @@ class _Server(HTTPServer):
     endpoint: Endpoint
 
     def server_bind(self):
-        # Past HTTPServer's own, which asks the name service for this machine's name.
+        # Skips HTTPServer's server_bind(), which asks the name service for this machine's name.
         super(HTTPServer, self).server_bind()
         self.server_name, self.server_port = "gomq-py-pipeline", self.server_address[1]
 

@@ -1,4 +1,4 @@
-"""Java: finds the one for Spark to run on.
+"""Java: finds a Java for Spark to run on.
 
 An installed Java 17 or later, else that of the extra ``spark-jre`` through a launcher.
 

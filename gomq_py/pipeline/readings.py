@@ -146,12 +146,12 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """Whether it is Unicode: JSON allows half a surrogate pair, which no table can hold."""
+    """Whether a text is Unicode: JSON allows half a surrogate pair, which no table can hold."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 
 def _shown(value):
-    """Its beginning: the value may be large, or nested deeper than repr() can go."""
+    """The value's beginning: it may be large, or nested deeper than repr() can go."""
     return reprlib.repr(value)[:60]
 
 

@@ -146,9 +146,9 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """False if it has ended well.
+        """False if the query has ended well.
 
-        Restarts it at its checkpoint if it ended only because the machine is busy. Raises JobFailed.
+        Restarts the query at its checkpoint if it ended only because the machine is busy. Raises JobFailed.
         """
         if self.query.isActive:
             return True

@@ -15,7 +15,7 @@ NAME = "gomq-start.json"
 
 
 def fixed_start(given, checkpoint):
-    """The reader's options with startingOffsets as numbers; those of the first run, if there was one."""
+    """The reader's options with startingOffsets as numbers: the first run's, if there was one."""
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)
     if kept is None:

@@ -1,7 +1,7 @@
 """Deliveries to batches of rows: the counterpart of reading for messages from consumers.
 
-Above the transport ``amqp`` and rows. Consumers do not learn a message's time: ``timestamp`` is the one noted
-by an interceptor of the broker (header ``timestamp_in_ms``), else the publisher's property, else null.
+Above the transport ``amqp`` and rows. Consumers do not learn a message's time: ``timestamp`` is the time
+noted by an interceptor of the broker (header ``timestamp_in_ms``), else the publisher's property, else null.
 """
 import logging
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class Planner:
     # where to begin and to end
 
     def starts(self, shapes, default):
-        """{stream: Position} where the options begin, or ``default``."""
+        """{stream: Position} where the query starts, by the options or else ``default``."""
         found = {}
         for name, shape in shapes.items():
             if self.options["startingTimestamp"] is not None:
@@ -108,7 +108,7 @@ class Planner:
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """``offset``, or the first one kept if that is higher and losses are accepted."""
+        """``offset``, or the stream's first offset if that is higher and losses are accepted."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -169,7 +169,7 @@ class Planner:
 
 
 def in_more(groups, sizes, least):
-    """The groups in order, the largest divided until there are ``least`` or none can be divided."""
+    """The groups in order, the largest divided until there are ``least`` groups or none can be divided."""
     if len(groups) >= least:
         return groups
     divisible = [(-size, index, group[0].first, group) for index, (size, group) in enumerate(

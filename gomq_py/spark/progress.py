@@ -26,7 +26,7 @@ class Progress:
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch from ``start`` ends; those of ``start`` without new messages."""
+        """{stream: Position} where the batch from ``start`` ends; without new messages that of ``start``."""
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
@@ -90,7 +90,7 @@ class Progress:
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """The shape with an epoch, if the transport has none: that of the checkpoint, or the next number if
+        """The shape with an epoch. If the transport has no epochs: the checkpoint's, or the next number if
         the stream is another one.
         """
         if shape.epoch or begin is None:
@@ -154,7 +154,7 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """``limit`` rows shared by streams in proportion to theirs, at least one each while any are left."""
+    """``limit`` rows in proportion to the streams' ``lengths``; at least one each while any are left."""
     whole = sum(lengths.values())
     if whole <= limit:
         return lengths

@@ -161,7 +161,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return encode(self._progress.seen) if self._progress.seen else None
 
     def partitions(self, start, end):
-        """One per task of the batch between two offsets."""
+        """A Part per task of the batch between two offsets."""
         return self._parts(self._progress.pieces(decode(start), decode(end)))
 
     def commit(self, end):

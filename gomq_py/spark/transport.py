@@ -1,4 +1,4 @@
-"""What the transports share: descriptions of streams and segments, and reading segments' bytes."""
+"""Parts that all transports share: descriptions of streams and segments, and reading segments' bytes."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -54,7 +54,7 @@ class SegmentTransport:
         raise NotImplementedError
 
     def octets(self, name, epoch, number, at, count):
-        """The same as chunks of bytes."""
+        """``octets_into`` as chunks of bytes."""
         piece = memoryview(bytearray(COPIED_BYTES))
         for came in self.octets_into(lambda: piece, name, epoch, number, at, count):
             yield bytes(piece[:came])

@@ -14,8 +14,8 @@ def make_transport(options):
 
 
 def make_reader(options, transport, names):
-    """The reader of pieces through it, with these columns. Needs pyarrow, which users that only look at a
-    broker (gomq-py-pipeline doctor) may not have.
+    """The reader of pieces through the transport, with these columns. Needs pyarrow, which users that only
+    look at a broker (gomq-py-pipeline doctor) may not have.
     """
     if options["transport"] == AMQP:
         from gomq_py.spark.delivered import DeliveryReader

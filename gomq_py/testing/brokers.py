@@ -37,7 +37,7 @@ class ChildBroker:
         }
         self._process = None
         self._log = None  # file of the child's standard error, from the first start on
-        self._logged = ""  # its content when it was closed
+        self._logged = ""  # the log's content when it was closed
         self._reserved = []
         self.addresses = {}
 
@@ -119,7 +119,7 @@ class ChildBroker:
         octets = os.pread(self._log.fileno(), length, 0)  # pread leaves the file position to the child
         return self._logged + octets.decode("utf-8", "replace")
 
-    # where it is
+    # addresses
 
     @property
     def amqp_url(self):
@@ -190,7 +190,7 @@ class ChildBroker:
                 self._options[name] = holder.getsockname()[1]
 
     def _ask(self, verb, *arguments):
-        """The child's answer.
+        """Send a command to the child; returns its answer.
 
         Raises ValueError for arguments that the child refuses, RuntimeError without a child.
         """

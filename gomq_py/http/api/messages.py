@@ -157,7 +157,7 @@ def _run(queue, route, wanted, keep):
     broker, finished = node().broker, AsyncResult()
 
     def ended(result, error):
-        # not where the request ends: the broker must also stop moves whose client has gone
+        # The request may end earlier: until here the broker must know the move, to be able to stop it.
         broker.moves.discard(move)
         finished.set((result, error))
 

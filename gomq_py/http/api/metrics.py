@@ -17,7 +17,7 @@ from gomq_py.http.own_metrics import LinkFamilies, OwnFamilies
 blueprint = Blueprint("metrics", __name__)
 public = Blueprint("public_metrics", __name__)
 
-# LavinMQ's bound.
+# Characters of a prefix: LavinMQ's limit.
 MAX_PREFIX = 20
 # Families of /metrics/detailed, by RabbitMQ's names; the missing ones describe RabbitMQ's internals.
 DETAILED = {

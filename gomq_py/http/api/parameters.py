@@ -91,7 +91,7 @@ def delete_parameter(component, vhost, name):
     if component == POLICY or not node().broker.parameters.clear(there, component, name):
         shovels = node().shovels if component == SHOVEL else None
         shovel = shovels.find(there.name, name) if shovels is not None else None
-        if shovel is not None and shovel.why_kept is not None:  # of the configuration file
+        if shovel is not None and shovel.why_kept is not None:  # a shovel of the configuration file
             raise BadRequest(shovel.why_kept)
         raise NoSuchObject()
     return no_content()

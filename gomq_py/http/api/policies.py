@@ -111,7 +111,7 @@ class Family:
 
 
 def _check_token(definition):
-    """Refuse such keys from a token's user, whose rights cannot be looked up later. Raises BadRequest."""
+    """Refuse HANDS_ON keys from a token's user, whose rights cannot be looked up later. Raises BadRequest."""
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
         raise BadRequest(validation_failed(

@@ -107,7 +107,7 @@ def purge_queue(vhost, name):
         if count is None or count < 0:
             raise BadRequest("count must be a number of messages")
         queue = queues.purge_some(caller(vhost), name, count)
-    # some kinds of queue need more than the wait of every request
+    # some kinds of queue need another wait, besides that of every request
     durability.wait(partial(queue.after_purge, node().broker.durability))
     return no_content()
 

@@ -73,7 +73,7 @@ def restart_shovel(vhost, name):
 
 
 def _may_look():
-    """RabbitMQ asks for the tag monitoring, LavinMQ for policymaker. Raises NotAuthorised."""
+    """Check for the tag monitoring (as RabbitMQ) or policymaker (as LavinMQ). Raises NotAuthorised."""
     if not {MONITORING, POLICYMAKER} & g.tags:
         raise NotAuthorised(REFUSALS[MONITORING])
 

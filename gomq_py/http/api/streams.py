@@ -104,7 +104,7 @@ def _peeked(cursor, look):
     message = Message()
     for _ in range(look.count):
         while not cursor.peek(message):
-            if not cursor.forget_skipped():  # of damage, part by part
+            if not cursor.forget_skipped():  # skips damage, part by part
                 return
             give_way()
         yield look.shown(message, cursor.offset)

@@ -1,7 +1,7 @@
-"""Administration: what management may see and do of a vhost's MQTT sessions and retained messages.
+"""Administration: management's view of a vhost's MQTT sessions and retained messages, and its operations.
 
 One function per operation, which checks the caller's rights, as broker.verbs does for queues and exchanges;
-doors other than MQTT's translate to these. Never switches.
+the doors of other protocols call it. Never switches.
 """
 import time
 
@@ -36,7 +36,7 @@ def check_configure(caller, session):
 
 
 def end_session(caller, client_id):
-    """End a session; its client is told. Needs configure on its queue. Raises NoPermission, NotFound."""
+    """End a session, and tell its client. Needs configure on its queue. Raises NoPermission, NotFound."""
     session = find_session(caller.vhost, client_id)
     check_configure(caller, session)
     caller.vhost.extras[EXTRA].end(session)
@@ -53,7 +53,7 @@ def unsubscribe(caller, client_id, topic_filter):
 # retained messages
 
 def retained_totals(vhost):
-    """(topics, octets of payloads) of a vhost's retained messages, including expired ones."""
+    """(topics, octets of payloads) of a vhost's retained messages, expired ones included."""
     retained = vhost.extras[EXTRA].retained
     return retained.index.count, retained.octets
 

@@ -19,7 +19,7 @@ from gomq_py.observability.quiet_log import QuietLog
 
 QUIET = QuietLog(logger("mqtt"))
 
-# Most levels of a filter, as in Mosquitto. Each is a step of a match and a node of the tree.
+# Most levels of a filter, as in Mosquitto. Each level is a step of a match and a node of the tree.
 MAX_LEVELS = 200
 # Most nodes that one match may reach because of filters with +: 1 ms. All arrangements of + in filters of up
 # to eight levels are 3586.
@@ -40,7 +40,7 @@ class MQTTExchange(Exchange):
 
     @cached_property
     def _shares(self):
-        """The shares of sessions; made on demand, because most brokers have none."""
+        """The SharedSubscriptions; made on demand, because most brokers have none."""
         from gomq_py.mqtt.model.shared_subscriptions import SharedSubscriptions
 
         return SharedSubscriptions(self.departed)
@@ -74,7 +74,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """The binding as a topic exchange has it, without a session's options."""
+        """The binding in the form of a topic exchange, without a session's options."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -124,7 +124,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue may have lost messages. Returns whether it has any."""
+        """Replace the shares of a session whose queue may have lost messages; False without shares."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -134,7 +134,7 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text for filters that leave no room for another one."""
+    """Error text: the filters of ``whose`` leave no room for another one."""
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 

@@ -1,7 +1,7 @@
 """Expiries: when keys have to be checked because their messages expire.
 
-A leaf of mqtt.model beside key_index. A key has one time, the earliest noted; the caller checks then what
-became of it. A key that is overwritten forever thus costs no more than one entry. Never yields.
+A leaf of mqtt.model beside key_index. A key has one time, the earliest noted; then the caller checks the
+key's message. So a key that is overwritten forever costs one entry. Never switches.
 """
 import heapq
 
@@ -10,7 +10,7 @@ STALE = 1024
 
 
 class Expiries:
-    """Calls ``on_due()`` when the first time has come; ``take`` then returns the keys."""
+    """Calls ``on_due()`` when the earliest key is due; ``take`` then returns the due keys."""
 
     __slots__ = ("_timers", "_on_due", "_times", "_heap", "_timer", "_timer_ms")
 
@@ -29,7 +29,7 @@ class Expiries:
         return len(self._times)
 
     def note(self, key, due_ms):
-        """Look at the key at this time (Unix milliseconds), if not before."""
+        """Have the key checked at this time (Unix milliseconds), or earlier."""
         before = self._times.get(key)
         if before is not None and before <= due_ms:
             return
@@ -54,7 +54,7 @@ class Expiries:
         return None
 
     def arm(self):
-        """Start the timer for the first time."""
+        """Start the timer for the earliest key."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         if not self._heap:

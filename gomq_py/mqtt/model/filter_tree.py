@@ -14,9 +14,9 @@ An invalid filter (``#`` before the end, wildcards beside other characters) matc
 """
 from gomq_py.mqtt.wire.topics import is_shared, split_shared
 
-# Shifted instead of the literal, which would be a C integer in the compiled module.
+# A shifted literal would be a C integer in the compiled module.
 _ONE = 1
-# Filters of more levels have a tuple for a key of their shape instead of a number.
+# The shape key of a filter with more levels is a tuple instead of a number.
 _NUMBERED = 40
 
 
@@ -94,7 +94,7 @@ class FilterTree:
         self.arrangements = Arrangements()
 
     def add(self, topic_filter, destination):
-        """Add a destination of the filter; additions are counted."""
+        """Add a destination of the filter; each addition needs its own ``remove``."""
         levels = levels_of(topic_filter)
         node = self.root
         for level in levels:

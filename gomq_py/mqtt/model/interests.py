@@ -1,7 +1,7 @@
 """Interests: how messages of a topic go to a session's client, by the matching subscriptions.
 
 Beside session, which has the subscriptions; below the door's deliveries, which ask for every message. The
-result for a topic is remembered until the subscriptions change. Never yields.
+result for a topic is remembered until the subscriptions change. Never switches.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterSet
@@ -27,7 +27,7 @@ class Interest:
     """
 
     # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
-    # does not refer to itself, because those of very many topics come and go.
+    # does not refer to itself: very many come and go, and would be reference cycles.
     __slots__ = (
         "topic", "at", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared",
         "is_wanted", "own", "alias",
@@ -86,7 +86,7 @@ class Interests:
     def __init__(self, session):
         self.session = session
         self.rights = 1
-        self.rights_asked = 0  # the ``rights`` at which ``is_allowed_all`` was asked
+        self.rights_asked = 0  # the ``rights`` for which ``is_allowed_all`` was asked
         self.is_allowed_all = False
         self.aliases = None
         self.last = None
@@ -119,12 +119,12 @@ class Interests:
         self.forget()
 
     def close(self):
-        """Match nothing any more: the session has ended; it refers to this object."""
+        """Match nothing any more, and drop the reference to the session, which has ended."""
         self.forget()
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """The Interest in the topic of a routing key: ``length`` octets of the buffer ``at``."""
+        """The Interest in a topic, by its routing key: ``length`` octets of the buffer ``at``."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = b"" + at[start:start + length]  # as in RememberedRoutes.find
@@ -141,7 +141,7 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """Set the alias by which the client knows the topic of a routing key found last."""
+        """Set the alias by which the client knows a topic; ``key``: its routing key, found last."""
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias
@@ -164,7 +164,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """The Interest for any topic that these filters match; topics are far more numerous."""
+        """The Interest by these filters, shared by all topics that match them."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}

@@ -83,7 +83,7 @@ class KeyIndex:
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """(part, position) of the first key at or after this one; behind the last part if there is none."""
+        """(part, position) of the first key at or after this one; behind the last part if no key is."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -91,7 +91,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(part, position) of the key, or of its insertion; part -1: before all."""
+        """(part, position) of the key, or of the place to insert it; part -1: before all keys."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 
@@ -138,7 +138,7 @@ class TopicWalk:
 
 
 def _literal_start(levels):
-    """The first text that a match may be."""
+    """The smallest text that may match these levels."""
     literal = []
     for level in levels:
         if level in ("+", "#"):
@@ -166,7 +166,7 @@ def _behind(levels, topic):
                 return wanted
             if topic < wanted + "/":
                 return wanted + "/"
-            # Only other levels in the place of a + lead to another match.
+            # Another match differs from the topic in a level where the filter has +.
             return "/".join(there[:plus + 1]) + _BEHIND if plus >= 0 else None
     if len(there) > len(levels):
         return "/".join(there[:len(levels)]) + _BEHIND

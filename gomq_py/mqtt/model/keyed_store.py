@@ -13,7 +13,7 @@ messages are taken and stay unacked; an index in memory, rebuilt at boot, has th
 - *Bounded*: a message that is never replaced keeps its segment on disk. Messages in sparse segments are
   rewritten, in slices, until all segments take at most SPARSE times the octets of messages, plus some.
 
-Never yields, never flushes.
+Never switches, never flushes.
 """
 from functools import partial
 
@@ -62,7 +62,7 @@ class KeyedStore(Destination):
         self._shown = Message()  # filled from the store for a moment
         self._outdated = []  # (key, location) to delete once everything written until now is safe
         self._tombstones = []  # locations of tombstones whose older messages are in _outdated
-        self._gone = []  # tombstones whose messages are deleted: to go once that is safe
+        self._gone = []  # tombstones to delete once the deletion of their messages is safe
         self._settling = None  # (outdated, tombstones, gone) that wait for the disk
         self._segment = 0  # number of the segment written last
         self._rewriting = Rewriting(self)
@@ -85,7 +85,7 @@ class KeyedStore(Destination):
         try:
             return None if self.closed or self.vhost.is_gone else self._opened()
         except (StoreError, Refused):
-            return None  # put() will report it
+            return None  # put() will report the failure
 
     def outlives_kill(self):
         return self._store is None or self._store.outlives_kill()
@@ -129,7 +129,7 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Store a copy, taken. Returns (its location, when it expires). Raises StoreError, Refused."""
+        """Store a copy, and take it. Returns (its location, when it expires). Raises StoreError, Refused."""
         store, shown = self._opened(), self._shown
         store.append(message)
         if not store.peek(shown):
@@ -244,7 +244,7 @@ class KeyedStore(Destination):
                 if self.closed and key in found:
                     self.write_anew(key, found[key])
                 self._outdated += outdated
-            except StoreFull:  # they stay
+            except StoreFull:  # the messages stay
                 pass
             yield
         self.vhost.scheduler.touch(self)
@@ -315,7 +315,7 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """Numbers of segments to rewrite because all together are too sparse; never the last one."""
+        """Numbers of segments to rewrite, as all together are too sparse; never the last segment's."""
         layout = self._store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
         held = sum(octets for _, _, octets in layout)

@@ -1,7 +1,7 @@
 """Moving: rewrites the records of mqtt.model.qos2_records from the sessions' tables.
 
-Moving rewrites records of old segments behind all others when a segment begins; Replacing writes all records
-to a new store after a failure.
+Moving rewrites records of old segments behind all others when a new segment begins; Replacing writes all
+records to a new store after a failure.
 """
 from functools import partial
 
@@ -61,9 +61,9 @@ class Replacing(RetryJob):
     """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
     flight there, some sessions per slice.
 
-    PUBCOMPs leave only once the definitions on disk name the new store, because the failed one may still know
-    identifiers that are free by then. QoS 2 publishers and deliveries wait for that alone: both are stuck
-    until then.
+    PUBCOMPs leave only once the definitions on disk name the new store, because the failed store may still
+    know identifiers that are free by then. Until then both QoS2Records are stuck: QoS 2 publishers and
+    deliveries wait.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -73,7 +73,7 @@ class Replacing(RetryJob):
         self._vhost = sessions.vhost
         self._sessions = sessions
         self._left = None
-        self._replaced = []  # replaced Inflights that are still stuck
+        self._replaced = []  # replaced QoS2Records that are still stuck
 
     def start(self):
         """Make a new store."""
@@ -107,11 +107,11 @@ class Replacing(RetryJob):
         return False
 
     def _tell_when_named(self):
-        """Release the replaced Inflights once the definitions on disk name another store."""
+        """Release the replaced QoS2Records once the definitions on disk name another store."""
         self._vhost.when_safe(partial(self._named, self._sessions.qos2_records), _is_ours)
 
     def _named(self, after, error):
-        if after.failed:  # released with the next one
+        if after.failed:  # released with the next store
             return
         if error is None:
             replaced, self._replaced = self._replaced, []
@@ -122,5 +122,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """A failed flush of a store's files does not concern the definitions."""
+    """Never: a failed flush of a store's files does not concern the definitions."""
     return False

@@ -23,8 +23,8 @@ A received record has the places of its message in the destinations' logs. Boot 
 the kill may have come before the message: for the last record, and for messages in files without names, which
 a kill loses. In any folder other than that of a process killed in this boot of the machine, it checks all
 that are not sure: after a power loss, in a copy, in a follower's folder. An identifier counts if its message
-is in all places. If it is in some, the client sends it again, and it goes to the others. What counts is sure
-from then on, because boot has flushed it. mqtt.model.qos2_recovery has the format.
+is in all places. If only some have it, the client sends the message again, for the others. Identifiers that
+count are sure from then on, because boot has flushed their messages. mqtt.model.qos2_recovery has the format.
 """
 from functools import partial
 
@@ -50,7 +50,7 @@ QUIET = QuietLog(LOG)
 # Most destinations whose places are recorded. After a kill within a publish to more, the client's repeat goes
 # to all of them again.
 PLACES = 4096
-# Segments that may hold only old entries; entries in earlier ones are rewritten.
+# Number of newest segments that may hold only old entries; entries in earlier segments are rewritten.
 SEGMENTS = 3
 NO_ROUTING = b"\0\0"
 
@@ -108,12 +108,12 @@ class QoS2Records(_scheduler.TurnTaker):
         if not self.doubt_at:
             self.trust(self.trust_at, 0, self.doubts)
         kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
-        if not (kept_at or self.failed):  # after a failure the new store gets it
+        if not (kept_at or self.failed):  # after a failure the new store gets the record
             self.doubt()
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Write the ``trust`` and ``doubt`` records that have location 0; doubt() if ``is_doubtful``."""
+        """Write the ``trust`` and ``doubt`` records that have location 0; call doubt() if ``is_doubtful``."""
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
             self.trust_at = self._keep(TRUST, 0, 0, 0, 0, 0)
@@ -152,7 +152,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """All ``destinations`` of begun() took the message. Returns the record's location from now on."""
+        """Record that all ``destinations`` of begun() took the message. Returns the record's new location."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -169,7 +169,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """The places of the last begun() message, except in its last destinations, which are ``left``."""
+        """The places of the last begun() message, except in the destinations ``left``, the last ones."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -228,18 +228,18 @@ class QoS2Records(_scheduler.TurnTaker):
         if kept_at:
             before, self.sure_mark, self.sure_at = self.sure_at, mark, kept_at
             if before:
-                self._delete(before)  # the next flush covers this, too: one of its own would cost a poll
+                self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """Restore sure() of an earlier run."""
+        """Restore a sure() record of an earlier run."""
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
 
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record. ``has_ended``: its session has ended, and a kill would bring it back unless that
-        is safe; moved() must follow.
+        """Delete a record. ``has_ended``: its session has ended; moved() must follow, which deletes the
+        record once the end of the session is safe.
         """
         if self.store is None or self.failed:
             return
@@ -279,7 +279,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
     def moved(self):
         """Delete old copies left by again(), and the records of ended sessions, once that is safe."""
-        if self.unsettled and not self.vhost.is_gone:  # else the store is deleted with it
+        if self.unsettled and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
             unsettled, self.unsettled = self.unsettled, []
             self.await_flush()
             self.vhost.when_safe(partial(self._settle, unsettled), lambda: self.failed, False)
@@ -323,11 +323,11 @@ class QoS2Records(_scheduler.TurnTaker):
             self.vhost.extras[EXTRA].qos2_records_failed(self)
 
     def when_replaced(self, callback):
-        """Call back when it is no longer stuck; it is stuck now."""
+        """Call back once this object is no longer stuck; it is stuck now."""
         self.waiting.append(callback)
 
     def replaced(self):
-        """The definitions on disk name another store now."""
+        """Note that the definitions on disk name another store now."""
         self.is_stuck = False
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
@@ -352,7 +352,7 @@ class QoS2Records(_scheduler.TurnTaker):
         """Put the places of a message, after those it ``had``, behind the next record."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
-        # Those that have it got it at another time, by which it is not looked for then.
+        # The destinations in ``had`` stored the message at another time: do not search for it by time.
         self.came_ms = 0 if had else message.timestamp_ms
         if len(destinations) > PLACES:
             return
@@ -396,7 +396,7 @@ class QoS2Records(_scheduler.TurnTaker):
             return 0
         if record_format.number_of(kept_at) != self.segment:
             self.segment = record_format.number_of(kept_at)
-            # At the begin of a segment, rewrite the records of the oldest ones if there are too many.
+            # When a segment begins, rewrite the records of the oldest segments if there are too many.
             if self.segment > SEGMENTS and self.moving is None:
                 self.moving = Moving(self, self.segment - SEGMENTS)
                 self.scheduler.start(self.moving)
@@ -435,7 +435,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _settle(self, moved, error):
-        """Delete old copies that are safe to delete; after an error leave them to the next moved()."""
+        """Delete old copies that are safe to delete; after an error the next moved() deletes them."""
         if error is not None:
             self.unsettled += moved
             return
@@ -468,7 +468,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
 
 def _would_outlive_kill(destinations):
-    """Whether messages appended to these outlive a kill: their files have names."""
+    """Whether messages appended to these destinations outlive a kill: whether their files have names."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False

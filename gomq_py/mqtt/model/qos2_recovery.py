@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class QoS2Recovery:
-    """The records in the store of a QoS2Records that has written none yet."""
+    """Reads the records in the store of a QoS2Records that has written no record yet."""
 
     def __init__(self, records):
         self._records = records
@@ -85,13 +85,13 @@ class QoS2Recovery:
         for (key, identifier), found in received.items():
             found.sort(key=attrgetter("location"))
             is_whole, places = self._judged(found[-1])
-            if not (is_whole or places) and found[0].kind == PARTLY:  # the others are too many to be noted
+            if not (is_whole or places) and found[0].kind == PARTLY:  # too many destinations to note
                 _, places = self._judged(found[0])
             if is_whole or places:
                 counting.append((is_whole, places, by_key[key].received_ids(), identifier, found))
             else:
                 self._over += [entry.location for entry in found]
-        # In this order, because records written from here on mark the last one as delivered.
+        # Forget first: records written from here on mark the last old record as delivered.
         self._forget()
         for one in sorted(counting, key=itemgetter(0)):
             self._restore(*one)
@@ -99,7 +99,7 @@ class QoS2Recovery:
         self._forget()
 
     def _entries(self):
-        """{(key, kind, identifier): Entry}, each the last of its name."""
+        """{(key, kind, identifier): the last Entry of this name}."""
         entries, message = {}, Message()
         while self._store.ready_count and self._store.peek(message):
             self._store.shift()
@@ -164,7 +164,7 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """The places at which a message lies or was acked, of those ``noted``. Blocks, except for messages that
+    """Those of the ``noted`` places at which a message lies or was acked. Blocks, except for messages that
     were stored just now, which are in memory.
     """
     return those_in(noted, {
@@ -177,7 +177,7 @@ def keys_in(noted):
 
 
 def those_in(noted, keys):
-    """The places, of these of a message, in the stores with such keys."""
+    """The ``noted`` places of a message that are in the stores with these keys."""
     return b"".join([
         noted[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
         for at, (key, _) in enumerate(places_in(noted)) if key in keys])

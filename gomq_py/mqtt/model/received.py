@@ -1,6 +1,6 @@
 """Received: the QoS 2 packet identifiers that one session's client has used and not released.
 
-Beside sent, below the door's inbound half; qos2_records also keeps those of a durable session. Never yields.
+Beside sent, below the door's inbound half; for a durable session also in qos2_records. Never switches.
 """
 from functools import partial
 
@@ -15,15 +15,15 @@ COUNT_AT = 256
 PAGE_OCTETS = COUNT_AT + 2
 NO_PAGE = bytearray()
 NONE = ()
-# In place of a location: the identifier is known but cannot be kept. Segments are numbered from 1.
+# Stands for a location: the identifier is known but cannot be kept. Segments are numbered from 1.
 NOT_KEPT = 1
 
 
 class Received:
     """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-    ``count``: how many. ``records``: the QoS2Records that keeps them under ``key``, or None. ``begun_at``: of
-    the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
+    ``count``: how many. ``records``: the QoS2Records that keeps them under ``key``, or None. ``begun_at``:
+    the record of the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
     callbacks. ``added``: how many were added so far. ``unsafe``: [``added`` at that time, tuple of
     destinations] for messages that may not be on disk yet, in order. ``kept_since``: ``added`` when
     ``records`` replaced another. ``earlier``: a set of identifiers whose messages an earlier run gave to all
@@ -55,7 +55,7 @@ class Received:
         self.partly = None  # {identifier: places of its message}, for is_partly()
         self.added = self.kept_since = 0
         self.unsafe = []
-        self.latest = None  # destinations of the last of unsafe
+        self.latest = None  # destinations of the last entry of ``unsafe``
         self.earlier = None
         self.closed = False
 
@@ -68,7 +68,7 @@ class Received:
         """
         if self.records is None or self.closed:
             return
-        if not destinations and self.is_partly(identifier):  # all have had it
+        if not destinations and self.is_partly(identifier):  # all destinations have the message
             self.begun_at = self.records.whole(self.key, identifier)
         else:
             self.begun_at = self.records.begun(
@@ -254,13 +254,14 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that all up to ``added`` and ``mark`` (a last_received) is on disk, before PUBREC leaves."""
+        """Note that ``added`` identifiers, up to ``mark`` (a last_received), are safe, before PUBREC
+        leaves."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]
         if not unsafe:
             self.latest = None
-        if mark and added >= self.kept_since:  # else it is a mark of the replaced store
+        if mark and added >= self.kept_since:  # otherwise the mark is of the replaced store
             self.records.sure(mark)
 
     def restore(self, identifier, kept_at):
@@ -365,13 +366,13 @@ class Received:
 
 
 def _sound(destinations):
-    """{key: store} of destinations that have not failed."""
+    """{key: store} of the destinations whose stores have not failed."""
     return {
         store.key: store for destination in destinations if not destination.failed
         for store in destination.stores() if store.failure is None}
 
 
 def _failed(destinations):
-    """The keys of the stores of these that have failed."""
+    """The keys of the failed stores of these destinations."""
     stores = {store.key for destination in destinations for store in destination.stores()}
     return stores - _sound(destinations).keys()

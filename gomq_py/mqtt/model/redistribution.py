@@ -1,8 +1,8 @@
-"""Redistribution of an ended session's unacknowledged messages to the other members of its shares
-(MQTT 5 §4.8.2).
+"""Redistribution of an ended session's unacknowledged messages to the other members of its shares (MQTT 5
+§4.8.2).
 
 Beside sessions; broker.transfer.redistribution carries it out. Messages of QoS 1 and 2 that came by a shared
-subscription go to the share again, except after a delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never yields.
+subscription go to the share again, except after a delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
@@ -50,7 +50,7 @@ class Redistribution:
 
     def _came_by(self, key):
         """The shared filter by which the next message with this routing key came; None: an own subscription.
-        Each share gave it one copy, all own subscriptions together one.
+        Each share gave the session one copy, its own subscriptions together one.
         """
         known = self._known.get(key)
         if known is None:

@@ -2,7 +2,7 @@
 
 Between retained and the session's queue or sink, which get copies with the QoS, RETAIN and identifier of one
 subscription (REPLAYED of wire.crossing). A job in slices with at most WINDOW messages in the queue. Never
-yields.
+switches.
 """
 from collections import OrderedDict
 
@@ -97,7 +97,7 @@ class Replay(Job):
         now_ms = retained.vhost.timers.now_ms()
         while room and not walk.is_over:
             found = walk.step()
-            # Later messages reached the subscription by themselves.
+            # Later messages reached the subscriber when they were published.
             if (
                 found is not None and retained.came_at(found[1]) <= last
                 and retained.show_current(found[1], message, now_ms)
@@ -114,7 +114,7 @@ class Replay(Job):
         return walk.is_over
 
     def _publish(self, message, about, subscription, destination):
-        """Give a destination a message. Returns 1, or 0: the client's own, with No Local [MQTT-3.8.3-3]."""
+        """Give a destination a message. Returns 1, or 0 for the client's own with No Local [MQTT-3.8.3-3]."""
         properties, publisher = crossing.without_publisher(message.get_raw(), about["flags"])
         if subscription.no_local and publisher == self._session.client_id:
             return 0
@@ -137,7 +137,7 @@ class Replay(Job):
         return max(0, WINDOW - destination.ready_count) if room is None else room()
 
     def go_on(self):
-        """Resume after the client has connected or a waiting message is there."""
+        """Resume after the client has connected or a message that waited for files is stored."""
         if self._timer is None and self._subscriptions:
             self._retained.vhost.scheduler.start(self)
 

@@ -3,7 +3,7 @@
 
 A Destination: it gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), beside their other
 destinations. They are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the
-publisher is answered. An empty payload deletes; expired messages are deleted. Never yields.
+publisher is answered. An empty payload deletes; expired messages are deleted. Never switches.
 """
 from collections import OrderedDict
 
@@ -23,7 +23,7 @@ QUIET = QuietLog(logger("mqtt"))
 STORE = "mqtt.retained"
 # Default limits of a vhost: some 100 MB of memory; octets of payloads on disk.
 MAX_MESSAGES, MAX_OCTETS = 1_000_000, 1 << 30
-# Most messages that waited for files whose original places are remembered.
+# Most messages whose original places are remembered after they waited for files.
 MOST_LATE = 1000
 
 # Retain handling of a subscription (MQTT 5 §3.8.3.1).
@@ -31,7 +31,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Keeps up to ``max_messages`` and ``max_octets`` of payloads; smaller ones may always replace others."""
+    """Up to ``max_messages`` and ``max_octets`` of payloads; a smaller message may always replace another."""
 
     takes_publishes_only = True
 
@@ -54,7 +54,7 @@ class Retained(KeyedStore):
         """Retain the message for the topic of its routing key. Answers like Destination.publish."""
         topic = _topic_of(message)
         if topic is None:
-            return 1  # no subscriber could get it
+            return 1  # no subscriber could get the message
         return self.store(topic, message)
 
     def store(self, topic, message):
@@ -71,7 +71,7 @@ class Retained(KeyedStore):
         answer = self.put(topic, kept)
         if answer == LATER:
             if not isinstance(waited, Waiting):
-                self._last += 1  # no record lies there: it separates later subscribers
+                self._last += 1  # this place has no record: it separates later subscribers
                 waited = Waiting(self.waits, self._last)
             waited.wait = kept.lacking
             message.lacking = waited
@@ -225,7 +225,7 @@ class Retained(KeyedStore):
 
 class Waits:
     """Messages that wait for files, in the order of the places they would have had, and replays that wait for
-    them. A subscriber meanwhile did not get them, so its replay must.
+    them. A subscriber that came meanwhile did not get them: its replay must send them.
     """
 
     def __init__(self):
@@ -240,7 +240,7 @@ class Waits:
         return is_held
 
     def end(self, place):
-        """The message with this place is kept, or refused."""
+        """End the wait of the message with this place, now stored or refused."""
         del self.places[place]
         while self._replays:
             replay, last = next(iter(self._replays.items()))
@@ -254,7 +254,7 @@ class Waits:
 
 
 class Waiting:
-    """Replaces ``lacking`` of a message that waits for files."""
+    """Takes the place of a message's ``lacking`` while the message waits for files."""
 
     def __init__(self, waits, place):
         self._waits = waits

@@ -14,7 +14,7 @@ allocated on demand:
     22      1       1: sent by an earlier run, so that another message may lie there by now
     23      1       1: the client may hold an unknown message with this identifier (``doubts``)
 
-Identifiers are given in the order in which they became free. Never yields.
+Identifiers are given in the order in which they became free. Never switches.
 """
 from array import array
 from bisect import bisect_left
@@ -70,10 +70,10 @@ class Sent:
         self.rows = bytearray()
         self.at = octets.pointer(self.rows)
         # Identifiers sent over an earlier connection whose messages may still be in the queue, in queue
-        # order, and their locations; None: none, or not computed.
+        # order, and their locations; None: no such message, or not computed.
         self.before = self.places = None
         self.is_connected = self.doubts = False
-        self.awaits_one = False  # the next message needs an identifier, of a PUBCOMP to come
+        self.awaits_one = False  # the next message waits for a PUBCOMP that frees an identifier
         self.next_out = 1  # messages yet to be returned have no identifier below this
         self.returning = None  # the Returning at work, or None
 
@@ -140,7 +140,7 @@ class Sent:
         return True
 
     def moved_to(self, queue):
-        """Move to the reopened queue after a fault: what was in flight and not settled is ready there."""
+        """Move to the reopened queue after a fault; messages in flight and not settled are ready there."""
         self.queue = queue
         self.returning = self.before = None
         for identifier in range(1, self.capacity + 1):
@@ -151,7 +151,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Restore (identifier, location, record's location, time stored) of an earlier run; first of all."""
+        """First of all, restore (identifier, location, record's location, time stored) of an earlier run."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
@@ -218,8 +218,8 @@ class Sent:
         return max(0, min(self.window - self.count, IDENTIFIER_MAX - self.used))
 
     def add(self, location, timestamp_ms, qos):
-        """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; there is
-        room(). Returns its packet identifier; 0: it must wait until ``records`` is replaced.
+        """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; the caller
+        has checked room(). Returns its packet identifier; 0: it must wait until ``records`` is replaced.
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
@@ -282,7 +282,7 @@ class Sent:
         return 0
 
     def is_owed(self, message):
-        """Whether this queued message was sent at QoS 2 and comes again with its identifier."""
+        """Whether this queued message was sent at QoS 2 and must be sent again with its identifier."""
         if self.before is None:
             if self.is_connected:
                 return False
@@ -301,7 +301,7 @@ class Sent:
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """The queue is empty: forget messages sent before and not again."""
+        """Forget messages sent before and not again, because the queue is empty."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
@@ -388,7 +388,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Identifiers of an earlier connection with PUBREL sent, or not settled; in the order of messages."""
+        """Identifiers of an earlier connection, in the order of messages: PUBREL sent, or not settled."""
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -473,7 +473,7 @@ class Sent:
 
 class Returning(Job):
     """Puts very many messages of a Sent back in slices; the queue delivers nothing meanwhile, so that no
-    message overtakes.
+    message overtakes another.
     """
 
     name = "putting back what MQTT clients have not acknowledged"
@@ -486,7 +486,7 @@ class Returning(Job):
         self._queue.scheduler.start(self)
 
     def step(self):
-        if self._sent.returning is self:  # else the queue was opened again
+        if self._sent.returning is self:  # otherwise the queue was opened again
             if self._sent.put_back_some():
                 return True
             self._sent.returning = None

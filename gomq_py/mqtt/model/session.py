@@ -97,8 +97,8 @@ def _number(options, key, most):
 class Session:
     """``user`` (named by a token if ``of_token``) connected last, with protocol level ``version``, for
     ``expiry_s``; ``kept``: queue arguments that bound its queue. ``may_get(topic filter)``: whether the
-    client of ``connection`` may receive by a filter; ``may_get_all()``: whether by all, until rights change;
-    all None while absent.
+    client of ``connection`` may receive messages by this filter; ``may_get_all()``: by every filter, until
+    its rights change. All three are None while the client is absent.
 
     ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
     while connected, or None. ``is_durable``: outlives its connection. ``is_safe``: its definition was on disk
@@ -159,13 +159,13 @@ class Session:
         try:
             for binding in old:
                 self._detach(binding)
-        except Refused as error:  # a binding not in force goes with the next change
+        except Refused as error:  # a binding not in force is removed with the next change
             QUIET.warning(
                 self.queue_name, "an old binding of session %r stays: %s", self.client_id[:256], error.text)
         return not before
 
     def unsubscribe(self, topic_filter):
-        """Returns whether there was a subscription. Raises OutOfResources."""
+        """Remove a subscription. Returns whether there was one. Raises OutOfResources."""
         bindings = self._bindings(topic_filter)
         for binding in bindings:
             self._detach(binding)
@@ -186,7 +186,7 @@ class Session:
         return subscription is None or subscription.binding.destination is not self.sink
 
     def is_allowed_all(self):
-        """Whether its client may receive by any filter, until rights change."""
+        """Whether its client may receive messages by every filter, until its rights change."""
         return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):
@@ -195,7 +195,7 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether the client may get messages stored before it unsubscribed: it could subscribe now."""
+        """Whether the client may get messages stored before it unsubscribed: if it could subscribe now."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
@@ -250,7 +250,7 @@ class Session:
     # for the exchange
 
     def subscribed(self, binding):
-        """Use a new binding: the latest for a filter is its subscription."""
+        """Use a new binding: a filter's subscription is its latest binding."""
         self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
@@ -260,12 +260,12 @@ class Session:
             self._lead(binding.routing_key, bindings)
 
     def _bindings(self, topic_filter):
-        """The bindings for this filter, the last in force."""
+        """The bindings for this filter; the last one is in force."""
         subscription = self.subscriptions.get(topic_filter)
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Set the bindings for a filter, the last in force."""
+        """Set the bindings for a filter; the last one is in force."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

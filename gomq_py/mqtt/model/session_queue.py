@@ -27,7 +27,7 @@ class SessionQueue(broker_queue.Queue):
         self.session = None
 
     def publish(self, message):
-        """Publish, except a message of its own client that No Local excludes."""
+        """Store a message, unless its own client published it and No Local excludes it."""
         if message.publisher is not None and message.publisher is self.session:
             return self._publish_own(message)
         if message.flags & crossing.OWN and message.kind == KIND:
@@ -35,7 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store it marked OWN, so that it is delivered by subscriptions without No Local only."""
+        """Store a message of its own client, marked OWN: only subscriptions without No Local deliver it."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -48,7 +48,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """False for messages sent at QoS 2: their exchange must be completed [MQTT-4.3.3-7]."""
+        """Whether a message may be dropped: not if sent at QoS 2, which must be completed [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 

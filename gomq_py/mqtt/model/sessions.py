@@ -1,7 +1,7 @@
 """Sessions: the sessions of one vhost by client id: begin, resume, take over, end.
 
-Beside the MQTT exchange of the vhost, below the door. No function switches. A durable change is in the log
-when a function returns, and on disk when the door's ``durability.when_safe`` calls back.
+Beside the MQTT exchange of the vhost, below the door. Never switches. A durable change is in the log when a
+function returns, and on disk when the door's ``durability.when_safe`` calls back.
 """
 from typing import Any, NamedTuple
 
@@ -29,8 +29,8 @@ _USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-vers
 
 
 class Connected(NamedTuple):
-    """Result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written (for
-    it, or for a session this ended), and the answer must wait for the disk.
+    """Result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written, for
+    this session or one that it ended, and the answer must wait for the disk.
     """
 
     session: Any
@@ -43,9 +43,9 @@ class Sessions:
     shared. ``exchange``: that of their subscriptions, which gets the publishes to the vhost's
     ``topic_exchange`` (source).
 
-    A connection is any object with ``wants_will``, ``taken_over()`` (another one has its client id) and
-    ``session_ended(reason)``. Both end it without switching or touching the session; before they return it
-    has detached its consumer and returned unacknowledged messages.
+    A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
+    and ``session_ended(reason)``. Both end the connection without switching or touching the session; before
+    they return, the connection has detached its consumer and returned unacknowledged messages.
     """
 
     def __init__(self, vhost, exchange, retained, wills):
@@ -57,7 +57,7 @@ class Sessions:
         self.retained = retained
         self.wills = wills
         self.subscriptions = self.shared = 0
-        self._arrangements = {}  # owner: the Arrangements of his sessions' filters
+        self._arrangements = {}  # owner: the Arrangements of its sessions' filters
         self._kept_of = {}  # owner: {client ids of its durable sessions}
 
     @property
@@ -308,7 +308,7 @@ class Sessions:
         return session
 
     def _new(self, client_id):
-        from gomq_py.mqtt.model.session import Session  # of which most brokers have none
+        from gomq_py.mqtt.model.session import Session  # most brokers have none
 
         session = self.by_client[client_id] = Session(self, client_id)
         return session
@@ -331,7 +331,7 @@ class Sessions:
             self.vhost.bindings.remove_to(sink)
 
     def ended(self, session, reason):
-        """Forget a session whose queue was deleted, or that has none. Its connection, if any, is told."""
+        """Forget a session whose queue was deleted, or that has no queue. Its connection, if any, is told."""
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
             self._uncount(session)

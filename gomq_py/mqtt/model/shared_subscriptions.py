@@ -2,7 +2,7 @@
 the member that gets a message.
 
 Beside the MQTT exchange, which has one SharedSubscription per share name and filter, made by the first
-binding and dropped with the last. Never yields.
+binding and dropped with the last. Never switches.
 """
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.routing.route import LATER
@@ -77,7 +77,7 @@ class SharedSubscription(_routes.Destination):
         self.was_asked = False  # whether a member was asked for this message
 
     def add(self, session, target):
-        """Add a subscription of a session; additions are counted."""
+        """Add a subscription of a session; each addition needs its own ``remove``."""
         member = self.members.get(target)
         if member is not None:
             member.count += 1
@@ -87,7 +87,7 @@ class SharedSubscription(_routes.Destination):
         self._count_durable(member, 1)
 
     def remove(self, target):
-        """Take back one ``add``."""
+        """Undo one ``add``."""
         member = self.members[target]
         member.count -= 1
         if not member.count:
@@ -96,7 +96,7 @@ class SharedSubscription(_routes.Destination):
             self._count_durable(member, -1)
 
     def move(self, target):
-        """A member's client has connected, or its connection has ended."""
+        """Move a member whose client has connected, or whose connection has ended, to the other Rotation."""
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
             self._rotation_of(member).remove(member)
@@ -130,7 +130,7 @@ class SharedSubscription(_routes.Destination):
         return None
 
     def stores(self):
-        """The stores of all members: a message that one has is not for the others."""
+        """The stores of all members: a message that one member has is not for the others."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):
@@ -148,7 +148,7 @@ class SharedSubscription(_routes.Destination):
             self.was_asked = True
             answer = member.target.publish(message)
             if answer == LATER:
-                rotation.next = place  # asked again for the same message
+                rotation.next = place  # the member is asked again for the same message
                 return LATER
             if answer:
                 rotation.next = place + 1 if place + 1 < count else 0

@@ -4,7 +4,7 @@ Above keyed_store, which keeps them on disk, beside sessions, which report ends 
 the door publishes them (mqtt.server.will). A will is published after its connection has ended other than by a
 DISCONNECT that forbids it: after its delay, or when its session ends, if earlier; never once the client is
 back in its session. Wills of clients connected when the broker ended are published after the restart, unless
-the client is back first. Never yields.
+the client is back first. Never switches.
 
 Right before a will is published, its future places in the destinations' logs are recorded, as in
 qos2_records: a boot after a kill in between checks them, and the will goes to destinations that lack it.
@@ -28,7 +28,7 @@ LOG = logger("mqtt")
 STORE = "mqtt.wills"
 # Delay before a will is tried again after a full disk or a missing exchange: first and longest.
 TRY_AGAIN_MS, LATER_MS = 1000, 60_000
-# Wills published before others get their turn.
+# Wills published before other work gets its turn.
 AT_ONCE = 50
 
 # State of a will: client connected; due later; published, which a power cut may undo; being published.
@@ -45,7 +45,7 @@ class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
     lifetime of the message, -1: unlimited. ``state`` as above; ``due_ms`` (Unix milliseconds): when a WAITING
     will is due. ``of_token``: its user came with a token, whose rights another run does not know. ``places``:
-    QoS2Records.places() in destinations that have it or are about to, checked as of ``came_ms``.
+    QoS2Records.places() that have its message or are about to get it, checked as of ``came_ms``.
     """
 
     client_id: str
@@ -66,8 +66,8 @@ class Will(NamedTuple):
 
 class Wills:
     """The wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is done
-    with; ``user`` is None after a restart, and ``begin(destinations, message)`` returns the destinations that
-    lack the message, to be called right before they get it. Without a door wills wait.
+    with; ``user`` is None after a restart. Right before it publishes, the door calls ``begin(destinations,
+    message)``, which returns the destinations that lack the message. Without a door wills wait.
     """
 
     def __init__(self, vhost):
@@ -90,7 +90,7 @@ class Wills:
 
     @property
     def count(self):
-        """Wills that may be published yet."""
+        """Number of wills that may still be published."""
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
@@ -177,7 +177,7 @@ class Wills:
                 place = successor(client_id)
 
     def _recover(self, client_id, will, last_end, stores):
-        """A will of an earlier run."""
+        """Restore or delete a will of an earlier run."""
         if will is not None and will.state in (BEGUN, PUBLISHED):
             will = self._left_of(will, last_end, stores)
         if will is None or will.user in self._deleted and not will.of_token:
@@ -188,7 +188,7 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """A will that an earlier run began to publish, for destinations that lack it; None if none does."""
+        """The part of a begun will of an earlier run for destinations that lack it; None if all have it."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)
@@ -250,7 +250,7 @@ class Wills:
         self._due.forget(client_id)
         try:
             is_done = self._publish(will, self._users.get(client_id), begin)
-        except Exception:  # it costs this will only, not the next ones or the end of its session
+        except Exception:  # the error costs this will only, not the next ones or the end of its session
             LOG.exception("a fault of the broker: the will of client %r is not published", client_id[:256])
             is_done = True
         now_ms = self.vhost.timers.now_ms()
@@ -273,7 +273,7 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record where the will's message will lie, right before it is given to those ``destinations`` that
+        """Record the will's places right before the door gives its message to those ``destinations`` that
         lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
@@ -325,7 +325,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """Like _get(); None, too, for a will that was published in this run without a mark."""
+        """Like _get(), but also None for a will that was published in this run without a mark."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):

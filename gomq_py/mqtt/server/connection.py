@@ -3,9 +3,9 @@
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
-Between net and what packets ask for, and the only place of this door that turns errors into packets. A
-greenlet does the login and takes up the session, another one takes leave: what happens between them happens
-in the hub and must not switch. Never waits for the peer without a limit of time.
+The only place of this door that turns errors into packets. One greenlet does the login and takes up the
+session, another one ends it: all code in between runs in the hub and must not switch. Each wait for the peer
+has a time limit.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ LOG = logger("mqtt")
 # (§3.1.2.10), and a quarter more at the most.
 SILENT_CHECKS = 6
 OPEN, CLOSING, GONE = "open", "closing", "ended"
-# Characters of an operator's words to a client.
+# Most characters of an operator's reason that a client is sent.
 REASON_MAX = 256
 PINGRESP = PingrespPacket().encode(MQTT_5)
 
@@ -90,8 +90,8 @@ class Connection(ClientConnection):
     # its life
 
     def begin(self):
-        """Log the client in and take up its session. Returns whether it is served from here on; when_gone()
-        then tells of its end. May switch.
+        """Log the client in and take up its session. Returns whether the client is served from here on;
+        when_gone() then tells of its end. May switch.
         """
         login = LoginAttempt(self).run()
         if login is None or self.hub.is_closed:
@@ -155,7 +155,7 @@ class Connection(ClientConnection):
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
-        """Leave the session: most of the time goes into that, and counts."""
+        """Leave the session, which takes most of the time of an end. Always False."""
         try:
             self._leave_session()
         except Exception:
@@ -173,7 +173,7 @@ class Connection(ClientConnection):
             self._gone()
 
     def _take_leave(self):
-        """Say the last word; the socket of a client that has taken it lingers. May switch."""
+        """Send the last packet; the socket of a client that has got it lingers. May switch."""
         if self.finish():
             self.hub.lingering.end(self.socket)
 
@@ -183,7 +183,7 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Resume or begin the session; CONNACK once it is on disk. Whether it is served. May switch."""
+        """Resume or begin the session; send CONNACK once it is on disk. False if not served. May switch."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
         if not self._takes_connack(greeting) or not will.check(self, greeting.will):
@@ -239,8 +239,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """Check that the user may take over or end the session, if it is another user's: with the right to
-        configure its queue, unless ``is_locked``. Raises ResourceLocked, NoPermission.
+        """Check that the user may take over or end another user's session: with the right to configure its
+        queue, unless ``is_locked``. Raises ResourceLocked, NoPermission.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -298,7 +298,7 @@ class Connection(ClientConnection):
         self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
 
     def how_it_broke(self):
-        """As of every client, or by the fault of its stream."""
+        """The reason as of every client, or the fault of its stream."""
         error = self.stream.error
         if error is None:
             return super().how_it_broke()
@@ -325,7 +325,7 @@ class Connection(ClientConnection):
         self.outbound = self.caller = None  # they hold the connection
         self.forget(self.client_id, self._is_connected)
 
-    # what the lane hands over
+    # packets from the lane
 
     def packet(self, kind, walk):
         """Handle the packet that the walk stands at. Returns False when the walk must stop. Never raises."""
@@ -356,16 +356,16 @@ class Connection(ClientConnection):
             self._expiry_s = min(expiry_s, self.server.settings.mqtt_max_session_expiry)
         self.is_leaving, self.leave_code = True, packet.reason_code
         self.why = f"by the client: {reason_codes.name_of(DISCONNECT, packet.reason_code)}"
-        # What comes behind, TLS's own notice too, must not reset the connection, and with it our answers.
+        # Octets behind DISCONNECT, TLS's own notice too, must not reset the connection and lose our answers.
         self._has_taken_leave = True
         if self._inbound is not None:
             self._inbound.done()
         if not self.slow_walk.is_over():
-            self._leave_session()  # so that whoever comes next, with this client id too, finds it done
+            self._leave_session()  # so that the next client, even with this client id, finds it done
         self._stop()
 
     def has_plenty(self):
-        """Whether the client has so much to do that it waits for no answer."""
+        """Whether the client has enough work to wait for no answer: never over MQTT."""
         return False
 
     # ends
@@ -387,7 +387,7 @@ class Connection(ClientConnection):
         octets, why = b"", _utf8(why)
         if self.version >= MQTT_5 and self._is_connected:
             octets = DisconnectPacket(reason_code=code).encode(MQTT_5)
-            if code == reason_codes.ADMINISTRATIVE_ACTION:  # which says nothing by itself
+            if code == reason_codes.ADMINISTRATIVE_ACTION:  # a code that says nothing by itself
                 told = {"reason_string": why[:REASON_MAX]}
                 longer = DisconnectPacket(reason_code=code, properties=told).encode(MQTT_5)
                 octets = fitting(longer, self.maximum_packet_size) or octets  # [MQTT-3.14.2-3]
@@ -409,7 +409,7 @@ class Connection(ClientConnection):
         self._stop_delivering()
         if last_word:  # 3.x has none
             self.output.write(last_word)
-        self._has_taken_leave = True  # what the client still sends must not reset it before it is heard
+        self._has_taken_leave = True  # octets still sent by the client must not reset it before it reads this
         self._stop()
 
     def _stop(self):

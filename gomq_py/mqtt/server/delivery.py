@@ -5,7 +5,7 @@ Above publication, which writes the packets, and sent (packet identifiers in fli
 consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
 sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
 while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
-share of memory. Never yields.
+share of memory. Never switches.
 """
 from functools import partial
 
@@ -257,7 +257,7 @@ class SessionConsumer(consumers.Consumer):
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Go on when identifiers are kept again, or a kill would have them used for other messages."""
+        """Resume once identifiers are kept again; before, a kill would have them used for other messages."""
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 
@@ -364,7 +364,7 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send a message. Returns 1 always: publishers are not told that the client does not read."""
+        """Send a message. Always returns 1: publishers are not told that the client does not read."""
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:

@@ -2,8 +2,8 @@
 
 Stream hands it the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its destinations,
 a plain acknowledgement straight to inbound or outbound. Every other packet goes to ``connection.packet``,
-which gives the same answers, only slower (mqtt.server.publish). Never yields; reports what ends the
-connection to the connection.
+which gives the same answers, only slower (mqtt.server.publish). Never switches; reports to the connection
+what ends it.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
 topic as routing key) is remembered with the route and written over the octets that end with the topic on the
@@ -37,7 +37,7 @@ class LaneParts:
         self.renew()
 
     def renew(self):
-        """Replace the message, because its owner keeps it."""
+        """Make a new message, because a queue or store keeps the old one."""
         message = Message()
         message.kind = crossing.KIND
         message.may_wait = True
@@ -69,7 +69,7 @@ class FastLane:
         self.parts = parts
         self.limits = limits
         self.payload_max = limits.payload_octets
-        # Made for the first PUBLISH, and the first at QoS 1 or 2.
+        # ``inbound`` is made for the first publish at QoS 1 or 2, ``remembered`` for the first of all.
         self.inbound = self.remembered = None
         self.known = b""
         self.large = None
@@ -252,7 +252,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that all destinations of the route have had, and note its answer."""
+        """Count a message that all destinations of the route have been given, and note its answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None

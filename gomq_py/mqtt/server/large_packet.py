@@ -1,7 +1,7 @@
 """Large packets: a packet that does not fit in front of a read, gathered read by read.
 
-Between the fast lane and the body budget (hub.budget), whose client it is. Rights and room for a PUBLISH's
-payload are checked as soon as its head has arrived; after a refusal no more octets are kept.
+Below the fast lane; a client of the body budget (hub.budget). Rights and room for a PUBLISH's payload are
+checked as soon as its head has arrived; after a refusal no more octets are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole

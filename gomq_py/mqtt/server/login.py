@@ -1,9 +1,8 @@
-"""Login: from the first octet to a client that may come in, in good time or not at all.
+"""Login: reads CONNECT and decides whether the client may enter.
 
-Between the connection's greenlet and the wire. Until the login is done it writes refusals to the socket
-itself, waiting, since nobody else does yet; it never lets a stranger hold more than one small packet, nor
-keep the broker waiting for longer than ``mqtt_login_timeout``. Who comes in is decided in
-broker.verbs.entering; the connection goes on with the session and CONNACK.
+Runs in the connection's greenlet. Writes refusals directly to the socket, waiting, because nothing else
+writes to it yet. A client has ``mqtt_login_timeout`` for it all, and holds no more than one small packet
+until then. broker.verbs.entering decides; the connection goes on with the session and CONNACK.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -34,12 +33,12 @@ from gomq_py.mqtt.wire.packets import ConnackPacket
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
-# As admission, limits and lists of connections know this door.
+# Name of this door in admission, limits and lists of connections.
 DOOR = "mqtt"
 READ_OCTETS = 16 * 1024
-# Of a client id: with what stands before it, it is a name of a queue.
+# Octets of a client id: with its prefix it is the name of a queue.
 CLIENT_ID_OCTETS_MAX = NAME_OCTETS_MAX - len(PREFIX)
-# Global parameters that name vhosts, by port and by what a certificate is the user name of.
+# Global parameters that map ports, and user names from certificates, to vhosts.
 PORTS_TO_VHOSTS, CERTIFICATES_TO_VHOSTS = "mqtt_port_to_vhost_mapping", "mqtt_default_vhosts"
 # Characters of a refusal in the log: a user name may have 65,535.
 LOGGED_MAX = 512
@@ -50,7 +49,7 @@ RECEIVE_MAXIMUM = 65_535  # the default of a client that sends none (§3.1.2.11.
 
 
 class LoginEnd(Exception):
-    """There will be no connection. ``reply``: octets to send first; the text is for the log."""
+    """The login has failed. ``reply``: octets to send before the close; the text is for the log."""
 
     def __init__(self, text, reply=b""):
         super().__init__(text)
@@ -58,8 +57,8 @@ class LoginEnd(Exception):
 
 
 class Login(NamedTuple):
-    """What a login came to: ``connect`` is the packet, ``rest`` the octets read behind it. ``mechanism``:
-    what the client is known by, in words of SASL.
+    """Result of a login: ``connect`` is the packet, ``rest`` the octets read behind it. ``mechanism``: how
+    the client authenticated, by SASL's name.
     """
 
     user: Any
@@ -70,7 +69,7 @@ class Login(NamedTuple):
 
 
 class LoginAttempt(ClientLogin):
-    """One client on its way in."""
+    """The login of one client."""
 
     __slots__ = ("_socket", "_most_octets", "_deadline", "_certified_name", "_octets")
 
@@ -84,7 +83,7 @@ class LoginAttempt(ClientLogin):
         self._octets = bytearray()
 
     def run(self):
-        """A Login, or None when there will be no connection; why is in the log then. May switch."""
+        """A Login, or None if the client is refused, with the reason in the log. May switch."""
         name, host = self.connection.name, self.connection.peer_host
         try:
             with self._deadline:
@@ -100,7 +99,7 @@ class LoginAttempt(ClientLogin):
         return None
 
     def _read_connect(self):
-        """The CONNECT; what was read behind it stays in ``_octets``. Raises LoginEnd, OSError. May switch."""
+        """Read the CONNECT; what follows it stays in ``_octets``. Raises LoginEnd, OSError. May switch."""
         limits = Limits(packet_octets=self._most_octets)
         try:
             while True:
@@ -117,7 +116,7 @@ class LoginAttempt(ClientLogin):
             raise LoginEnd(str(error), last_packet(error, NO_VERSION, connected=False)) from error
 
     def _log_in(self, connect):
-        """Check who it is and find the vhost. Raises LoginEnd, OSError. May switch."""
+        """Authenticate the client and find its vhost. Raises LoginEnd, OSError. May switch."""
         if "authentication_method" in connect.properties:
             refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
             raise LoginEnd("CONNECT with an authentication method", refusal)
@@ -140,11 +139,11 @@ class LoginAttempt(ClientLogin):
         return Login(user, vhost, connect, bytes(self._octets), mechanism)
 
     def _checked(self, connect, user_name):
-        """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""
+        """The User, of whom the event exchange is told. Raises LoginRefused. May switch."""
         protocol = VERSION_NAMES[connect.version]
-        # None: a certificate, or nothing, stands for it
+        # None: a certificate, or nothing, takes the password's place
         password = None if connect.user_name is None else connect.password or b""
-        # not before: an address whose clients send no CONNECT is slow
+        # set no earlier: an address whose clients send no CONNECT is slow
         admitted = self.connection.admitted
         admitted.end_login = partial(gevent.kill, gevent.getcurrent())
         try:
@@ -166,7 +165,7 @@ class LoginAttempt(ClientLogin):
 
     def _usual_vhost(self):
         """The vhost of a client that names none: by certificate, by port, or the default one. The maps are
-        RabbitMQ's, in global parameters, which may hold anything.
+        RabbitMQ's; as global parameters they may hold anything.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -177,12 +176,12 @@ class LoginAttempt(ClientLogin):
         return vhost_name
 
     def _port(self):
-        """Ours, to which the client has come, as text; empty for a unix socket."""
+        """Our port that the client has connected to, as text; empty for a unix socket."""
         address = self._socket.getsockname()
         return str(address[1]) if isinstance(address, tuple) else ""
 
     def _anonymous(self):
-        """The user whose rights somebody without a name gets. Raises AccessRefused."""
+        """The user whose rights a client without a user name gets. Raises AccessRefused."""
         name = self.server.settings.mqtt_anonymous_user
         if not name:
             raise AccessRefused("CONNECT without a user name")
@@ -208,7 +207,7 @@ class LoginAttempt(ClientLogin):
 
 
 def client_id_fault(client_id, user_name, settings):
-    """What keeps a user from having this client id, or ""; an empty one is given later."""
+    """Why a user may not have this client id, or ""; an empty id is replaced later."""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
         return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
@@ -217,7 +216,7 @@ def client_id_fault(client_id, user_name, settings):
 
 
 def _connack(connect, code):
-    """A CONNACK that refuses, if the client takes it; no session is present in one (§3.2.2.1.1)."""
+    """A CONNACK that refuses, if the client accepts its size; session present is 0 in it (§3.2.2.1.1)."""
     return fitting(ConnackPacket(reason_code=code).encode(connect.version), connect.maximum_packet_size)
 
 

@@ -2,7 +2,7 @@
 
 Between delivery or sink and mqtt.wire. One object per connection, filled for each message: measure() gives
 the packet's size, then write() writes it where there is room. Properties of MQTT messages go out as stored;
-those of AMQP messages are crossed. Never yields.
+those of AMQP messages are crossed. Never switches.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -62,7 +62,7 @@ class Publication:
 
     def measure(self, message, interest, now_ms, qos):
         """Octets of the packet for a message at ``qos``; -1: the QoS of subscriptions and publish. More than
-        ``packet_max``: do not send; UNREADABLE: nobody can be sent it.
+        ``packet_max``: do not send; UNREADABLE: the message can be sent to no client.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC

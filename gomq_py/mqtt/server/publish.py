@@ -57,10 +57,10 @@ class MQTTEnvelope(Envelope):
         return self._octets
 
 
-# what it means
+# publishing
 
 def publish(connection, walk):
-    """The PUBLISH that the walk stands at. Returns False when reading must pause. Raises MQTTError."""
+    """Handle the PUBLISH that the walk stands at. Returns False when reading must pause. Raises MQTTError."""
     if not walk.plain:
         walk.decode()
         raise AssertionError("the walk refuses what the codec accepts")
@@ -174,7 +174,7 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Go on with a fast-lane publish: destination ``at`` answered LATER; ``taken``: all before it took it."""
+    """Go on with a fast-lane publish: destination ``at`` answered LATER; ``taken``: earlier ones took it."""
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
 
@@ -237,7 +237,7 @@ def is_answered(connection, qos):
 # what the fast lane asks
 
 def route_of(connection, key):
-    """A Route for a topic's octets, or None if each message must be routed by the slow lane."""
+    """A Route for a topic's octets, or None if the slow lane must route each message."""
     if len(key) > TOPIC_MAX or key.startswith((_BELOW_SYS, OF_DEFAULT_EXCHANGE)):
         return None
     if connection.slow_walk.is_over():

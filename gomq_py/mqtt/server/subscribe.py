@@ -105,7 +105,7 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """Check that the client takes so large an answer, which cannot be left out. Raises PacketTooLarge."""
+    """Check that the client accepts an answer of this size, which is required. Raises PacketTooLarge."""
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(
@@ -115,7 +115,7 @@ def _check_room(connection, make, filters):
 
 class _Filters(Job):
     """Handles the filters of a packet in order: ``one(filter)`` gives the reason code. Long work continues in
-    slices, while the client is not read.
+    slices, while nothing is read from the client.
     """
 
     name = "subscribing MQTT clients"
@@ -187,8 +187,8 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """Check that the client may receive by this filter: its rights to bind the session's queue to the
-    exchange of topics. Without that exchange only stored messages come. Raises NoPermission.
+    """Check that the client may receive messages by this filter: its rights to bind the session's queue to
+    the exchange of topics. Without that exchange only stored messages come. Raises NoPermission.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,
@@ -205,13 +205,13 @@ def may(connection, topic_filter):
 
 
 def may_all(connection):
-    """Whether check_rights() passes for every filter, until rights change."""
+    """Whether check_rights() passes for every filter, until the client's rights change."""
     return bindings.may_own_all(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange)
 
 
 def _check_limits(connection, topic_filter):
-    """Raises FilterRefused, OutOfResources."""
+    """Check limits before a subscription. Raises FilterRefused, OutOfResources."""
     settings, session = connection.server.settings, connection.session
     fault = connection.sessions.filter_fault(topic_filter, settings.mqtt_max_topic_levels)
     if fault:

@@ -1,7 +1,7 @@
 """Will: a CONNECT's will, and its publishing on behalf of the user who left it.
 
-Between the connection and mqtt.model.wills, which keeps wills and times them. Rights are checked when a will
-is published, as they are then. Never switches.
+Between the connection and mqtt.model.wills, which keeps wills and times them. A will is published with the
+user's rights at that time. Never switches.
 """
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller

@@ -345,7 +345,7 @@ def write_milliseconds(out, at, seconds):
 
 def block_bound(properties_length):
     """Most octets that write_block() writes."""
-    # The most that anything grows by: a boolean without a name, from 3 octets to 10.
+    # The largest growth: a boolean without a name, from 3 octets to 10.
     bound = AMQP_BYTES + 4 * properties_length
     return bound if bound < BLOCK_MAX else BLOCK_MAX
 

@@ -165,7 +165,7 @@ class PacketWalk:
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Find the fields of a PUBLISH; whether all is well."""
+        """Find the fields of a PUBLISH; False if they are malformed."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -208,7 +208,7 @@ class PacketWalk:
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
-        """Find the properties of a PUBLISH; whether they are well-formed, allowed and not too many."""
+        """Find the properties of a PUBLISH; False if they are malformed, not allowed or too many."""
         count = 0
         has_content_type = has_response = has_correlation = False
         while at < end:

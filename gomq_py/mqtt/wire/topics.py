@@ -113,7 +113,7 @@ def binding_key(topic_filter):
 def matches(topic_filter, topic_name):
     """Whether a filter, not of a shared subscription, matches a topic name. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):
-        # Any decoding does: only / + # $ matter, which are no part of another character's octets.
+        # Any decoding will do: only / + # $ matter, and no other character's octets contain them.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
     pattern, name = topic_filter, topic_name
     pattern_end, name_end = len(pattern), len(name)
@@ -128,7 +128,7 @@ def matches(topic_filter, topic_name):
                 return True  # the level above as well: a/# matches a
             is_single = pattern[at] == "+"
         if place > name_end:
-            return False  # it has no more levels
+            return False  # the topic has no more levels
         if is_single:
             at += 1
             while place < name_end and name[place] != "/":
