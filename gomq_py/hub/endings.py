@@ -108,8 +108,9 @@ class EndingsLately:
     def connection(self, one, reason, given_name=None):
         """Note that a connection that had logged in has ended."""
         self._connections.append(self._octets(
-            "connection", one, reason, protocol=one.protocol, connected_at=int(one.connected_at * 1000),
-            user_provided_name=given_name[:TEXT_MAX] if isinstance(given_name, str) else None))
+            "connection", one, reason, protocol=one.protocol,
+            user_provided_name=given_name[:TEXT_MAX] if isinstance(given_name, str) else None,
+            connected_at=int(one.connected_at * 1000)))
 
     def channel(self, connection, number, reason):
         """Note that the broker closes a channel because of an error."""

@@ -131,7 +131,8 @@ class _Watched:
 
     def end(self) -> None:
         """Wait no longer."""
-        self._timer.stop()
+        timer, self._timer = self._timer, None  # it refers to this object
+        timer.stop()
         self._watcher.stop()
         self._watcher.close()
         self._over(self)

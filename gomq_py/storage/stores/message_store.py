@@ -139,7 +139,7 @@ class MessageStore(segment_log.SegmentLog):
     def peeked_due_s(self, now_s):
         """As Store.peeked_due_s."""
         recovered = self.read_segment.recovered
-        return recovered.due_before(self.read_at, self._peeked_count, now_s)
+        return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
         """As Store.delete. Neighbours deleted in order become one entry of the acks file, at the latest in
@@ -292,17 +292,17 @@ class MessageStore(segment_log.SegmentLog):
             self._put_delivered(self.read_segment)
         if self.requeued is not None and self.requeued.heap.count:
             self._purge_requeued()
-        segment = self.read_segment
-        while segment is not None and self.failure is None:
-            if segment is not self.read_segment:
-                self.read_segment = segment
-                self.read_at = HEAD_BYTES
-            following = segment.next
+        while self.read_segment is not None and self.failure is None:
+            segment = self.read_segment
             self._delete_few(segment)
-            if segment.number in self._segments:
-                self._drop_ready(segment, self.read_at, segment.count - segment.taken)
-            segment.next = None
-            segment = following
+            if self.read_segment is not segment:  # the cursor has passed it, and perhaps others
+                continue
+            following = segment.next
+            self._drop_ready(segment, self.read_at, segment.count - segment.taken)
+            if self.read_segment is segment:
+                segment.next = None
+                self.read_segment = following
+                self.read_at = HEAD_BYTES
         self.read_segment = self._last
         self.read_at = HEAD_BYTES if self._last is None else self._last.end
         self._ahead_at = 0

@@ -258,7 +258,7 @@ class Requeued:
 
         On a full disk, counts are not kept over a restart.
         """
-        if (entry == 0 or due >= 0) and segment.spare_entries() < 3:
+        if (entry == 0 or due >= 0) and segment.spare_entries() < (2 if due < 0 else 3):
             try:
                 log.files.extend(segment.acks, segment.acks.size + ACKS_GROWTH_BYTES)
             except OSError as error:

@@ -1,7 +1,9 @@
 """Ends of sockets whose peer still writes: read on for a bounded time, of bounded octets,
 and for a bounded number of them.
 """
+import gc
 import ssl
+import weakref
 
 import gevent
 import pytest
@@ -42,6 +44,26 @@ def test_peer_reads_our_end_and_may_write_until_it_closes_too():
     theirs.close()
     greenlet.get(timeout=in_time(30))
     assert len(lingering) == 0
+
+
+def test_connection_that_has_lingered_dies_without_the_cycle_collector():
+    class Connection:
+        pass
+
+    lingering = Lingering(HubTimers())
+    ours, theirs = socket_pair()
+    connection = Connection()
+    died = weakref.ref(connection)
+    gc.disable()
+    try:
+        lingering.end_later(ours, lambda connection=connection: ours.close())
+        del connection
+        assert died() is not None
+        theirs.close()
+
+        wait_until(lambda: died() is None, sleep=gevent.sleep)
+    finally:
+        gc.enable()
 
 
 def test_peer_that_writes_and_writes_is_given_up():

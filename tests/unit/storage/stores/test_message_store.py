@@ -286,6 +286,21 @@ def test_purged_messages_behind_a_segment_of_picked_ones_stay_away_after_a_crash
     assert bench.drain() == []
 
 
+def test_purged_messages_behind_two_segments_of_picked_ones_stay_away_after_a_crash(tmp_path):
+    bench = StoreBench(tmp_path, segment_bytes=65536, in_threads=False)
+    out = [bench.push(b"%060000d" % number) for number in range(3)]  # a segment each
+    for location in out[:2]:
+        assert bench.store.pick(location)
+
+    assert bench.store.purge() == 1
+
+    for location in out[:2]:
+        bench.store.delete(location)
+    bench.store.flush()
+    bench.crash()
+    assert bench.drain() == []
+
+
 def push_and_shift(bench, body):
     bench.push(body)
     return bench.shift()[0]
