@@ -52,7 +52,6 @@ UNTYPED = {
 ENTERED_BY = {
     "gomq_py.amqp.server.stream_consumer": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.amqp.wire.delivery": "tests/unit/amqp/server/test_delivery.py",
-    "gomq_py.broker.exchanges.delay_scan": "tests/unit/broker/transfer/test_delayed.py",
     "gomq_py.links.confirms": "tests/unit/links/test_relay.py",
     "gomq_py.links.header_stamp": "tests/unit/links/test_relay.py",
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_outbound.py",
