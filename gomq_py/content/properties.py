@@ -333,8 +333,8 @@ def due_ms(p, at, end, arrived_ms):
 
 
 def negate(target, to, p, at, end):
-    """Copy these entries with the two headers negated, like broker.exchanges.delayed.gone_on(), to ``target``,
-    which must have room for MOST_LONGER more octets. Returns the offset behind them, or UNTOLD.
+    """Copy these entries with the two headers negated, like broker.exchanges.delayed.gone_on(), to
+    ``target``, which must have room for MOST_LONGER more octets. Returns the offset behind them, or UNTOLD.
     """
     delay_at = deliver_at = -1
     while at < end:
