@@ -10,13 +10,13 @@ from gomq_py.auth import passwords
 from gomq_py.auth.labels import check_description, check_tags
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
-from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
 from gomq_py.broker.policies import limits
 from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Notes, Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.broker.signals import event_sources, events, log_exchange
 from gomq_py.broker.signals.alarms import Alarms
 from gomq_py.broker.signals.resource_watch import ResourceWatch

@@ -1,10 +1,16 @@
 cimport cython
+from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.content cimport fields
 
 cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY, CORRELATION_ID, REPLY_TO
 cdef unsigned int EXPIRATION, MESSAGE_ID, TIMESTAMP, TYPE
 cdef unsigned int USER_ID, APP_ID, CLUSTER_ID, CONTINUED
+cdef const unsigned char* DELAY
+cdef const unsigned char* DELIVER_AT
+cdef Py_ssize_t DELAY_BYTES, DELIVER_AT_BYTES, MOST_LONGER
+cdef long long MOST_MS, LARGEST, NOT_DELAYED, UNTOLD
+cdef uint64_t LAST_DATE_S
 
 cdef Py_ssize_t skip_shortstr(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 @cython.locals(flags=cython.uint)
@@ -38,3 +44,14 @@ cdef class Properties:
     cdef public object content_type, content_encoding, headers, delivery_mode, priority, correlation_id
     cdef public object reply_to, expiration, message_id, timestamp
     cdef public object type, user_id, app_id, cluster_id
+
+@cython.locals(delay_at=Py_ssize_t, deliver_at=Py_ssize_t, value=Py_ssize_t, due="long long",
+    number="long long")
+cdef long long due_ms(const unsigned char* p, Py_ssize_t at, Py_ssize_t end, long long arrived_ms) noexcept
+@cython.locals(delay_at=Py_ssize_t, deliver_at=Py_ssize_t, value=Py_ssize_t, after=Py_ssize_t,
+    length=Py_ssize_t, number="long long")
+cdef Py_ssize_t negate(unsigned char* target, Py_ssize_t to, const unsigned char* p, Py_ssize_t at,
+        Py_ssize_t end) noexcept
+cdef bint is_key(const unsigned char* p, Py_ssize_t at, const unsigned char* key, Py_ssize_t length) noexcept
+cdef bint is_told(const unsigned char* p, Py_ssize_t at) noexcept
+cdef long long told(const unsigned char* p, Py_ssize_t at) noexcept

@@ -11,6 +11,10 @@ the flagged properties in this order:
 Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word, which the basic
 class does not have: malformed. The broker stores and delivers these bytes as the publisher sent them. Never
 reads past the end it is given.
+
+The headers of a delayed exchange (broker.exchanges.delayed) are read in place, too: when a message is due
+(due_ms), and the table negated for the next exchange (negate). Only the types that clients use are handled
+here; others are UNTOLD and left to the exchange. For octets that were checked on arrival.
 """
 from struct import Struct
 
@@ -37,6 +41,25 @@ FIELDS = (
 )
 
 EMPTY_TABLE = encode_table({})
+
+# The headers that delay a message: for so many milliseconds, and until a time.
+X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"
+_DELAY, _DELIVER_AT = X_DELAY.encode(), X_DELIVER_AT.encode()  # kept, because C points there
+DELAY, DELAY_BYTES = _DELAY, len(_DELAY)
+DELIVER_AT, DELIVER_AT_BYTES = _DELIVER_AT, len(_DELIVER_AT)
+# Ten years: a longer delay is a mistake, and its sum with the clock must not overflow.
+MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000
+MOST_MS = MAX_DELAY_MS
+# The largest integer that a header holds.
+LARGEST_INTEGER = (1 << 63) - 1
+LARGEST = LARGEST_INTEGER
+LAST_DATE_S = fields.LAST_DATETIME_S
+# Most octets that a table grows when negated: an integer of one octet then takes four.
+MOST_LONGER = 6
+
+# Answers of due_ms(): not delayed; ask broker.exchanges.delayed.due_ms_of().
+NOT_DELAYED = 0
+UNTOLD = -1
 
 _SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
@@ -281,3 +304,72 @@ class Properties:
 
     def __repr__(self):
         return "Properties(" + ", ".join(f"{name}={value!r}" for name, value in self.as_dict().items()) + ")"
+
+
+def due_ms(p, at, end, arrived_ms):
+    """When a message with these entries of a table is due, in Unix milliseconds; NOT_DELAYED; UNTOLD."""
+    delay_at = deliver_at = -1
+    while at < end:
+        value = at + 1 + p[at]
+        if delay_at < 0 and is_key(p, at, DELAY, DELAY_BYTES):
+            delay_at = value
+        elif deliver_at < 0 and is_key(p, at, DELIVER_AT, DELIVER_AT_BYTES):
+            deliver_at = value
+        at = fields.skip_value(p, value)
+    due = NOT_DELAYED
+    if delay_at >= 0:
+        if not fields.is_integer(p, delay_at):
+            return UNTOLD
+        number = fields.integer(p, delay_at)
+        if number > 0:
+            due = arrived_ms + (number if number < MOST_MS else MOST_MS)
+    if deliver_at >= 0:
+        if not is_told(p, deliver_at):
+            return UNTOLD
+        number = told(p, deliver_at)
+        if number > 0:
+            due = number if number < arrived_ms + MOST_MS else arrived_ms + MOST_MS
+    return due
+
+
+def negate(target, to, p, at, end):
+    """Copy these entries with the two headers negated, like broker.exchanges.delayed.gone_on(), to
+    ``target``, which must have room for MOST_LONGER more octets. Returns the offset behind them, or UNTOLD.
+    """
+    delay_at = deliver_at = -1
+    while at < end:
+        value = at + 1 + p[at]
+        after = fields.skip_value(p, value)
+        length = after - at
+        if delay_at < 0 and is_key(p, at, DELAY, DELAY_BYTES):
+            delay_at = value
+            length = value - at
+        elif deliver_at < 0 and is_key(p, at, DELIVER_AT, DELIVER_AT_BYTES):
+            deliver_at = value
+            length = value - at
+        octets.copy(target, to, p, at, length)
+        to += length
+        if at + length < after:
+            if not is_told(p, value):
+                return UNTOLD
+            number = told(p, value)
+            to = fields.put_integer(target, to, -number if number > 0 else number)
+        at = after
+    return to
+
+
+def is_key(p, at, key, length):
+    """Whether the entry at ``at`` has this key."""
+    return p[at] == length and octets.same(p, at + 1, key, 0, length)
+
+
+def is_told(p, at):
+    """Whether told() can read the value at ``at``: a date, or an integer whose negative fits."""
+    if p[at] == fields.TIMESTAMP:
+        return octets.be64(p, at + 1) <= LAST_DATE_S
+    return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST
+
+
+def told(p, at):
+    """The integer, or the date in milliseconds."""
+    return octets.be64(p, at + 1) * 1000 if p[at] == fields.TIMESTAMP else fields.integer(p, at)

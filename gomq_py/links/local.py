@@ -14,8 +14,8 @@ from gevent import socket
 
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
-from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.policies.parameters import OPERATOR
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.links import remote_hosts, uris
 from gomq_py.links.remote_hosts import Lookups
 

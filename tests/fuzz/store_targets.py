@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gomq_py import octets
 from gomq_py.auth.users import Users
-from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.broker.topology import definitions
 from gomq_py.content.fields import encode_table
 from gomq_py.hub.scheduler import Scheduler

@@ -7,7 +7,6 @@ import gevent
 
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.tx import Commit, Transaction
-from gomq_py.broker.exchanges import delay_scan
 from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
@@ -15,6 +14,7 @@ from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.backoff import Attempts
+from gomq_py.content import properties
 from gomq_py.links.target_writer import TargetWriter
 from gomq_py.mqtt.model.qos2_records import QoS2Records
 from gomq_py.mqtt.model.retained import Retained
@@ -197,13 +197,13 @@ def priority_ignored():
 
 def delayed_message_comes_early():
     """At half of its time."""
-    due_ms = delay_scan.due_ms
+    due_ms = properties.due_ms
 
     def early(p, at, end, arrived_ms):
         due = due_ms(p, at, end, arrived_ms)
         return due - (due - arrived_ms) // 2 if due > arrived_ms else due
 
-    delay_scan.due_ms = early
+    properties.due_ms = early
 
 
 def delayed_message_outlives_its_exchange():

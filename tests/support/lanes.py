@@ -3,8 +3,7 @@ import struct
 from types import SimpleNamespace
 
 from gomq_py.amqp.server.fast_lane import FastLane, HotChannel
-from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.routing.route import Destination, Route
+from gomq_py.broker.routing.route import Destination, ExchangeState, Route
 from gomq_py.hub.buffers import HubBuffers
 from tests.support.clocks import patient_scheduler
 from tests.support.queues import HandLoop

@@ -52,9 +52,6 @@ UNTYPED = {
 ENTERED_BY = {
     "gomq_py.amqp.server.stream_consumer": "tests/conformance/amqp/test_15_streams.py",
     "gomq_py.amqp.wire.delivery": "tests/unit/amqp/server/test_delivery.py",
-    "gomq_py.broker.exchanges.delay_scan": "tests/unit/broker/transfer/test_delayed.py",
-    "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
-    "gomq_py.broker.queues.stream_reader": "tests/unit/broker/queues/test_stream_queue.py",
     "gomq_py.links.confirms": "tests/unit/links/test_relay.py",
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_flows_outbound.py",
     "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_qos2_records.py",

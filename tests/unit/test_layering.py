@@ -20,8 +20,9 @@ STORAGE = {
 GROUND = LEAVES | STORAGE | {"net", "hub"}
 # The rooms of the core, each above those before it; "broker" are its leaves and its jobs.
 MODEL = (
-    "broker", "broker.features", "broker.topology_log", "broker.policies", "broker.exchanges",
-    "broker.routing", "broker.queues", "broker.transfer", "broker.signals", "broker.topology", "broker.verbs",
+    "broker", "broker.features", "broker.topology_log", "broker.policies", "broker.routing.route",
+    "broker.exchanges", "broker.routing", "broker.queues", "broker.transfer", "broker.signals",
+    "broker.topology", "broker.verbs",
 )
 CORE = GROUND | {"auth", *MODEL}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
@@ -63,13 +64,15 @@ MAP = {
     "federation": LEAVES | {"hub", "auth", "client", "links", "amqp.wire", *MODEL},
     # auth, broker's: the user that an end in this broker works as
     "links": LEAVES | {
-        "hub", "client", "broker.transfer", "amqp.wire", "auth", "broker.exchanges", "broker.policies", "",
+        "hub", "client", "broker.transfer", "amqp.wire", "auth", "broker.routing.route", "broker.policies",
+        "",
     },
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "digests", "errors", "patterns"},
     "broker.topology_log": {"broker", "content", "storage.logs", "observability", "hub"},
     "broker.policies": below("broker.policies"),
+    "broker.routing.route": below("broker.routing.route"),
     "broker.exchanges": below("broker.exchanges"),
     "broker.routing": below("broker.routing"),
     "broker.queues": below("broker.queues") | {"storage", "storage.stores"},

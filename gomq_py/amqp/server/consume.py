@@ -230,7 +230,7 @@ def _stream_consumer(channel, method, queue, tag):
     check_own_arguments(entity, STREAM, arguments)
     with importing("a consumer of streams"):  # here, because a broker without streams should not carry it
         from gomq_py.amqp.server.stream_consumer import StreamConsumer
-        from gomq_py.broker.queues.stream_filter import parse_filter
+        from gomq_py.broker.queues.stream_reader import parse_filter
 
     return StreamConsumer(
         channel.connection.output, channel, queue, tag, start_of(arguments),

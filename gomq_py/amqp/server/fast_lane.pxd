@@ -1,12 +1,11 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.queues.unacked cimport Unacked
-from gomq_py.broker.exchanges cimport delay_scan
 from gomq_py.broker.queues.consumers cimport Consumer
 from gomq_py.broker.routing cimport route as routes
 from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
 from gomq_py.broker.verbs.pending_confirms cimport UnsyncedQueues
-from gomq_py.content cimport fields
+from gomq_py.content cimport fields, properties
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub cimport backpressure
 from gomq_py.hub.buffers cimport HubBuffers

@@ -14,13 +14,12 @@ from gomq_py import octets
 from gomq_py.amqp.server.settling import REQUEUE, Settling
 from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire import errors
-from gomq_py.broker.exchanges import delay_scan
 # its .pxd types what resume_consumers walks
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
 from gomq_py.broker.routing import route as routes
 from gomq_py.broker.routing.route import RememberedRoutes
 from gomq_py.broker.verbs.pending_confirms import UnsyncedQueues
-from gomq_py.content import fields
+from gomq_py.content import fields, properties
 from gomq_py.content.properties import PropertyScan
 from gomq_py.hub import backpressure
 from gomq_py.storage.message import Message
@@ -360,11 +359,11 @@ class FastLane:
             return route
         if route.delayed is None:
             return self._watched(route, routing, length)
-        due_ms = delay_scan.due_ms(
+        due_ms = properties.due_ms(
             self.at, self.scan.headers_at + 4, self.scan.headers_at + self.scan.headers_length, self.now_ms)
-        if due_ms == delay_scan.NOT_DELAYED:
+        if due_ms == properties.NOT_DELAYED:
             return route
-        return None if due_ms == delay_scan.UNTOLD else route.delayed
+        return None if due_ms == properties.UNTOLD else route.delayed
 
     def _watched(self, route, routing, length):
         """The route of a message with headers that depends on one of them."""

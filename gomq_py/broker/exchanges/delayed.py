@@ -15,18 +15,12 @@ from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
 from gomq_py.content.fields import Seconds, decode_table, get_key, set_key
-from gomq_py.content.properties import PropertyEdit
+from gomq_py.content.properties import LARGEST_INTEGER, MAX_DELAY_MS, X_DELAY, X_DELIVER_AT, PropertyEdit
 from gomq_py.errors import PreconditionFailed
 from gomq_py.storage.message import Message
 
 INNER_TYPE = "x-delayed-type"
-X_DELAY, X_DELIVER_AT = "x-delay", "x-deliver-at"
 INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, HeadersExchange, TopicExchange)}
-
-# Ten years: a longer delay is a mistake, and its sum with the clock must not overflow.
-MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000
-# The largest integer that a header holds.
-LARGEST = (1 << 63) - 1
 
 
 class DelayedExchange(Exchange):
@@ -127,11 +121,11 @@ def _negated(value):
     if isinstance(value, str):
         return -_whole(value) if value.isascii() and value.isdigit() else value
     if isinstance(value, int) and not isinstance(value, bool):
-        return -min(abs(value), LARGEST)  # a timestamp may be larger than an integer field holds
+        return -min(abs(value), LARGEST_INTEGER)  # a timestamp may be larger than an integer field holds
     return -abs(value) if isinstance(value, float) else value
 
 
 def _whole(digits):
-    """The number in ASCII digits, at most LARGEST; longer strings than Python parses are accepted."""
+    """The number in ASCII digits, at most LARGEST_INTEGER; longer strings than Python parses are accepted."""
     digits = digits.lstrip("0")
-    return int(digits or "0") if len(digits) < len(str(LARGEST)) else LARGEST
+    return int(digits or "0") if len(digits) < len(str(LARGEST_INTEGER)) else LARGEST_INTEGER

@@ -6,8 +6,8 @@ exchange only matches its own bindings. Only its vhost changes it. Never yields,
 """
 from typing import Any
 
-from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.policies.policy import UNDER_NONE
+from gomq_py.broker.routing.route import ExchangeState
 
 
 class Exchange:

@@ -4,16 +4,25 @@ number of words (AMQP 0-9-1 §3.1.3.3).
 A match walks all nodes of a trie that the key reaches, word by word. Nodes with ``*`` in the same places are
 reached once per word together, so patterns of the same arrangement cost little, however many; a ``#`` at the
 end matches as soon as it is reached. Patterns that most keys would reach at most words (words behind a ``#``,
-or rare arrangements of ``*``) are walked only up to a limit; topic_bits has the rest. The empty key has no
-words: ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
+or rare arrangements of ``*``) are walked only up to a limit; the rest are automata of bits (TopicShards). The
+empty key has no words: ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
+
+In the trie a word costs a visit to each reached node, in the automata a few operations on an integer per
+shard of some thousand words. Patterns are added to a shard as they are bound; a shard is rebuilt when more
+than half of it has been removed, so no change costs more than one shard.
+
+A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that i of them have been found. A
+``#`` between two of them lets bit i stay, whatever the word.
 """
-from gomq_py.broker.exchanges.topic_bits import TopicShards
 
 # Most walked words of patterns with words behind a ``#``: a key of 128 words costs 1 ms at most, an ordinary
 # one less than with bits.
 WALKED = 512
 # Arrangements of ``*`` that are walked: patterns of seven words have no more.
 ARRANGEMENTS = 128
+# Bits of a shard: a rebuild takes 1 to 2 ms. Smaller shards make matching slower, as each costs the same few
+# operations per word.
+SHARD_BITS = 4096
 # Shifted instead of the literal, which would be a C integer in the compiled module.
 _ONE = 1
 
@@ -249,3 +258,141 @@ def arrangement(words):
     if "*" not in words:
         return 0
     return sum([_ONE << index for index, word in enumerate(words) if word == "*"])
+
+
+class TopicShards:
+    """Patterns to destinations, like a TopicTrie. ``words``: of all patterns; ``rebuilt``: bits rebuilt."""
+
+    __slots__ = ("words", "rebuilt", "_shards", "_room", "_homes")
+
+    def __init__(self):
+        self.words = self.rebuilt = 0
+        self._shards = {}  # as an ordered set
+        self._room = {}  # shards that may have room; the last one is filled
+        self._homes = {}  # pattern, of folded words: its shard
+
+    def destinations_of(self, pattern):
+        """The destinations of a pattern, or None."""
+        shard = self._homes.get(pattern)
+        return None if shard is None else shard.destinations_of(pattern)
+
+    def add(self, pattern, words):
+        """Add a pattern that is not here. Returns its destinations: an empty dict, which the caller fills."""
+        shard = self._with_room(len(words))
+        self._homes[pattern] = shard
+        self.words += len(words)
+        destinations = {}
+        shard.add(pattern, words, destinations)
+        return destinations
+
+    def remove(self, pattern, words):
+        """Remove an existing pattern."""
+        shard = self._homes.pop(pattern)
+        self.words -= len(words)
+        shard.remove(pattern)
+        if not shard.patterns:
+            del self._shards[shard]
+            self._room.pop(shard, None)
+        elif 2 * shard.dead > shard.used:
+            self.rebuilt += shard.rebuild()
+            self._room[shard] = None
+
+    def match(self, words, targets):
+        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
+        for shard in self._shards:
+            shard.match(words, targets)
+
+    def shard_count(self):
+        """The number of shards."""
+        return len(self._shards)
+
+    def _with_room(self, count):
+        """A shard with room for ``count`` words; a shard with less is not asked again before its rebuild."""
+        while self._room:
+            shard = next(reversed(self._room))
+            if shard.used + count <= SHARD_BITS:
+                return shard
+            del self._room[shard]
+        shard = TopicBits()
+        self._shards[shard] = self._room[shard] = None
+        return shard
+
+
+class TopicBits:
+    """One shard. ``used`` bits, of which ``dead`` belong to removed patterns and are never set."""
+
+    __slots__ = ("used", "dead", "patterns", "_starts", "_finals", "_stars", "_stays", "_moves", "_ends")
+
+    def __init__(self):
+        self.patterns = {}  # pattern: (its words, its first bit, its destinations)
+        self._clear()
+
+    def _clear(self):
+        self.used = self.dead = 0
+        self._starts = self._finals = self._stars = self._stays = 0
+        self._moves = {}  # word: the bits that it moves on
+        self._ends = []  # by bit: the destinations of the pattern that is complete there, else None
+
+    def destinations_of(self, pattern):
+        """The destinations of an existing pattern."""
+        return self.patterns[pattern][2]
+
+    def add(self, pattern, words, destinations):
+        """Add a pattern; no two ``#`` of its words are neighbours."""
+        at = self.used
+        self.patterns[pattern] = (words, at, destinations)
+        self._starts |= _ONE << at
+        for word in words:
+            bit = _ONE << at
+            if word == "#":
+                self._stays |= bit
+                continue
+            if word == "*":
+                self._stars |= bit
+            else:
+                self._moves[word] = self._moves.get(word, 0) | bit
+            self._ends.append(None)
+            at += 1
+        self._finals |= _ONE << at
+        self._ends.append(destinations)
+        self.used = at + 1
+
+    def remove(self, pattern):
+        """Remove a pattern; its bits stay dead until the rebuild."""
+        words, start, _ = self.patterns.pop(pattern)
+        length = len(words) - words.count("#") + 1
+        self._starts ^= _ONE << start
+        self._ends[start + length - 1] = None
+        self.dead += length
+
+    def rebuild(self):
+        """Rebuild the shard from its patterns. Returns the number of their bits."""
+        left = self.patterns
+        self.patterns = {}
+        self._clear()
+        for pattern, (words, _, destinations) in left.items():
+            self.add(pattern, words, destinations)
+        return self.used
+
+    def match(self, words, targets):
+        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
+        here = self._starts
+        stars, stays, moves = self._stars, self._stays, self._moves
+        for word in words:
+            moved = moves.get(word)
+            here = here & stays | (here & (stars if moved is None else stars | moved)) << 1
+            if not here:
+                return
+        here = here & self._finals
+        if not here:
+            return
+        octets = here.to_bytes((self.used >> 3) + 1, "little")
+        bit = 0
+        for octet in octets:
+            at = bit
+            while octet:
+                if octet & 1:
+                    targets.update(self._ends[at])
+                octet >>= 1
+                at += 1
+            bit += 8

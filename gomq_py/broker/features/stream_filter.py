@@ -4,7 +4,7 @@
     x-stream-match-unfiltered   true: messages without a value pass the values, too
     x-filter-match-type         "all" or "any"
 
-Applied by broker.queues.stream_filter. Values are compared with a message's header ``x-stream-filter-value``
+Applied by broker.queues.stream_reader. Values are compared with a message's header ``x-stream-filter-value``
 (split at commas, too). A condition is a header's name and the text of its value, or one of
 ``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is enough,
 as in RabbitMQ, and all conditions must hold, as in LavinMQ; "all" requires all values, too, and "any" one

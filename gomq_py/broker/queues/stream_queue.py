@@ -5,9 +5,8 @@ is not at the end gets a share, round robin; consumers at the end cost nothing u
 Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
-from gomq_py.broker.queues.stream_flight import StreamFlight
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
-from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
+from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamFlight, StreamReader
 from gomq_py.broker.queues.stream_retention import StreamRetention
 from gomq_py.errors import OutOfResources
 from gomq_py.storage.errors import StoreFull

@@ -1,12 +1,19 @@
-"""Stream reader: one consumer's position in a stream, its unsettled messages and its filter.
+"""Stream reader: one consumer's position in a stream, its unsettled messages (StreamFlight), and the filter
+that selects the messages it wants (StreamFilter).
 
 Between a door's consumer, which asks it for messages, and the stream, which finds it by its slot: a location
-in a channel's unacked ring is slot and offset, so an ack needs no lookup. Never yields.
+in a channel's unacked ring is slot and offset, so an ack needs no lookup. broker.features.stream_filter
+defines the arguments of a filter. Never yields.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """
-# its .pxd types the flight
-from gomq_py.broker.queues import stream_flight as _stream_flight  # noqa: F401
+from array import array
+
+from gomq_py import octets
+from gomq_py.broker.features.stream_filter import ALL, ANY, filter_of
+from gomq_py.content import fields, forms, properties
+from gomq_py.content.fields import decode_table
+from gomq_py.errors import Malformed
 from gomq_py.storage.stores import stream_cursor as _stream_cursor  # noqa: F401  (its .pxd types the cursor)
 
 OFFSET_BITS = 48
@@ -17,6 +24,14 @@ SLOTS = 1 << 16
 PASSED_OVER = 2000
 # Cost of a skipped message, in octets of a turn.
 PASSED_OVER_OCTETS = 128
+
+FIRST_ROOM = 16
+SETTLED, RETURNED = 1 << 63, 1 << 62
+
+VALUE_KEY = b"\x15x-stream-filter-value"
+VALUE_KEY_BYTES = 22
+HEADERS = 0x2000
+BASIC = forms.BASIC
 
 
 class StreamReader:
@@ -105,3 +120,169 @@ class StreamReader:
         """Messages between it and the end of the stream."""
         store = self.cursor.store
         return max(0, store.next_offset - max(self.cursor.offset, store.first_offset))
+
+
+class StreamFlight:
+    """A reader's unsettled messages in order of offsets, for readers with a stored position or a limit of
+    octets in flight. ``octets`` sums the bodies in flight; ``count`` includes settled ones that wait for an
+    older one.
+
+    A ring of 16 octets a message: offset u64, size u64 with the highest bit set once settled. Settling in
+    order, as most clients do, only looks at the head.
+    """
+
+    __slots__ = ("octets", "count", "_done", "_items", "_room", "_first")
+
+    def __init__(self):
+        self.octets = 0
+        self.count = self._first = self._done = 0
+        self._room = FIRST_ROOM
+        self._items = array("Q", bytes(16 * FIRST_ROOM))
+
+    def add(self, offset, size):
+        """Add a delivered message; offsets must rise."""
+        if self.count == self._room:
+            self._grow()
+        at = self._place(self.count)
+        self._items[at] = offset
+        self._items[at + 1] = size
+        self.count += 1
+        self.octets += size
+        return 0
+
+    def settle(self, offset, is_done=True):
+        """Settle a message in flight. Returns whether the oldest unsettled one has changed.
+
+        A returned message (not ``is_done``) stays the oldest until a later one is done: clients return their
+        messages before they disconnect.
+        """
+        at = self._find(offset)
+        if at < 0:
+            return False
+        place = self._place(at)
+        size = self._items[place + 1]
+        if size >= RETURNED:
+            return False
+        self.octets -= size
+        self._items[place + 1] = SETTLED if is_done else RETURNED
+        if is_done and offset > self._done:
+            self._done = offset
+        before = self.count
+        while self.count and (self._items[self._place(0) + 1] >= SETTLED or (
+                self._items[self._place(0) + 1] >= RETURNED and self._items[self._place(0)] < self._done)):
+            self._first += 1
+            if self._first == self._room:
+                self._first = 0
+            self.count -= 1
+        return self.count < before
+
+    def oldest(self):
+        """The offset of the oldest message in flight. Only when ``count`` is not 0."""
+        return self._items[self._place(0)]
+
+    def _place(self, index):
+        index += self._first
+        if index >= self._room:
+            index -= self._room
+        return 2 * index
+
+    def _find(self, offset):
+        """The index of an offset, -1 if it is not in flight."""
+        if self.count == 0:
+            return -1
+        if self._items[self._place(0)] == offset:
+            return 0
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._items[self._place(middle)] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.count and self._items[self._place(low)] == offset else -1
+
+    def _grow(self):
+        items = array("Q", bytes(32 * self._room))
+        for index in range(self.count):
+            at = self._place(index)
+            items[2 * index] = self._items[at]
+            items[2 * index + 1] = self._items[at + 1]
+        self._items = items
+        self._room *= 2
+        self._first = 0
+        return 0
+
+
+class StreamFilter:
+    """Selects the messages that a consumer wants; the broker skips the others. Made by parse_filter.
+
+    ``values``: octets wanted; ``conditions``: functions of a message's headers.
+    """
+
+    __slots__ = ("values", "conditions", "match_unfiltered", "all_values", "any_part")
+
+    def __init__(self, values, conditions, match_type=None, match_unfiltered=False):
+        self.values = frozenset(values)
+        self.conditions = tuple(conditions)
+        self.match_unfiltered = match_unfiltered
+        self.all_values = match_type == ALL
+        self.any_part = match_type == ANY
+
+    def matches(self, message):
+        """Whether the message is wanted. An unreadable one is left to the consumer, which skips it."""
+        if message.kind == BASIC:
+            return self._matches(message, message.buffer, message.properties_at)
+        try:
+            properties = message.get_properties()
+        except Malformed:
+            return True
+        return self._matches(message, octets.pointer(properties), 0)
+
+    def _matches(self, message, p, at):
+        """matches() for basic properties at ``p[at]``."""
+        if self.any_part:
+            return self._matches_value(p, at) if not self.conditions else (
+                bool(self.values) and self._matches_value(p, at) or self._matches_conditions(message))
+        if self.values and not self._matches_value(p, at):
+            return False
+        return not self.conditions or self._matches_conditions(message)
+
+    def _matches_value(self, p, at):
+        found = -1
+        if octets.be16(p, at) & HEADERS:
+            table = properties.headers_at(p, at)
+            found = fields.find_key(
+                p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES
+            )
+        if found < 0 or p[found + VALUE_KEY_BYTES] != 83:  # a text
+            return self.match_unfiltered
+        found += VALUE_KEY_BYTES + 1
+        value = bytes(p[found + 4:found + 4 + octets.be32(p, found)])
+        if b"," in value or self.all_values:
+            there = {part.strip() for part in value.split(b",")}
+            return self.values <= there if self.all_values else not self.values.isdisjoint(there)
+        return value.strip() in self.values
+
+    def _matches_conditions(self, message):
+        headers = headers_of(message)
+        if self.any_part:
+            return any(condition(headers) for condition in self.conditions)
+        return all(condition(headers) for condition in self.conditions)
+
+
+def headers_of(message):
+    """A message's headers as a dict."""
+    properties = message.get_properties()
+    if not properties[0] & 0x20:
+        return {}
+    at = 2
+    for flag in (0x80, 0x40):
+        if properties[0] & flag:
+            at += 1 + properties[at]
+    return decode_table(properties, at)[0]
+
+
+def parse_filter(arguments):
+    """The StreamFilter for a consumer's arguments, or None. Raises ValueError with the reason."""
+    wanted = filter_of(arguments)
+    return None if wanted is None else StreamFilter(*wanted)

@@ -1,10 +1,12 @@
 from libc.stdint cimport uint64_t
-from gomq_py.broker.exchanges.state cimport ExchangeState
 from gomq_py.hub cimport scheduler as _scheduler
 from gomq_py.storage.message cimport Message
 cimport cython
 
 cdef Py_ssize_t ALL, SOME_REFUSED, LOOK_AFTER, ROUTES
+
+cdef class ExchangeState:
+    cdef public uint64_t revision, publish_in, publish_out, unroutable, returned
 
 cdef class Destination(_scheduler.TurnTaker):
     cdef public bint durable, unable, failed

@@ -1,4 +1,5 @@
-"""Routes: from a message's exchange and routing key to its destinations.
+"""Routes: from a message's exchange and routing key to its destinations, and the numbers of an exchange that
+routes are checked against and count (ExchangeState). Below exchanges, each of which has these numbers.
 
 The broker makes a route for a publisher. The fast lane of its connection remembers the route and publishes
 each message to all destinations of it (to_all). Slow lanes use broker.verbs.publishing. Never yields.
@@ -15,6 +16,20 @@ SOME_REFUSED = 1
 LOOK_AFTER = 1024
 # Most routes that one connection remembers; at this number all are dropped.
 ROUTES = 4096
+
+
+class ExchangeState:
+    """The numbers of an exchange that the fast lane reads and counts per message: ``revision`` of its routes,
+    and counters: messages in, copies out, unroutable messages, and those of them returned to their publisher.
+
+    ``revision`` also guards other inputs of cached routes (a user's permissions have one): every change that
+    may affect a route increments it, and cached routes with the old number are dropped when next used.
+    """
+
+    __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
+
+    def __init__(self):
+        self.revision = self.publish_in = self.publish_out = self.unroutable = self.returned = 0
 
 
 class Destination(_scheduler.TurnTaker):

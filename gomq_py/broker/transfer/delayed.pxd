@@ -1,7 +1,6 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
-from gomq_py.broker.exchanges cimport delay_scan
 from gomq_py.broker.queues.due_timer cimport DueTimer
 from gomq_py.broker.routing cimport route as _routes
 from gomq_py.broker.routing.route cimport Destination, RememberedRoutes, Route
@@ -52,6 +51,6 @@ cdef class ReleasedMessages(_engine.Target):
     cpdef slice_over(self)
     cdef Route _route(self, RememberedRoutes routes, Message message)
     @cython.locals(p=cython.p_uchar, target=cython.p_uchar, scan=PropertyScan, copy=Message,
-        properties=Py_ssize_t, end=Py_ssize_t, to=Py_ssize_t, entries=Py_ssize_t,
+        start=Py_ssize_t, end=Py_ssize_t, to=Py_ssize_t, entries=Py_ssize_t,
         rest=Py_ssize_t, table=Py_ssize_t)
     cdef bint _fill(self, Message message) except -1

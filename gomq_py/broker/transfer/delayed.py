@@ -9,7 +9,6 @@ message but its location. Properties that are not plain go through ``due_ms_of``
 same results.
 """
 from gomq_py import octets
-from gomq_py.broker.exchanges import delay_scan
 from gomq_py.broker.queues import due_timer as _due_timer
 from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import route as _routes
@@ -123,9 +122,9 @@ class DelayQueue(_routes.Destination):
             message.kind != forms.BASIC or message.properties_length <= 2
             or not octets.be16(p, at) & properties.HEADERS
         ):
-            return delay_scan.UNTOLD
+            return properties.UNTOLD
         at = properties.headers_at(p, at)
-        return delay_scan.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
+        return properties.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
 
     def next_store(self):
         """As Destination.next_store."""
@@ -345,24 +344,24 @@ class ReleasedMessages(_engine.Target):
     def _fill(self, message):
         """Make ``_copy`` the released message; False: delayed.gone_on() has to make it."""
         p, scan, copy = message.buffer, self._scan, self._copy
-        properties, end = message.properties_at, message.properties_at + message.properties_length
+        start, end = message.properties_at, message.properties_at + message.properties_length
         # Not plain: further keys, or an expiration that counts from now.
         if (
-            message.kind != forms.BASIC or scan.scan(p, properties, end) != 0 or scan.headers_at < 0
+            message.kind != forms.BASIC or scan.scan(p, start, end) != 0 or scan.headers_at < 0
             or scan.special or scan.expiration_at >= 0
         ):
             return False
         if not self._room.has(
-                message.routing_length + message.properties_length + delay_scan.MOST_LONGER
+                message.routing_length + message.properties_length + properties.MOST_LONGER
                 + message.body_length):
             return False
         target = self._room.p
         octets.copy(target, 0, p, message.routing_at, message.routing_length)
         to = message.routing_length
         entries, rest = scan.headers_at + 4, scan.headers_at + scan.headers_length
-        octets.copy(target, to, p, properties, entries - properties)
-        table = to + entries - properties
-        to = delay_scan.negate(target, table, p, entries, rest)
+        octets.copy(target, to, p, start, entries - start)
+        table = to + entries - start
+        to = properties.negate(target, table, p, entries, rest)
         if to < 0:
             return False
         octets.put_be32(target, table - 4, to - table)

@@ -12,7 +12,7 @@ from gomq_py.auth import passwords
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.logins import Logins
 from gomq_py.auth.users import Users
-from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage.flush.group_commit import GroupCommit
 from tests.support.unflushed import Unflushed

@@ -12,7 +12,7 @@ from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, looks_like_token
 from gomq_py.auth.users import User
 from gomq_py.broker.envelope import check_user_id
-from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.config.settings import Settings
 from gomq_py.errors import PreconditionFailed
 from tests.support.token_issuer import TokenIssuer

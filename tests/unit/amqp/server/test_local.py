@@ -8,7 +8,7 @@ from gomq_py.amqp.wire.frames import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionStart
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
-from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.client.url import Parameters

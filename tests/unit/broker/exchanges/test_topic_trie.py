@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gomq_py.broker.exchanges import topic_bits, topic_trie
+from gomq_py.broker.exchanges import topic_trie
 from gomq_py.broker.exchanges.topic_trie import TopicTrie
 
 
@@ -120,7 +120,7 @@ def test_shards_match_as_the_naive_matcher_does_while_patterns_come_and_go(steps
     a # or with * are walked.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topic_bits, "SHARD_BITS", 12)
+        patch.setattr(topic_trie, "SHARD_BITS", 12)
         patch.setattr(topic_trie, "WALKED", walked)
         patch.setattr(topic_trie, "ARRANGEMENTS", walked // 4)
         trie, bound = TopicTrie(), []
@@ -194,7 +194,7 @@ def test_change_of_patterns_makes_at_most_one_shard_anew():
         trie.remove(pattern, "q")
         largest = max(largest, trie.shards.rebuilt - before)
 
-    assert 0 < largest <= topic_bits.SHARD_BITS / 2
+    assert 0 < largest <= topic_trie.SHARD_BITS / 2
     assert trie.shards.rebuilt <= 20 * len(patterns)
 
 

@@ -1,8 +1,7 @@
 """A route is current until its exchange or its permission changes; each destination has each message."""
 import pytest
 
-from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.routing.route import LATER, Destination, Route, to_all
+from gomq_py.broker.routing.route import LATER, Destination, ExchangeState, Route, to_all
 from tests.support.queues import message
 
 ALL, SOME_REFUSED = 0, 1
@@ -88,3 +87,12 @@ def test_one_that_takes_it_later_ends_the_deposit_and_is_named(answers, number, 
 
     assert said > SOME_REFUSED and (said >> 1, said & 1) == (number, refused)
     assert asked == number
+
+
+def test_all_numbers_start_at_nought_and_hold_64_bits():
+    state = ExchangeState()
+    assert (state.revision, state.publish_in, state.publish_out, state.unroutable) == (0, 0, 0, 0)
+
+    state.revision = 2 ** 64 - 1
+
+    assert state.revision == 2 ** 64 - 1

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gomq_py.broker.exchanges.delayed import due_ms_of, gone_on
-from gomq_py.broker.exchanges.state import ExchangeState
-from gomq_py.broker.routing.route import Destination, RememberedRoutes, Route
+from gomq_py.broker.routing.route import Destination, ExchangeState, RememberedRoutes, Route
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.content.fields import encode_shortstr

@@ -5,8 +5,8 @@ from gomq_py.broker.verbs.access import Access
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.auth.users import User
 from gomq_py.broker.exchanges.direct import DirectExchange
-from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.routing.route import ExchangeState
 from gomq_py.errors import AccessRefused
 
 

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from gomq_py.broker.queues.stream_flight import StreamFlight
+from gomq_py.broker.queues.stream_reader import StreamFlight
 
 
 def test_oldest_moves_with_settlements_in_order():

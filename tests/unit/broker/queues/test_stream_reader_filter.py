@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from gomq_py.broker.queues.stream_filter import parse_filter
+from gomq_py.broker.queues.stream_reader import parse_filter
 from gomq_py.broker.features.stream_geo import distance_km
 from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
