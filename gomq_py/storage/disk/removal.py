@@ -16,8 +16,7 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders, one after the other: three thousand deleted together delay others no longer than one.
-    """
+    """Removes folders, one after the other: three thousand folders delay other work no longer than one."""
 
     def __init__(self, files, committer):
         self._files = files

@@ -182,7 +182,7 @@ class FlushFailures:
         self._files = files
         self._folders = {}  # path of a folder whose flush failed -> the error, for the rest of the run
         self._logs = {}  # logs whose flush failed: every promise depends on them
-        self._replace_at_s = 0.0  # when the owner of one is asked again to replace it
+        self._replace_at_s = 0.0  # when a failed log's owner is asked again to replace it
 
     def counts(self):
         """How many folders and how many logs have failed."""
@@ -297,7 +297,7 @@ class NameChanges:
         self._wake = wake
         self._gathers_soon = gathers_soon
         self._changes = []  # ([storage.disk.files.Change, ...], done or None) for the flush that begins next
-        self._soon = []  # the same, for a moment in which no flush runs
+        self._soon = []  # like _changes, to be made while no flush runs
         self._soon_since = 0.0
         self._making = []  # the changes that are being made
         self._is_making_alone = False
@@ -310,8 +310,8 @@ class NameChanges:
         ``done(error or None)`` is called in the hub, and must neither switch nor raise. A change that fails
         fails the flush for all its callbacks. A missing file is a failure only if the change needs it.
 
-        ``soon``, for files that are to be used again: made within ``SOON_S`` unless a flush runs then, before
-        changes without ``soon``, and without a flush of its own.
+        ``soon``, for files that are to be used again: they are made within ``SOON_S`` unless a flush runs
+        then, before changes without ``soon``, and without a flush of its own.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -383,6 +383,6 @@ class NameChanges:
         return [done for _, done in changes if done is not None]
 
     def forget(self):
-        """Drop all changes, as a crash does: nobody hears of them."""
+        """Drop all changes, as a crash does, without callbacks."""
         self._changes, self._soon, self._making = [], [], []
         self._is_making_alone = False

@@ -92,7 +92,7 @@ ctypedef struct Flush:
 
 cdef struct Threads
 
-# A thread, and what it sleeps on.
+# A thread, and the semaphore that it sleeps on.
 cdef struct Worker:
     Threads *threads
     sem_t wake
@@ -320,7 +320,7 @@ cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
     cdef itimerspec when
     cdef long nanoseconds = <long> (seconds * 1e9)
     if nanoseconds < 1:
-        nanoseconds = 1  # 0 turns it off: it would never be ready
+        nanoseconds = 1  # 0 would turn the timer off
     when.it_interval.tv_sec = 0
     when.it_interval.tv_nsec = 0
     when.it_value.tv_sec = 0

@@ -14,7 +14,7 @@ from gevent.hub import Waiter
 from gomq_py.storage.disk.mapping import address_of
 from gomq_py.storage.flush import flush_threads
 
-READ = 1  # of the loop's watchers
+READ = 1  # event of the loop's watchers
 
 # Whether a Flusher can be had.
 IS_NATIVE = flush_threads.is_native()
@@ -127,7 +127,7 @@ class Flusher:
             waiter.switch(None)
 
     def _ask(self, file):
-        """Ask for a flush of the file; returns its place. Raises OSError."""
+        """Ask for a flush of the file; returns the request's place. Raises OSError."""
         if not self._threads:
             raise OSError(errno.ECANCELED, "flushes have ended")
         if file.fd >= 0:
@@ -151,7 +151,7 @@ class Flusher:
                 if waiter is not None:
                     waiter.switch(number)
                 if not self._threads:
-                    return  # closed by whoever was woken
+                    return  # a woken greenlet has closed this
 
 
 def _forget(watcher):

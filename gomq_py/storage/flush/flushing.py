@@ -162,7 +162,7 @@ GRACE_S = 0.00012
 
 class NextFlush:
     """The flush that begins next. Until it ``has_begun`` it covers all marks, so a callback that waits for it
-    may answer for later marks, too: each of these calls ``join``, and ``joined`` counts them.
+    may answer for later marks, too: each later mark calls ``join``, and ``joined`` counts them.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -173,7 +173,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """A callback that waits already answers for one more mark."""
+        """Count one more mark for which a waiting callback answers."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -191,7 +191,7 @@ class CommitDelay:
         self._may_begin_s = 0.0  # when the next flush may begin, by time.monotonic(); 0: at any time
         # when the flush that was held up last was due; 0: an ask has come since, or none was held up
         self._due_s = 0.0
-        self._is_steady = False  # that ask came within GRACE_S
+        self._is_steady = False  # the ask came within GRACE_S
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
@@ -441,8 +441,8 @@ class Flushing:
 
 
 def flush_each(jobs, watch):
-    """Flush one after the other, in a pool thread, or in a greenlet if that only waits. Returns (owner,
-    error) of the jobs that failed.
+    """Run the jobs one by one, in a pool thread, or in a greenlet if a flush only waits there. Returns
+    (owner, error) of the jobs that failed.
     """
     failed = []
     for function, target, owner in jobs:

@@ -88,12 +88,13 @@ class GroupCommit:
             self._flushing.change_each, lambda: self._begin_soon(), self._wake, gathers_soon=enabled)
         self.background = Background(self._threads_of)
 
-    # what marks itself
+    # marks
 
     def mark(self, store):
         """The store has something to flush.
 
-        When a sync begins its ``sync_files()`` tells what; then ``synced()`` or ``fence(error)`` is called.
+        When a sync begins it asks the store's ``sync_files()``, and calls ``synced()`` or ``fence(error)`` at
+        its end.
         """
         self._next.stores[store] = True
         self._begin_soon()
@@ -114,7 +115,7 @@ class GroupCommit:
     def mark_file(self, file):
         """A log was appended to, or has accepted bytes, which the sync writes first.
 
-        It is held until it has been flushed: its owner may close it before, and even remove its name.
+        The log stays open until it has been flushed, even if its owner closes it or removes its name.
         """
         if file not in self._next.logs:
             file.retain()
@@ -126,7 +127,7 @@ class GroupCommit:
         self._next.folders[os.fspath(path)] = None
         self._begin_soon()
 
-    # who waits
+    # waiting
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
         """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this
@@ -134,10 +135,11 @@ class GroupCommit:
 
         Callbacks come in the order given, and must neither switch nor raise. ``hurry=False``: the flush may
         wait for more marks. If files of some stores could not be flushed, these stores are fenced, and
-        ``concerns()`` is asked whether that concerns the caller; it must not raise. Without it each failure
-        does. A failed log concerns all: in that sync, and in later ones until another log has taken its
-        place, because a second flush would succeed without what the first one lost. ``about_logs=False``, for
-        housekeeping that no promise depends on: only failures of stores, folders and names are heard of.
+        ``concerns()`` is asked whether that concerns the caller; it must not raise. Without ``concerns`` each
+        failure does. A failed log concerns all: in that sync, and in later ones until another log has taken
+        its place, because a second flush would succeed without what the first one lost. ``about_logs=False``,
+        for housekeeping that no promise depends on: the callback hears only of failures of stores, folders
+        and names.
 
         Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """
@@ -225,7 +227,7 @@ class GroupCommit:
         return self._greenlet is None or self._is_resting
 
     def describe(self):
-        """What it is doing, for people."""
+        """Its state, for people."""
         state = (
             "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
             else "waiting for more"
@@ -306,7 +308,7 @@ class GroupCommit:
             self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
 
     def _forget_marks(self):
-        """Without syncing, what is marked counts as flushed at the end of the loop's turn.
+        """Without syncing, count marked files as flushed at the end of the loop's turn.
 
         May switch, for changes of names.
         """
@@ -318,7 +320,7 @@ class GroupCommit:
                 return
             self.has_failed = self.has_failed or bool(failures)
             batch = self._take()
-            self._next.callbacks = batch.callbacks  # of those who asked meanwhile no name was changed
+            self._next.callbacks = batch.callbacks  # the names of later asks are not changed yet
             release(batch.logs)
             for store in self._in_portions({**batch.acks, **batch.stores}):
                 try:
@@ -361,7 +363,7 @@ class GroupCommit:
             else:
                 failures = self.names.make_soon()
                 self.has_failed = self.has_failed or bool(failures)
-                if self._next.callbacks:  # of those who asked meanwhile
+                if self._next.callbacks:  # asked for meanwhile
                     self._next.failures.update(failures)
                 if self._killed or not self._has_work():
                     return

@@ -28,9 +28,9 @@ class FramedLog:
 
     Opening a new one blocks.
 
-    ``is_new``: it never had a record. ``born_whole``: it begins with ``rewrite``, so unreadable content is no
-    crash's fault. ``committer``: each append is marked there; without one the caller flushes. ``fails_all``:
-    see LogFile. ``left``: see LogScan.
+    ``is_new``: the log never had a record. ``born_whole``: it begins with ``rewrite``, so unreadable content
+    is no crash's fault. ``committer``: each append is marked there; without one the caller flushes.
+    ``fails_all``: see LogFile. ``left``: see LogScan.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class FramedLog:
                 files.close(self.file)
                 raise
         self.damage = []  # Damage found by replay, in file order
-        # the file still holds it: its owner rewrites the log, or every boot reports it again
+        # the file still holds damage: its owner rewrites the log, or every boot reports the damage again
         self.holds_damage = False
-        self.kept_as = None  # path of the copy
+        self.kept_as = None  # path of the damaged log's copy
         self._replayed_to = 0
         self.record_count = 0
         self._files = files

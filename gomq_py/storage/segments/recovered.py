@@ -44,7 +44,7 @@ class Recovered:
     # acks
 
     def load(self, buffer, seed):
-        """Read the entries of the acks file. Returns how many are taken: new ones are written behind them."""
+        """Read the entries of the acks file. Returns their count; new entries are written behind them."""
         acks = record.load_acks(buffer, seed, self.sealed_entries)
         self._runs = acks.runs
         self._run_count = len(acks.runs)

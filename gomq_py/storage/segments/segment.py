@@ -1,7 +1,7 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
 Below segment_log and message_store, which decide the order of operations; above format (encoding) and files.
-A segment is written only in the run of the broker that made it: no position is reused. Never yields, never
+A segment is written only in the run of the broker that made it: no position is reused. Never switches, never
 flushes.
 """
 from gomq_py import octets
@@ -41,8 +41,9 @@ class Segment:
 
     ``recovered``: what an earlier run left of it (segments.recovered); None if it was made in this run, so
     that its records need no check. ``picked``: its records that were taken out of order, or None.
-    ``is_direct``: open, without either. The msgs file is on the disk up to ``flushed``. ``synced_once``: a
-    flush of its content was begun. ``named_in``: count of flushes begun when its files were named.
+    ``is_direct``: open, with neither of these. The msgs file is on the disk up to ``flushed``.
+    ``synced_once``: a flush of its content was begun. ``named_in``: count of flushes begun when its files
+    were named.
     """
 
     __slots__ = (
@@ -461,7 +462,7 @@ class Picked:
         self._bits = bytearray(capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
 
     def has(self, at):
-        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one
+        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one slot
         return (self._bits[slot >> 3] >> (slot & 7)) & 1 == 1
 
     def put(self, at):

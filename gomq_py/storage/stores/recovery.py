@@ -341,7 +341,7 @@ class Recovery:
     def _set_foreign_aside(self, msgs, acks):
         """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
 
-        False: it holds none that are wanted.
+        False: the file holds no wanted messages.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -445,7 +445,8 @@ class Recovery:
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Quarantine another segment's acks that somebody has put here. Returns those of this segment: None.
+        """Quarantine another segment's acks that somebody has put here. Returns None: this segment has no
+        acks file.
         """
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)

@@ -1,6 +1,7 @@
 """Requeued messages: the ordered locations of messages to redeliver, and how often each came back.
 
-Typed arrays hold both, without an object per message. A message_store has them once a message came back.
+Typed arrays hold both, without an object per message. A message_store makes a Requeued once a message came
+back.
 """
 from array import array
 
@@ -273,11 +274,11 @@ class Requeued:
         return written or entry
 
     def empty(self, segments, write, keeps_counts):
-        """Take all ready messages, for a purge. Returns the segments of which nothing else is taken and not
-        acked, and the ordered locations of the messages in others.
+        """Take all ready messages, for a purge. Returns the segments without other unacked messages, and the
+        ordered locations of the ready messages in other segments.
 
-        The ``write`` segment is among the others if dropping it whole does not pay. ``keeps_counts``: of
-        messages that are not ready.
+        The ``write`` segment is among the others if dropping it whole does not pay. ``keeps_counts``: keep
+        the counts of messages that are not ready.
         """
         heap, self.heap = self.heap, LocationHeap()
         whole = {}

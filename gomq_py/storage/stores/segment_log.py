@@ -2,8 +2,8 @@
 
 Rolls to new segments, tells the committer what to flush, seals, closes, and gives files back to the pool.
 Below message_store (and the stream store), which decide what is written; above segment and pool. Only
-segments between the reader and the writer of a long log are closed; open ones are mapped. Never yields, never
-flushes.
+segments between the reader and the writer of a long log are closed; open ones are mapped. Never switches,
+never flushes.
 """
 import os
 from functools import partial
@@ -95,7 +95,7 @@ class SegmentLog(_store.Store):
         """
         self._next_number = number + 1
 
-    # how it ends
+    # its end
 
     def close(self):
         """Refuse all further calls; files stay.
@@ -298,8 +298,8 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Whether the next record, of this size, can be put into the stage. If not, nothing of this store is
-        in it. Raises StoreClosed if it was full and could not be written.
+        """Whether the next record, of this size, fits into the stage. If not, the stage holds nothing of this
+        store. Raises StoreClosed if the stage was full and could not be written.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
@@ -364,7 +364,7 @@ class SegmentLog(_store.Store):
         self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
 
     def _end_stage(self):
-        """Write what is staged, so that all appends are in the file, or the store is fenced."""
+        """Write the staged records: then all appends are in the file, or the store is fenced."""
         if self._staged:
             self._write_staged()
 

@@ -6,7 +6,7 @@ take. A record's offset is its segment's first offset plus its ordinal, from 0 o
 Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is closed. A
 segment is readable once its file has its name: before that a kill loses its messages and reuses their
 offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
-yields, never flushes.
+switches, never flushes.
 """
 import os
 from functools import partial
@@ -142,8 +142,8 @@ class StreamStore(segment_log.SegmentLog):
     def enter(self, segment, can_wait):
         """Register a cursor in the segment, which stays mapped meanwhile.
 
-        False: the segment cannot be read, and the store is fenced; or a cursor that ``can_wait`` has to; or
-        its file has no name yet, and no cursor enters it before ``segment_opened``.
+        False: the segment cannot be read, and the store is fenced; or the cursor, which ``can_wait``, must
+        wait; or the segment's file has no name yet, and no cursor enters it before ``segment_opened``.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -236,7 +236,7 @@ class StreamStore(segment_log.SegmentLog):
     def put_offset(self, tag, offset, now_ms):
         """Save the next offset of a consumer for later runs; flushed without hurry.
 
-        A full disk keeps the old one.
+        On a full disk the old offset stays.
         """
         try:
             is_new = self.offsets.file is None
