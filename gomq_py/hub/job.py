@@ -1,13 +1,12 @@
 """Job: long work that is done in slices, has a name, and hears when it fails; the scheduler (hub.scheduler)
-runs it. SliceClock: how long a slice, or a loop whose items do not all cost the same, may keep the hub before
-others get their turn.
+runs it. SliceClock: ends a slice, or a loop over items of unequal cost, in time for others to get their turn.
 
 Below everything that works in slices; imports nothing of ours. A kind of job is a class: its name is what the
 log and the metrics call it, ``failed`` is its rule for what a fault costs, and there is no default for that.
 """
 import time
 
-# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.turns).
+# Others wait for a slice once per poll of the loop: as long as a read of slow frames may take (hub.turns).
 SLICE_S = 0.002
 
 
@@ -15,7 +14,7 @@ class SliceClock:
     """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another.
 
     A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
-    clock lasts its time and one item more. The time is what passes, not what the processor spends, because
+    clock lasts its time and one item more. The time is wall-clock time and not the processor's, because
     others wait as long.
 
     ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
@@ -31,12 +30,12 @@ class SliceClock:
         self.begin()
 
     def begin(self):
-        """The time counts from now."""
+        """Start the slice's time now."""
         self._until = self._clock() + self._seconds
         self._left = self._every
 
     def is_over(self):
-        """Whether it is time for others, asked after an item. Stays True until begin()."""
+        """Whether the slice has had its time; ask after each item. Stays True until begin()."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -67,7 +66,7 @@ class Job:
         raise NotImplementedError
 
     def failed(self, error):
-        """A slice raised, which has been logged and counted: put right what it left.
+        """A slice raised, which has been logged and counted: repair the job's state.
 
         Returns whether the job goes on.
         """

@@ -1,4 +1,4 @@
-"""Shutdown: steps that are all carried out, even if some fail. The node, the broker and each vhost end so."""
+"""Shutdown: steps that are all carried out, even if some fail. The node, the broker and each vhost use it."""
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
