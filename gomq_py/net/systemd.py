@@ -27,7 +27,7 @@ class Systemd:
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
-        # Seconds after which the service manager takes a silent service for hung; 0: it does not watch.
+        # Seconds after which the service manager takes a silent service for hung; 0: never.
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
@@ -65,7 +65,7 @@ class Systemd:
 
 
 def _path(address: str) -> str:
-    """``@`` stands for the abstract namespace."""
+    """The socket path of an address, in which ``@`` stands for the abstract namespace."""
     return "\0" + address[1:] if address.startswith("@") else address
 
 
