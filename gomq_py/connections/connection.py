@@ -195,7 +195,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Say the last word, and give everything back. Returns whether the client took that word. May switch.
+        """Say the last word, and give everything back. Returns whether the client took the word. May switch.
         """
         try:
             return self._say_last_word()
@@ -243,9 +243,7 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Leave the counts of clients. If the beginning was told, tell the end, with the client's
-        ``given_name``.
-        """
+        """Leave the clients. If the beginning was told, tell the end, with the client's ``given_name``."""
         why = self.why or BROKEN
         self.hub.clients.forget(self)
         if is_told:

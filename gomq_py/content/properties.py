@@ -81,8 +81,7 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Walk the properties, which must fill ``start`` to ``end``. 0: well-formed; -1: no field is valid.
-        """
+        """Walk the properties, which must fill ``start`` to ``end``. 0: well-formed; -1: none is valid."""
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0

@@ -225,11 +225,11 @@ def _subtract(sums, key, octets):
 class BodyBudget(Budget):
     """The budget for message bodies that have been received in part, over all connections of a hub.
 
-    Beyond the limit, up to twice the limit, bodies within their share go on. Of the other bodies only the
-    first goes on, with other bodies of its connection up to the limit, since a connection is read as a whole;
-    bodies that it begins beyond that are refused. The other connections are not read meanwhile. So at least
-    one body always ends, and memory stays below ``2 * limit + max_message_size``. Messages that wait for
-    files before they are stored count too; a body that comes whole does not.
+    Beyond the limit, up to twice as much, bodies within their share go on. Of the others only the first goes
+    on, with other bodies of its connection up to the limit, since a connection is read as a whole; further
+    bodies of it are refused. The other connections are not read meanwhile. So at least one body always ends,
+    and memory stays below ``2 * limit + max_message_size``. Messages that wait for files before they are
+    stored count too; a body that comes whole does not.
 
     A body also has ``is_held_up``: its connection is not read, and its client is not the reason.
     """
@@ -438,9 +438,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """Whether the consumer may have one copy beyond the limit; then it waits until that copy has been
-        read.
-        """
+        """Whether the consumer may have one copy beyond the limit now; it waits until that has been read."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):

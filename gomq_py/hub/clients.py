@@ -144,9 +144,7 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections, in place of those left of an earlier round. ``reason``: None when the alarm
-        is over.
-        """
+        """Tell these connections; ends an earlier round. ``reason``: None when the alarm is over."""
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)

@@ -84,8 +84,7 @@ def begin_apart(function, *arguments):
 
 
 def in_thread(function, *arguments):
-    """Call ``function(*arguments)`` in a thread of the hub's pool; returns or raises as it does. May switch.
-    """
+    """Call ``function(*arguments)`` in a thread of the hub's; returns or raises as it does. May switch."""
     return begin(function, *arguments).get()
 
 

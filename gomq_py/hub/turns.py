@@ -144,8 +144,7 @@ class SlowTurns(Job):
         self._await(mine.set, "greenlets")
         mine.wait()
         if not self._is_closed and not self.has_time():
-            # Others were quicker in this poll. In the next poll this greenlet goes first, even without time
-            # left.
+            # Others were quicker in this poll. In the next poll this one goes first, even without time.
             mine.clear()
             self._late.append(mine.set)
             self._scheduler.start(self)

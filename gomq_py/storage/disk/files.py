@@ -11,11 +11,10 @@ Everything runs on the hub's thread except what ``storage.flush.group_commit`` c
 ``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is
 ``storage.flush.group_commit``.
 
-A mapped file needs no descriptor: a flush of its mapping reports the disk's errors as a flush of the
-descriptor would (to the kernel both are one open file). So only the first ``MAPPED_DESCRIPTORS`` files, and
-files often written with calls, have one. A log takes bytes in two ways: ``append`` writes them at once;
-``accept`` keeps them in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in
-a thread.
+A mapped file needs no descriptor: a flush of its mapping reports the disk's errors as one of a descriptor
+would (to the kernel both are one open file). So only the first ``MAPPED_DESCRIPTORS``, and files often
+written with calls, have one. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps
+them in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
 """
 import contextlib
 import errno

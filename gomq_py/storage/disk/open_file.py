@@ -181,13 +181,11 @@ class LogFile(File):
     once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the hub
     changes everything else.
 
-    ``is_relied_on``: promises depend on this log; False for a second log while the first one still has
-    everything.
+    ``is_relied_on``: promises depend on this log; False for a second log while the first one has everything.
 
     ``failure``: the error of a failed flush. It stays: what the log held by then may be lost. ``failed()``,
     if set, is called in the hub then, and again while promises are asked for. ``fails_all``: all promises
-    then fail; False for a log on which no queue depends, whose failure fails only the flushes that include
-    it.
+    then fail; False for a log on which no queue depends: it fails only the flushes that include it.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")

@@ -93,8 +93,7 @@ class GroupCommit:
     def mark(self, store):
         """The store has something to flush.
 
-        When a sync begins it asks the store's ``sync_files()``, and calls ``synced()`` or ``fence(error)`` at
-        its end.
+        A sync calls the store's ``sync_files()`` first, and ``synced()`` or ``fence(error)`` at its end.
         """
         self._next.stores[store] = True
         self._begin_soon()
@@ -138,8 +137,7 @@ class GroupCommit:
         ``concerns()`` is asked whether that concerns the caller; it must not raise. Without ``concerns`` each
         failure does. A failed log concerns all: in that sync, and in later ones until another log has taken
         its place, because a second flush would succeed without what the first one lost. ``about_logs=False``,
-        for housekeeping that no promise depends on: the callback hears only of failures of stores, folders
-        and names.
+        for housekeeping that no promise depends on: a failed log is not reported.
 
         Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """

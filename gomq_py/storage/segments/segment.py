@@ -41,9 +41,8 @@ class Segment:
 
     ``recovered``: what an earlier run left of it (segments.recovered); None if it was made in this run, so
     that its records need no check. ``picked``: its records that were taken out of order, or None.
-    ``is_direct``: open, with neither of these. The msgs file is on the disk up to ``flushed``.
-    ``synced_once``: a flush of its content was begun. ``named_in``: count of flushes begun when its files
-    were named.
+    ``is_direct``: open, and both are None. The msgs file is on the disk up to ``flushed``. ``synced_once``:
+    its first flush has begun. ``named_in``: count of flushes begun when its files were named.
     """
 
     __slots__ = (

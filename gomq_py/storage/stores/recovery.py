@@ -445,9 +445,7 @@ class Recovery:
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Quarantine another segment's acks that somebody has put here. Returns None: this segment has no
-        acks file.
-        """
+        """Quarantine another segment's acks that somebody has put here. Returns None, for no acks."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(

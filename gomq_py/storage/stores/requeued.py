@@ -1,7 +1,6 @@
 """Requeued messages: the ordered locations of messages to redeliver, and how often each came back.
 
-Typed arrays hold both, without an object per message. A message_store makes a Requeued once a message came
-back.
+Typed arrays hold both, without an object per message. A message_store makes a Requeued when it needs one.
 """
 from array import array
 
@@ -237,7 +236,7 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Take a message out of its turn. False: it is not here."""
+        """Take a message out of its turn. False: it is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
