@@ -4,7 +4,7 @@ Listeners ask before they serve a socket; doors report logins. A connection coun
 its socket. A refusal closes the socket; a client that has not logged in is told nothing. Never reads, never
 writes.
 
-Each protocol has a gate with limits of its own, so that strangers at one keep nobody out of another;
+Each protocol has a gate with limits of its own, so that strangers at one gate keep no client out of another;
 descriptors are limited for all together. When too many connections are pending at a gate, new ones wait in
 the kernel, and the oldest of the address with the most is dropped after ``PATIENCE_S``: a fleet that comes
 back all at once is let in one client after the other. An address that kept the broker waiting is slow from
@@ -134,7 +134,7 @@ class Admission:
         return True
 
     def close(self) -> None:
-        """Shut down all sockets, and admit nobody any more."""
+        """Shut down all sockets, and admit no more."""
         self.is_closed = True
         for admitted in list(self.admitted.values()):
             admitted.shut_down()

@@ -193,11 +193,12 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether a waiter needs what others hold."""
+        """Whether a waiter needs octets that others hold."""
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters; called at each look while anybody waits. Returns whether to look again at once."""
+        """Resume waiters; called at each look while anybody waits. Returns whether to call it again at once.
+        """
 
     def _progress(self, holder, held):
         """A holder's progress, in octets."""
@@ -407,7 +408,7 @@ class LargeOutput(Budget):
         self._called = None  # the waiter that was resumed last and has not asked yet
         self._past = None  # the consumer that may have, or has, a copy beyond the limit
         self._past_octets = 0
-        self._got_on_s = 0.0  # when a waiter last had its turn, or nobody waited
+        self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
         """Whether a copy of ``octets`` may be made now. If not, ``consumer.resume_held()`` follows later."""

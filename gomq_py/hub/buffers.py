@@ -42,7 +42,7 @@ SPARES = 64
 # One body of the usual largest size (max_message_size), or several of usual sizes.
 KEPT_OCTETS = 160 * 1024 * 1024
 KEPT_MS = 5000
-# Buffers are multiples of this, so that one serves bodies of about the same size.
+# Buffers are multiples of this, so that one buffer serves bodies of about the same size.
 STEP_OCTETS = 256 * 1024
 
 

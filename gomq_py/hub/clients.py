@@ -131,8 +131,8 @@ class Clients:
 
 
 class AlarmNews(Job):
-    """Tells connections that publishers are held or not any more, in slices: thousands told at once would
-    hold everybody up.
+    """Tells connections that publishers are held or not any more, in slices: telling thousands at once would
+    hold up all others.
     """
 
     name = "telling connections of an alarm"

@@ -1,8 +1,8 @@
 """Hub: everything that a broker and all of its doors share in one event loop.
 
 One per broker, made by the node and handed to the broker and to every door: the connected clients, buffers,
-budgets, turns, admission, timers and jobs. A door keeps what only its protocol has. Knows no protocol, no
-queue and no file: the owners of parts that write to the disk stop those in order.
+budgets, turns, admission, timers and jobs. A door keeps the parts of its protocol alone. Knows no protocol,
+no queue and no file: the owners of parts that write to the disk stop those in order.
 """
 from functools import partial
 

@@ -120,4 +120,4 @@ class EndingsLately:
             "number": next(self._numbers), "what": what, "name": connection.name,
             "vhost": connection.vhost.name, "user": connection.user.identity,
             "closed_at": int(self._unix_s() * 1000), "reason": str(reason)[:TEXT_MAX], **more,
-        }).ljust(BEYOND_ARENAS)  # marshal ignores what follows a value
+        }).ljust(BEYOND_ARENAS)  # marshal ignores octets behind a value

@@ -1,8 +1,8 @@
 """Job: long work that is done in slices, has a name, and hears when it fails; the scheduler (hub.scheduler)
 runs it. SliceClock: ends a slice, or a loop over items of unequal cost, in time for others to get their turn.
 
-Below everything that works in slices; imports nothing of ours. A kind of job is a class: its name is what the
-log and the metrics call it, ``failed`` is its rule for what a fault costs, and there is no default for that.
+Below everything that works in slices; imports nothing of ours. A kind of job is a class: the log and the
+metrics use its name, and its ``failed``, which has no default, decides the cost of a fault.
 """
 import time
 

@@ -497,7 +497,7 @@ def known_ranges(names):
 
 
 def is_known(ranges, number, start, end):
-    """Whether one of the ranges covers these bytes."""
+    """Whether one of the ranges covers the bytes [start, end) of this segment."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 

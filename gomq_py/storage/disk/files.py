@@ -334,7 +334,7 @@ class Files:
             for listener in self._listeners:
                 listener.appended(file, start, end)
 
-    # both
+    # logs and mapped files
 
     def truncate(self, file, size):
         """Cut the file to ``size`` and map it again."""
@@ -499,7 +499,7 @@ class Files:
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
-        """Flush the file's size and what was written to it (mapping included) before this call.
+        """Flush the file's size and all bytes written to it (mapping included) before this call.
 
         Blocks, for ``storage.flush.group_commit`` and boot; with ``flush(file)``, which waits for the disk in
         another way, it may be called in the hub's thread.
@@ -680,5 +680,5 @@ class Files:
 
 
 def with_path(error, path):
-    """The same error with the file's path, which calls on descriptors lack."""
+    """A copy of the error with the file's path, which errors of calls on descriptors lack."""
     return OSError(error.errno, error.strerror, path)

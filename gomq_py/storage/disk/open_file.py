@@ -183,9 +183,10 @@ class LogFile(File):
 
     ``is_relied_on``: promises depend on this log; False for a second log while the first one has everything.
 
-    ``failure``: the error of a failed flush. It stays: what the log held by then may be lost. ``failed()``,
-    if set, is called in the hub then, and again while promises are asked for. ``fails_all``: all promises
-    then fail; False for a log on which no queue depends: it fails only the flushes that include it.
+    ``failure``: the error of a failed flush. It stays: bytes that the log held by then may be lost.
+    ``failed()``, if set, is called in the hub then, and again while promises are asked for. ``fails_all``:
+    all promises then fail; False for a log on which no queue depends: it fails only the flushes that include
+    it.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -200,7 +201,7 @@ class LogFile(File):
 
     def begin_at(self, size):
         """Set the file's length, with nothing to be written."""
-        self.size = self.end = self.told = size  # told: end of what listeners have heard
+        self.size = self.end = self.told = size  # told: end of the bytes that listeners know
 
     @property
     def is_awaited(self):

@@ -1,7 +1,7 @@
 """Removal: removes the folders of deleted queues in a thread of the committer, with their content.
 
-Beside storage.flush.group_commit. Nothing waits for it: what a crash or the broker's end leaves is removed at
-the next boot.
+Beside storage.flush.group_commit. Nothing waits for a removal: folders that a crash or the broker's end
+leaves are removed at the next boot.
 """
 import os
 import time
@@ -22,7 +22,7 @@ class FolderRemovals:
         self._files = files
         self._committer = committer
         self._waiting = deque()  # (store or None, folder, whose, done); the first is being removed
-        self._left = None  # of the first: (path, is a folder), taken from the end
+        self._left = None  # content left of the first: (path, is a folder), taken from the end
         self._made = []  # changes that listeners have not heard of
         self._closed = False
 

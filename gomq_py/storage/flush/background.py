@@ -178,7 +178,7 @@ class BackgroundWorker:
                 raise
             result, error = None, failure
         self._under_way = None
-        if not self._killed:  # after a crash nobody hears of the end
+        if not self._killed:  # after a crash no callback is called
             self._tell(done, result, error)
 
     @staticmethod

@@ -171,8 +171,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """The logs and folders that have failed; one object per GroupCommit. ``files`` tells its listeners what
-    was written of a log.
+    """The logs and folders that have failed; one object per GroupCommit. ``files`` tells its listeners of
+    bytes written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -189,7 +189,7 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the listeners what was written of the flushed logs, and note the failed ones.
+        """Tell the listeners of bytes written to the flushed logs, and note the failed logs.
 
         ``unbegun``: log -> its error, of logs that got no thread.
         """
@@ -215,7 +215,9 @@ class FlushFailures:
         return unwritten
 
     def blame(self, batch):
-        """Add to the batch's failures the consequences of earlier ones, and note those of this flush."""
+        """Add the consequences of earlier failures to the batch's failures, and note the failures of this
+        flush.
+        """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
             if isinstance(owner, str):
@@ -346,7 +348,7 @@ class NameChanges:
             results = self._change_each([group for group, _ in changes])
         except Exception as failure:  # without a thread nothing was done
             results = [(0, failure)] * len(changes)
-        changes, self._making = self._making, []  # none if they were forgotten meanwhile
+        changes, self._making = self._making, []  # empty if they were forgotten meanwhile
         for (group, done), (made, refusal) in zip(changes, results):
             try:
                 for change in group[:made]:

@@ -97,7 +97,7 @@ cdef struct Worker:
     Threads *threads
     sem_t wake
 
-# ``resting``: the workers that sleep. The one that slept last is woken first: what it needs is still in the
+# ``resting``: the workers that sleep. The worker that slept last is woken first: its data is still in the
 # processor's cache, and while the others sleep a flush interrupts no processor on their behalf.
 cdef struct Threads:
     pthread_mutex_t mutex

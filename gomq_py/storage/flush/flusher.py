@@ -62,7 +62,7 @@ class Flusher:
         try:
             number = waiter.get()
         finally:
-            entry[0] = None  # cut short: nobody is woken when the flush ends
+            entry[0] = None  # cut short: the end of the flush wakes no greenlet
         if number:
             raise OSError(number, os.strerror(number))
 
@@ -83,7 +83,7 @@ class Flusher:
         try:
             waiter.get()
         finally:
-            if self._pausing is waiter:  # cut short: nobody is woken when the alarm rings
+            if self._pausing is waiter:  # cut short: the alarm wakes no greenlet
                 self._pausing = None
 
     def end_pause(self):
@@ -96,7 +96,7 @@ class Flusher:
             gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def close(self):
-        """End the threads, without waiting: flushes that run go on, and nobody hears of their end."""
+        """End the threads, without waiting: running flushes go on, and their end wakes no greenlet."""
         if self._threads:
             threads = self._threads
             self._threads = flush_threads.none()

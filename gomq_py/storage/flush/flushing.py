@@ -3,8 +3,8 @@
 Below group_commit, which says what is flushed, and whose greenlet a Wakeup wakes; above flusher and files.
 Threads that need no interpreter flush the files of stores (``storage.flush.flusher``), for greenlets that
 wait here. Logs, folders and changes of names, and interpreted all files, have a pool of Python's threads: the
-hub's pool serves name resolution and hashing, which must not wait for a disk. Says what failed, and never
-what that means.
+hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures and does not
+judge them.
 
 CommitDelay holds flushes up. A flush costs the processor some 150 us and waits for the disk, so on a fast
 disk 10 000 confirmed messages a second would be thousands of flushes a second. Flushes that overlap, or
@@ -232,7 +232,7 @@ class CommitDelay:
 
 
 class Wakeup:
-    """Wakes one greenlet, at a time or when anybody in its hub rings.
+    """Wakes one greenlet, at a set time or at a ring by code of its hub.
 
     ``is_rung`` stays until ``clear``. ``rings_at_s``: the time, by time.monotonic(), for which the timer is
     set; 0: none. ``waiter`` exists only while the greenlet waits.
@@ -269,7 +269,7 @@ class Wakeup:
         waiter = self.waiter = Waiter()
         try:
             waiter.get()
-        except BaseException:  # killed: nobody waits any more
+        except BaseException:  # killed: the greenlet does not wait any more
             self.close()
             raise
         finally:

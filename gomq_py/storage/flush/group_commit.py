@@ -104,7 +104,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_acks(self, store):
-        """The store has acks to flush. Nobody waits for them, and ``after_sync`` does not cover them."""
+        """The store has acks to flush. ``after_sync`` does not cover them."""
         batch = self._next
         if not batch.acks:
             batch.acks_since = time.monotonic()
@@ -186,8 +186,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks, finish the work in the background, and all that these add; then end. May switch.
-        """
+        """Flush all marks and finish the background work, with all that both add; then end. May switch."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -202,9 +201,9 @@ class GroupCommit:
         self._flushing.end()
 
     def kill(self):
-        """End as a crash does: what is marked is not flushed, nobody is called back."""
+        """End as a crash does: without flushing marks, and without callbacks."""
         self._killed = True
-        # taken, so that a cycle that is about to begin calls nobody back
+        # taken, so that a cycle that is about to begin has no callbacks
         release([*self._take().logs, *self._failures.take_unwritten()])
         self.names.forget()
         if self._greenlet is not None:
@@ -295,11 +294,11 @@ class GroupCommit:
 
     def _ended(self, greenlet):
         """The greenlet was ended from outside (killed, maybe before its first turn, or by Ctrl-C) and has
-        told nobody: tell everybody who waits.
+        called nothing back: call back everything that waits.
         """
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
-            if self._is_resting:  # nothing was marked, and nobody waits
+            if self._is_resting:  # nothing was marked, and no callback waits
                 self._is_resting = False
                 return
             how = type(greenlet.exception or greenlet.value).__name__
@@ -343,7 +342,7 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Return when somebody waits for a sync, or after UNHURRIED_S.
+        """Return when a callback waits for a sync, or after UNHURRIED_S.
 
         Meanwhile changes that are wanted soon are made. May switch.
         """
@@ -420,7 +419,7 @@ class GroupCommit:
         if jobs:
             self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
             if self._killed:
-                return  # killed during the flush: nobody hears of its end
+                return  # killed during the flush: no callbacks
         self._failures.blame(batch)
         of_logs = self._failures.error_of_logs()
         if of_logs is None and batch.failures:

@@ -8,7 +8,7 @@ piece. Both checksums of every record handed out were checked. A leaf: octets in
 from gomq_py import octets
 from gomq_py.storage.format import record
 
-# What ended a walk.
+# Reasons for the end of a walk.
 END = 0  # the octets ended: the next record needs more
 FULL = 1  # the block has no more rows or octets
 DONE = 2  # the walk has reached ``until``
@@ -60,7 +60,7 @@ class Block:
 
     def walk(self, buffer, at, end, seed, first_offset, first, until):
         """Take the records from ``at`` to ``end`` with ordinals from ``first`` on, before ``until``. Returns
-        what ended the walk.
+        the reason of the walk's end.
 
         ``first_offset``: of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0 at the
         segment's first record; later walks go on from there. Records before ``first`` are passed over with

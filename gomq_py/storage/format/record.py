@@ -21,10 +21,10 @@ Little-endian. In the msgs file every record begins at a multiple of 8 octets fr
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-Both checksums continue from the segment's seed, the checksum of its head: what a file held in an earlier
-life, or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by
-it, by recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is
-believed before it was compared with the end of the data.
+Both checksums continue from the segment's seed, the checksum of its head: content of a file's earlier life,
+or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by it, by
+recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is believed
+before it was compared with the end of the data.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
@@ -88,15 +88,15 @@ REQUEUED = 4
 COUNT = 5
 DUE = 6
 
-# Where a record of the largest segment may end (a location has 28 bits for a position): what lies beyond was
+# Where a record of the largest segment may end (a location has 28 bits for a position): octets beyond it were
 # never written.
 LARGEST_POSITION = 1 << 28
 
 # A count is kept in 29 bits; nobody delivers a message that often.
 LARGEST_COUNT = (1 << 29) - 1
 
-# Reading stops after this much without a single entry: what lies behind so long a gap was not flushed, and
-# its records come back as redelivered.
+# Reading stops after this much without a single entry: entries behind so long a gap were not flushed, and its
+# records come back as redelivered.
 GAP_BYTES = 65536
 
 
@@ -196,7 +196,7 @@ def header_is_sound(p, at, seed):
     routing_length = octets.le16(p, at + 6)
     if octets.crc32c(octets.crc32c(seed, p, at, 36), p, at + 40, routing_length) != octets.le32(p, at + 36):
         return False
-    if routing_length < 2:  # what is read next must lie inside
+    if routing_length < 2:  # the octets read next must lie inside
         return False
     exchange_length = p[at + 40]
     if exchange_length + 2 > routing_length:
@@ -412,7 +412,7 @@ def load_acks(buffer, seed, entries=-1):
 def _collect(p, seed, limit, acks, found):
     index = valid = start = requeued = 0
     gap = GAP_BYTES // ENTRY_BYTES
-    before = 0  # the kind of the entry just before, for those that come in pairs
+    before = 0  # the kind of the entry just before, for paired entries
     while index < limit and index - acks.entries <= gap:
         word = get_entry(p, index, seed)
         kind = word & 7

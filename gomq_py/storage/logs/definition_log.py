@@ -1,4 +1,4 @@
-"""Definition log: what operators and clients have defined, as a log of changes that is replayed at boot.
+"""Definition log: the definitions of operators and clients, as a log of changes that is replayed at boot.
 
 Above storage.logs.framed_log and storage.logs.log_records, below its users: broker.broker keeps vhosts and
 their content in one, auth.users the users in another. A record is a field table (content.fields) with a key

@@ -3,9 +3,9 @@ rebuilt by a replay.
 
 Above ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the
 committer's thread writes and flushes them. So a full disk refuses an append, a slow one delays nothing, and a
-killed process loses what no sync has covered. Without a syncing committer, or if the file system cannot
-reserve room, an append writes at once. A damaged record costs that record: it is reported, and later ones are
-found again.
+killed process loses appends that no sync has covered. Without a syncing committer, or if the file system
+cannot reserve room, an append writes at once. A damaged record costs that record: it is reported, and later
+ones are found again.
 
 storage.format.log defines the records. Never blocks outside of ``replay`` and ``rewrite``, unless more is
 appended between two syncs than was reserved; never interprets a payload.
@@ -189,7 +189,7 @@ class FramedLog:
         self._files.close(self.file)
 
     def abandon(self):
-        """Close a log that was removed, or replaced under its name, and drop what is not written yet."""
+        """Close a log that was removed, or replaced under its name, and drop unwritten appends."""
         self.file.forget_accepted()
         self._files.close(self.file)
 

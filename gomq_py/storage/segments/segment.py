@@ -39,7 +39,7 @@ class Segment:
 
     The system has pages of the msgs file up to ``cached``; the mapping must not be written behind it.
 
-    ``recovered``: what an earlier run left of it (segments.recovered); None if it was made in this run, so
+    ``recovered``: its state from an earlier run (segments.recovered); None if it was made in this run, so
     that its records need no check. ``picked``: its records that were taken out of order, or None.
     ``is_direct``: open, and both are None. The msgs file is on the disk up to ``flushed``. ``synced_once``:
     its first flush has begun. ``named_in``: count of flushes begun when its files were named.
@@ -481,8 +481,8 @@ class AckRun:
 
     Written when a delete does not follow on, when a batch ends, and before the segment's files are removed.
 
-    ``segment``: the one of these messages, or None. ``count`` records from ``start`` to ``end`` are not
-    written yet; the last begins at ``last``.
+    ``segment``: that of the messages, or None. ``count`` records from ``start`` to ``end`` are not written
+    yet; the last begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -516,7 +516,7 @@ class AckRun:
     def turn_to(self, segment):
         """Start runs in another segment, or in none.
 
-        Drops what was not written.
+        Drops unwritten runs.
         """
         self.segment = segment
         self.end = self.count = 0

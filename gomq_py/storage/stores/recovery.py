@@ -65,7 +65,7 @@ class Recovery:
     def __init__(self, store):
         self.store = store
         self.files = store.files
-        # what an orderly stop has listed here, or None
+        # the content that an orderly stop has listed, or None
         self.listed = store.pool.listed.pop(store.folder, None)
         self.scanned = self.lost = 0
         self.removed = []
@@ -205,7 +205,7 @@ class Recovery:
                 acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
                 self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
         except OSError:
-            self.files.close(acks)  # the caller may not know it
+            self.files.close(acks)  # the caller may not have it
             raise
         return acks
 

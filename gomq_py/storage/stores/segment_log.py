@@ -125,8 +125,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """What the folder of a closed store holds, for the segment list; None if it has no segments, or after
-        an error.
+        """The Listed of a closed store's folder, for the segment list; None without segments or after an
+        error.
         """
         if self._fenced or not self._segments:
             return None
@@ -135,7 +135,7 @@ class SegmentLog(_store.Store):
 
     def delete_files(self):
         """Stop the store and remove its files."""
-        self.listener = None  # the two hold each other
+        self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = False
         self._unsynced = []
@@ -150,7 +150,7 @@ class SegmentLog(_store.Store):
 
     def forget_files(self):
         """Stop the store. The caller removes the folder, when it likes."""
-        self.listener = None  # the two hold each other
+        self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = self._closing = False
         self._unsynced = []
@@ -228,7 +228,7 @@ class SegmentLog(_store.Store):
             self.fence(error)
             return False
 
-    # what must be flushed
+    # flushes
 
     def mark(self):
         """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a commit of a

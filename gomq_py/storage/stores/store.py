@@ -1,4 +1,4 @@
-"""Store: the interface for keeping the messages of a queue or stream, and what all stores share.
+"""Store: the interface for keeping the messages of a queue or stream, and the base of all stores.
 
 Below broker.queues, which uses nothing else of a store; above it are message_store (FIFO), priority_store (a
 message store for each level) and stream_store (read without being consumed). Never switches, never flushes.
@@ -185,7 +185,7 @@ class Store:
 
     def failed_deliveries(self, bounds):
         """Counts of messages, ready or unacked, that came back more than ``bounds[n - 1]`` and up to
-        ``bounds[n]`` times, as a list; the last entry counts those above.
+        ``bounds[n]`` times, as a list; the last entry counts messages above all bounds.
         """
         return [0] * (len(bounds) + 1)
 

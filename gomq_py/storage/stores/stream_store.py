@@ -252,7 +252,7 @@ class StreamStore(segment_log.SegmentLog):
         """Delete a consumer's position. Returns whether there was one."""
         if not self.offsets.forget(tag):
             return False
-        self.committer.mark(self)  # an operator waits until it is on the disk
+        self.committer.mark(self)  # an operator waits until the deletion is on the disk
         return True
 
     # retention
@@ -337,7 +337,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """SegmentLog.listed with the next offset and the checksum of the consumers' positions."""
+        """As SegmentLog.listed, with the next offset and the checksum of the consumers' positions."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
@@ -360,7 +360,7 @@ class StreamStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """SegmentLog.sync_files; notes what the sync will cover."""
+        """As SegmentLog.sync_files; notes the offset that the sync will cover."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
