@@ -102,7 +102,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """Those of the ``hot`` modules (default: all) that an import would take as plain Python now."""
+    """The ``hot`` modules (default: all) that an import would take as plain Python now."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 

@@ -69,7 +69,7 @@ class LoginThrottle:
 
 
 class Attempt:
-    """One attempt."""
+    """One login attempt."""
 
     def __init__(self, counters, know, over):
         """``know()`` is called for a right password, ``over()`` at the end."""
@@ -94,12 +94,12 @@ class Attempt:
         self._leave()
 
     def succeeded(self):
-        """The password was right."""
+        """Note that the password was right."""
         self._failed = False
         self._know()
 
     def void(self):
-        """The attempt does not count: no password was guessed."""
+        """Do not count the attempt: no password was guessed."""
         self._failed = False
 
     def _leave(self):

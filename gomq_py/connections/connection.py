@@ -164,8 +164,8 @@ class ClientConnection:
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """The stream has ended. Takes no message while the end waits for its turn: of thousands of
-        connections lost together, each would take messages that the one before gave back.
+        """End the connection in its turn, because the stream has ended. Takes no message until then: of
+        thousands of connections lost together, each would take messages that the one before gave back.
         """
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)

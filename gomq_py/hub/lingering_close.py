@@ -1,9 +1,9 @@
 """Lingering close: the end of sockets whose peer may still be writing.
 
 A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
-fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the
-broker's side ends, and what the peer still sends is read and dropped until it closes too: for a bounded
-time, octets and number of sockets.
+fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the broker's
+side ends, and later octets of the peer are read and dropped until it closes too: for a bounded time, octets
+and number of sockets.
 """
 from collections.abc import Callable
 from functools import partial

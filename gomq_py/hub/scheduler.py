@@ -88,7 +88,7 @@ class Scheduler:
         self.timer = None
 
     def begin(self, now_ms):
-        """A door starts to walk what it read; it promises to call finish()."""
+        """Begin a batch: a door starts to walk a read, and must call finish() at the end."""
         self.now_ms = now_ms
         self.walking = True
 
@@ -134,7 +134,7 @@ class Scheduler:
         return bool(self.armed)
 
     def finish(self):
-        """The batch is over: flush what was touched and give each a turn, within the budget. Never raises."""
+        """End a batch: flush each touched taker and give it a turn, within the budget. Never raises."""
         self.walking = False
         if self.closed:
             self._let_go()
@@ -165,8 +165,8 @@ class Scheduler:
                 LOG.exception("flush of %r failed", taker.name)
 
     def _put_behind(self):
-        """Many takers were touched while others wait: those come first. Each then writes more in a turn: of a
-        flood to 5000 sinks, the messages of six polls instead of one.
+        """Put many touched takers behind those that wait. Each then writes more in a turn: of a flood to 5000
+        sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []

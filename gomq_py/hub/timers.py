@@ -83,7 +83,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """One call, among the pending ones until it is made or stopped. ``due_ms``: its Unix time, or None."""
+    """A call, pending until it is made or stopped. ``due_ms``: its Unix time, or None."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 

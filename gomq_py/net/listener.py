@@ -130,9 +130,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """A listening unix socket with ``mode``, in place of a stale one on which nobody answers. Raises
-    BindError.
-    """
+    """A listening unix socket with ``mode``, in place of a stale one without a process. Raises BindError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)

@@ -199,7 +199,7 @@ class Stream:
 
     @property
     def waits_for(self):
-        """What the holds wait for, each text once; empty while the stream is read."""
+        """The texts of its holds, each once; empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):

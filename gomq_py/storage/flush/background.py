@@ -147,7 +147,7 @@ class BackgroundWorker:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """The greenlet was ended from outside (killed, or by Ctrl-C): another one does the rest."""
+        """Begin another greenlet for the rest: this one was ended from outside (killed, or by Ctrl-C)."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 

@@ -124,7 +124,7 @@ class Durability:
     # helpers
 
     def _on_disk(self, promise, error):
-        """The local disk has answered: ask the acknowledgers."""
+        """Ask the acknowledgers, because the local disk has answered."""
         promise.is_on_disk = True
         if error is not None:
             promise.refuse(error)

@@ -118,7 +118,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """In the hub: the time of a pause is up."""
+        """In the hub: end the pause, whose time is up."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing
@@ -140,7 +140,7 @@ class Flusher:
         return place
 
     def _heard(self):
-        """In the hub: some flush has ended."""
+        """In the hub: wake the greenlets whose flushes have ended."""
         flush_threads.hear(self._threads)
         for place in list(self._waiting):
             number = flush_threads.take(self._threads, place)

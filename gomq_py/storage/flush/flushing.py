@@ -57,7 +57,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """A flush of the file or folder begins now. Returns the argument of ``end``."""
+        """Note that a flush of the file or folder begins. Returns the argument of ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -67,7 +67,7 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """The flush has ended, or failed."""
+        """Note that the flush has ended or failed."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
@@ -195,13 +195,13 @@ class CommitDelay:
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
-        """A flush begins."""
+        """Note that a flush begins."""
         self.next_flush.has_begun = True
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """A flush that began at ``began_s``, by time.monotonic(), is over. ``overlaps``: the next one was
-        asked for meanwhile; ``answered``: count of asks that it answers.
+        """Note that a flush is over, which began at ``began_s``, by time.monotonic(). ``overlaps``: the next
+        one was asked for meanwhile; ``answered``: count of asks that it answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
@@ -221,7 +221,7 @@ class CommitDelay:
                 self._pausing = None
 
     def asked(self):
-        """Somebody asks for the next flush, which begins after this turn of the loop if it is due."""
+        """Note an ask for the next flush, which begins after this turn of the loop if it is due."""
         if self._due_s:
             late = time.monotonic() - self._due_s
             if late >= 0:
@@ -292,7 +292,7 @@ class Wakeup:
         self.timer.start(self._time_is_up)
 
     def _time_is_up(self):
-        """In the hub."""
+        """In the hub: wake the greenlet, because its time is up."""
         self.rings_at_s = 0.0
         waiter = self.waiter
         if waiter is not None:

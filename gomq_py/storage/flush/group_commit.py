@@ -91,7 +91,7 @@ class GroupCommit:
     # marks
 
     def mark(self, store):
-        """The store has something to flush.
+        """Note that the store has something to flush.
 
         A sync calls the store's ``sync_files()`` first, and ``synced()`` or ``fence(error)`` at its end.
         """
@@ -104,7 +104,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_acks(self, store):
-        """The store has acks to flush. ``after_sync`` does not cover them."""
+        """Note that the store has acks to flush. ``after_sync`` does not cover them."""
         batch = self._next
         if not batch.acks:
             batch.acks_since = time.monotonic()
@@ -112,7 +112,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """A log was appended to, or has accepted bytes, which the sync writes first.
+        """Note that a log was appended to, or has accepted bytes, which the sync writes first.
 
         The log stays open until it has been flushed, even if its owner closes it or removes its name.
         """
@@ -122,7 +122,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_folder(self, path):
-        """A name in the folder changed."""
+        """Note that a name in the folder changed."""
         self._next.folders[os.fspath(path)] = None
         self._begin_soon()
 

@@ -285,9 +285,9 @@ class DefinitionLog:
         return file
 
     def _opened(self, file, error):
-        """The second log exists, empty.
+        """Go on with the second log, which exists now and is empty.
 
-        Write the model to it; from here on every change goes to both.
+        Writes the model to it; from here on every change goes to both logs.
         """
         self._opening = False
         if error is not None:

@@ -111,7 +111,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """A thread has opened the files of a segment, or failed."""
+        """Take the files of a segment that a thread has opened, or its error."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -172,7 +172,7 @@ class Proof:
         self.awaited = False
 
     def ended(self, _result, error):
-        """The thread has read the bytes, or failed."""
+        """Note that the thread has read the bytes, or failed."""
         self.file.release()
         self.segment.recovered.proof_ended(self, error)
 

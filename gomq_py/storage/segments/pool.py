@@ -456,7 +456,8 @@ class SegmentPool:
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files, their room ``aside`` as in File.close. Returns whether there were any.
+        """Remove all spare files; ``aside`` as in File.close frees their room. Returns whether there were
+        any.
 
         Blocks.
         """
@@ -564,7 +565,9 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Both files are in the pool. After an error they stay where they are until the next boot."""
+        """Keep the pair, whose files are both in the pool. After an error they stay in place until the next
+        boot.
+        """
         self._keep_out(pair)
         if error is not None:
             self._close(pair)
@@ -670,7 +673,8 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """In a thread, without logging: unlink and free; returns (name, error or None) of each. Blocks."""
+    """Unlink files and free their room, in a thread without logging; returns (name, error or None) of each.
+    """
     outcomes = []
     for name in names:
         error = None

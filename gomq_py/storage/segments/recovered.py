@@ -211,7 +211,7 @@ class Recovered:
         store.pool.openings.prove(self.proof, start)
 
     def proof_ended(self, proof, error):
-        """A thread has read the bytes of a Proof, or failed."""
+        """Note that a thread has read the bytes of a Proof, or failed."""
         if self.proof is not proof:
             return
         self.proof = None

@@ -267,7 +267,7 @@ class SegmentLog(_store.Store):
         return files
 
     def synced(self):
-        """The files of the last sync_files have been flushed."""
+        """Note that the files of the last sync_files() are flushed."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
             if segment.is_open:
@@ -488,7 +488,7 @@ class SegmentLog(_store.Store):
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """A file has got its final name: readers that waited for it go on."""
+        """Resume readers that waited for a file to get its final name."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 

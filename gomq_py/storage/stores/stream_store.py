@@ -371,7 +371,7 @@ class StreamStore(segment_log.SegmentLog):
         return files
 
     def synced(self):
-        """The files of the last sync_files have been flushed."""
+        """Note that the files of the last sync_files() are flushed."""
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         segment_log.SegmentLog.synced(self)
