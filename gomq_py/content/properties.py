@@ -182,7 +182,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """The edited properties in wire form; an empty table is added to none that had no headers."""
+        """The edited properties in wire form; properties without headers get no empty table."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()

@@ -213,7 +213,7 @@ class Budget:
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """The reason for the client, or the log."""
+        """Why a holder was given up, for its client or the log."""
         raise NotImplementedError
 
 

@@ -162,7 +162,7 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """One connection could not be told; tell the others."""
+        """Go on with the others: one connection could not be told."""
         return bool(self._untold)
 
 

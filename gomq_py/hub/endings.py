@@ -79,7 +79,7 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """One end failed, which has been counted; the others go on."""
+        """Go on with the others: one end failed, which has been counted."""
         return bool(self._waiting)
 
 

@@ -270,7 +270,7 @@ class Scheduler:
         return job.step()
 
     def _failed(self, job, error):
-        """A slice raised: log and count it, and tell the job. Returns whether the job goes on."""
+        """Log and count a slice that raised, and tell the job. Returns whether the job goes on."""
         self.failed_jobs[job.name] += 1
         self.quiet.error(job.name, "%s: a slice of it failed; other work goes on", job.name, exc_info=error)
         try:

@@ -182,7 +182,7 @@ class SlowTurns(Job):
         return True
 
     def failed(self, error):
-        """One connection could not go on, or end; go on with the next ones."""
+        """Go on with the next connections: one could not go on, or end."""
         return self._are_waiting()
 
 

@@ -28,7 +28,7 @@ LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a stream from being read until release(). ``waits_for`` tells operators what ends it."""
+    """Keeps a stream from being read until release(). ``waits_for`` tells operators which event ends it."""
 
     __slots__ = ("stream", "waits_for")
 

@@ -27,8 +27,8 @@ class FolderRemovals:
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and its content, then call ``done()`` if given. With an ``error`` in recording the
-        queue's deletion on the disk, the folder stays.
+        """Remove a folder and its content, then call ``done()`` if given. The folder stays if an ``error``
+        kept the queue's deletion from the disk.
 
         ``store``: the store that has its files open, or None; ``whose``: for the log.
         """

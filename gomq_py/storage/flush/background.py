@@ -36,7 +36,7 @@ class Background:
 
     @property
     def is_idle(self):
-        """Whether all of it is done."""
+        """Whether all work is done."""
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
@@ -72,7 +72,7 @@ class BackgroundWorker:
 
     @property
     def is_idle(self):
-        """Whether all of it is done."""
+        """Whether all work is done."""
         return self._greenlet is None
 
     def add(self, function, *arguments, done=None, first=False):

@@ -33,7 +33,7 @@ class FlushBatch:
         self.failures = {}
 
     def has_marks(self):
-        """Whether there is something to flush that somebody may wait for."""
+        """Whether there are marks that a callback may wait for."""
         return bool(self.stores or self.folders or self.logs)
 
     def collect(self, function, unawaited):
@@ -124,7 +124,7 @@ class Particular:
         self._callback(error)
 
     def tell(self, of_logs, other):
-        """The result of a flush, as in call_back."""
+        """Tell the callback the result of a flush, as call_back() does."""
         raise NotImplementedError
 
 
@@ -208,8 +208,8 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the logs that could not be written; they are held. The next flush tries again, and until then
-        nobody may be told that nothing is left to flush.
+        """Take the logs that could not be written; they are held. The next flush tries again; until then no
+        callback may hear that nothing is left to flush.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
@@ -362,8 +362,8 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all changes while nothing is flushed. Until they are made, nobody is told that nothing is left
-        to do. May switch.
+        """Make all changes while nothing is flushed. Until then no callback may hear that nothing is left to
+        do. May switch.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)

@@ -216,7 +216,7 @@ class SegmentPool:
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make such files, and the missing ones of ``folders``, outermost first.
+        """Have a thread make files of this size and kind, and missing ``folders``, outermost first.
         ``callback(error or None)`` is called then; it must neither switch nor raise; files that it does not
         take go to the next writer. Nothing is made for a ``store`` that has ended meanwhile.
         """

@@ -479,7 +479,8 @@ class AckRun:
     """Consecutive messages of one segment that are deleted and become one entry of its acks file: sixteen
     bytes for a whole batch instead of eight for each.
 
-    Written when a delete does not follow on, when a batch ends, and before the segment's files are removed.
+    Written when the next delete is not adjacent, when a batch ends, and before the segment's files are
+    removed.
 
     ``segment``: that of the messages, or None. ``count`` records from ``start`` to ``end`` are not written
     yet; the last begins at ``last``.
@@ -492,7 +493,7 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Start a run with the record at this position, which does not follow on.
+        """Start a run with the record at this position, which is not adjacent to the last run.
 
         The store itself adds a record that begins at ``end``: the call would cost a tenth of taking a
         message.

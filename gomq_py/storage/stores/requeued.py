@@ -254,7 +254,7 @@ class Requeued:
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due):
-        """As Segment.put_count, with more room if need be. Returns the entry, if there is one.
+        """As Segment.put_count; makes the acks file larger if necessary.
 
         On a full disk, counts are not kept over a restart.
         """

@@ -15,7 +15,7 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """``offset``: of the record that peek shows or waits for.
+    """``offset`` is that of the record that peek shows or waits for.
 
     A closed segment is opened at once, unless after ``let_wait``.
     """
@@ -37,8 +37,7 @@ class StreamCursor:
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to the message of this offset, or to the first one kept if it was dropped; a later offset is
-        waited for.
+        """Go to the message of this offset, or to the first one kept if it was dropped; wait for a later one.
         """
         self._leave()
         self.store.flush()  # includes the appends of this batch
