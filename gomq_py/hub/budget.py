@@ -292,7 +292,8 @@ class BodyBudget(Budget):
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a complete message that waits to be stored; a negative number when it has been.
+        """Count a complete message that waits to be stored; once it is stored, the same octets as a negative
+        number.
 
         While that is over the limit no body grows beyond its share: it would become the first, and wait too.
         """

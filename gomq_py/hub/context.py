@@ -76,7 +76,7 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub closes, the last one first, or at once in a closed hub. It must
+        """Call ``function()`` when the hub closes, later additions first, or at once in a closed hub. It must
         not switch.
         """
         if self.is_closed:

@@ -37,7 +37,7 @@ JOBS_S = 0.004
 
 
 class TurnTaker:
-    """Does its further work once per read: a destination of messages, for example.
+    """An object that does its further work once per read, for example a destination of messages.
 
     ``touched`` belongs to the scheduler: True while this waits for its turn.
     """

@@ -53,8 +53,8 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """As begin(), in a thread of its own, for long work: it may outlast the hub, and then its end is silent,
-    which a pool's thread would print. Raises RuntimeError without a thread.
+    """As begin(), in a thread of its own, for long work: it may outlast the hub, and then ends silently,
+    where a pool's thread would print an error. Raises RuntimeError without a thread.
     """
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()

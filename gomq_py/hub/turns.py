@@ -91,7 +91,7 @@ class Line:
 
 
 class SlowTurns(Job):
-    """The time of each poll, and the connections that wait for their next turn, of one hub."""
+    """Shares the time of each poll among the connections of one hub."""
 
     name = "slow connections"
 

@@ -50,7 +50,7 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """A change of a name in two halves: ``act`` does it and may block, so a thread calls it; ``told`` tells
+    """A change of a name in two halves: ``act`` makes it and may block, so a thread calls it; ``told`` tells
     the listeners, in the hub.
 
     ``needed``: a missing file or folder is an error, too.
@@ -66,7 +66,7 @@ class Change:
         self._result = None
 
     def act(self):
-        """Do it. Blocks. Raises OSError, and nothing has changed."""
+        """Make the change. Blocks. Raises OSError, and nothing has changed."""
         self._result = self._act()
 
     def told(self):
@@ -430,7 +430,7 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether ``have_folder`` would have to make it."""
+        """Whether ``have_folder`` would have to make the folder."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):

@@ -268,7 +268,7 @@ class FlushFailures:
 
     def _have_replaced(self, file):
         """Have the owner of a failed log write another one: at once, and then every REPLACE_AGAIN_S while
-        somebody asks.
+        promises are asked for.
         """
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
@@ -340,7 +340,9 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have the changes made in order, and tell of them. ``failures`` gets change -> error. May switch."""
+        """Have the changes made in order, and tell the listeners. ``failures`` gets change -> error. May
+        switch.
+        """
         if not changes:
             return
         self._making = changes

@@ -342,7 +342,7 @@ class Flushing:
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
     def sync_in_hub(self, file):
-        """Flush a file of a store while others have their turn. Raises OSError. Switches."""
+        """Flush a file of a store while other greenlets run. Raises OSError. Switches."""
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):

@@ -433,7 +433,7 @@ class GroupCommit:
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """The items; others have their turn whenever a slice of time is over.
+        """Iterate over the items; other work has its turn whenever a slice of time is over.
 
         Ends when the broker is killed meanwhile. A generator; may switch.
         """
