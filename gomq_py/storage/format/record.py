@@ -113,7 +113,7 @@ def level_bits(level):
 
 
 def location_of(bits, number, position):
-    """The location of a record; ``bits`` are its level's."""
+    """The location of a record; ``bits``: level_bits() of its level."""
     return bits | number << 28 | position
 
 

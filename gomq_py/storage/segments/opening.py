@@ -78,7 +78,7 @@ class Opener:
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether the segment was opened, or a thread does it."""
+        """Whether the segment was opened, or a thread is opening it."""
         return segment.number in self._openings
 
     def begin(self, store, segment):

@@ -225,7 +225,7 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have such files made ahead for a writer that will soon take them."""
+        """Have files of this size and kind made ahead for a writer that will soon take them."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):

@@ -543,7 +543,7 @@ class Stage:
         self.user = self._octets = None
 
     def take(self, user):
-        """Reserve it for this store; False if another store has it."""
+        """Reserve the stage for this store; False if another store has it."""
         if self.user is not None:
             return self.user is user
         if self._octets is None:
@@ -557,5 +557,5 @@ class Stage:
         return memoryview(self._octets)[:count]
 
     def release(self):
-        """Free it for other stores."""
+        """Free the stage for other stores."""
         self.user = None
