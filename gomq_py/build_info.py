@@ -2,8 +2,8 @@
 
 A leaf that imports none of the rooms: it reads files only, so that ``--build-info`` also answers on a broken
 installation, and setup.py can ask which modules to compile. The build writes a digest of a module's sources
-into the compiled module, as its ELF build ID; the tests refuse a module whose sources have another. File
-times decide nothing: a checkout, a copy or an unpacked archive makes them lie.
+into the compiled module, as its ELF build ID; the tests refuse a module if its sources have another digest.
+File times decide nothing: a checkout, a copy or an unpacked archive makes them lie.
 """
 import importlib.util
 import os
@@ -29,7 +29,7 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
 
 def hot_modules(root: Path = ROOT) -> list[str]:
-    """Dotted names of the modules that are compiled: those with C types for them beside the source."""
+    """Dotted names of the modules that are compiled: modules with a .pxd of C types beside the source."""
     found = []
     for folder, folders, files in os.walk(root / "gomq_py"):  # a third of the time of Path.rglob, each boot
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -102,7 +102,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """Those of the ``hot`` modules (default: all) that an import would take as plain Python now."""
+    """The ``hot`` modules (default: all) that an import would take as plain Python now."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 

@@ -1,7 +1,7 @@
-"""The command line of the broker: flags to settings to a running launcher, and exit codes.
+"""The command line of the broker: makes settings of flags, runs a launcher, and returns exit codes.
 
-0 stopped as asked, 1 could not boot or died, 2 wrong flags, environment or configuration. An error that an
-operator can mend is one line on standard error, never a traceback.
+0: stopped as asked; 1: could not boot, or died; 2: wrong flags, environment or configuration. An error that
+an operator can mend is one line on standard error, never a traceback.
 """
 import functools
 import os
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
             print(build_info.describe())
             return EXIT_OK
         settings, warnings = sources.load(flags, os.environ)
-        # a reload reads this: the same hash then, and no password any more
+        # a reload reads this environment: the same hash, and no password
         environment = dict(os.environ)
         if environment.pop(PLAIN_PASSWORD, ""):
             environment[PASSWORD_HASH_OF_IT] = settings.default_password_hash
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     boot = log.logger("boot")
     for warning in warnings:
         boot.warning("%s", warning)
-    # imported here, so that --version and a wrong flag do not wait for it
+    # imported here, so that --version and a wrong flag are quick
     from gomq_py.launcher import BootError, Launcher
     try:
         return Launcher(settings, reread=functools.partial(sources.load, flags, environment)).run()

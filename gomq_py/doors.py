@@ -1,4 +1,4 @@
-"""Doors: every address the broker listens on: bound, inherited from a service manager, or left closed.
+"""Doors: opens the broker's listeners: binds an address, takes an inherited socket, or leaves it closed.
 
 Beside the launcher. Binds all before it accepts on any, so that a port in use leaves no client half served.
 Holds the certificates, trusted proxies and socket options that a reload changes for new connections. Knows
@@ -244,7 +244,7 @@ class Doors:
 
     def _open_control(self) -> None:
         """Open gomq-py-ctl's socket. A failure ends the boot only if the configuration names the path;
-        without the management API the socket is opened only then.
+        without the management API the socket is opened only if it does.
         """
         settings = self._settings
         path = settings.control_unix_path

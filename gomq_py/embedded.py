@@ -1,8 +1,8 @@
 """A broker inside another program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
 An entry, beside cli: it builds a launcher's broker in a native thread with a hub of its own, so that it works
-in any program, monkey-patched or not, and several times in one process. Foreign calls enter that thread
-through one inbox. Importing this module brings in neither gevent nor the broker.
+in any program, monkey-patched or not, and several times in one process. Calls of other threads reach that
+thread through one inbox. Importing this module brings in neither gevent nor the broker.
 """
 import atexit
 import os
@@ -88,7 +88,7 @@ class Broker:
         start_new_thread(self._run, ())
         try:
             self.wait_until_listening(BOOT_TIMEOUT_S)
-        except BaseException:  # an interrupt leaves nothing running, either
+        except BaseException:  # after an interrupt nothing runs on, either
             self.close()
             raise
         return self
@@ -206,7 +206,7 @@ class Broker:
     # calls into the broker's thread
 
     def call(self, function, *arguments):
-        """Run ``function(launcher, *arguments)`` in the broker's thread and return its result. It may yield;
+        """Run ``function(launcher, *arguments)`` in the broker's thread and return its result. It may switch;
         it must not block.
         """
         if self._knock is None:
@@ -293,7 +293,7 @@ class Broker:
         self._stopping.set()
 
     def _adopted(self):
-        """The caller's listening socket as a gevent socket with its own descriptor; None without one."""
+        """The caller's listening socket, as a gevent socket with its own descriptor, or None."""
         if self._listening is None:
             return None
         from gevent import socket

@@ -1,8 +1,8 @@
 """Errors: the core's refusals, for every door. A leaf.
 
 Rights, topology, queues and content raise these; a door translates them into its protocol's words:
-amqp.server.refusals into reply codes, http.errors into statuses. ``text`` names the thing, its vhost, what
-was asked and what is.
+amqp.server.refusals into reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the
+request and the actual state.
 """
 
 

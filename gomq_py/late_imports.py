@@ -1,7 +1,7 @@
 """Late imports: modules that the broker imports when it first needs them.
 
-A leaf. A running broker may have no descriptor left to read a file with, or its package may be gone. A late
-import stands in ``importing``, before any change of state: then the request is refused, and the next attempt
+A leaf. A running broker may lack a descriptor to read a file, or its package may be gone. So a late import
+stands in ``importing``, before any change of state: if it fails the request is refused, and the next attempt
 may succeed.
 
 The package may have been upgraded, too, and compiled modules rely on each other's layout: the first stream

@@ -102,13 +102,13 @@ class Launcher:
                 watcher.cancel()
 
     def _tell_watchdog(self) -> None:
-        """Tell the service manager again and again that the hub runs. May switch."""
+        """Tell the service manager regularly that the hub runs. May switch."""
         while True:
             self._systemd.alive()
             gevent.sleep(self._systemd.watchdog_s / 2)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Reload; but stop a broker whose terminal was closed, as the terminal's other processes."""
+        """Reload; but stop a broker whose terminal was closed, as other processes of the terminal stop."""
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
@@ -184,7 +184,7 @@ class Launcher:
         """The open listeners, with ``protocol``, ``address`` and ``port``."""
         return self._node.listeners if self._node is not None else []
 
-    # parts of the node while it runs, else None; mqtt: once it has been opened
+    # parts of the node while it runs, else None; mqtt also None before its first use
     broker: Any = property(lambda self: getattr(self._node, "broker", None))
     amqp: Any = property(lambda self: getattr(self._node, "amqp", None))
     mqtt: Any = property(lambda self: getattr(self._node, "mqtt", None))
@@ -326,7 +326,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """Log what the stop waits for, and end as a kill does."""
+    """Log the reason why the stop still waits, and end as a kill does."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",

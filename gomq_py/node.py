@@ -1,4 +1,4 @@
-"""Node: one data folder, and the role in which this process has it open.
+"""Node: one data folder, open in this process as leader or follower.
 
 Builds the rooms of a broker and hands them to each other.
 
@@ -149,8 +149,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """Whether wills of an earlier run wait and the only MQTT listener is WebSocket: without this its
-        first client would start their publication.
+        """Whether wills of an earlier run wait and the only MQTT listener is WebSocket, so that no MQTT
+        server would publish them before its first client.
         """
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)

@@ -25,7 +25,7 @@ LEAST_BUDGET_S = 0.0001
 # Attempts per name. Other threads use up the matcher's clock; an attempt that used the budget by this
 # thread's own clock is the last.
 TRIES = 4
-# Most permissions are one of these.
+# Most permissions are one of these texts.
 MATCH_ALL = (".*", "^.*$")
 
 _COUNT = re.compile(r"\{\s*(\d+)")
@@ -52,7 +52,7 @@ class Pattern:
         return f"<Pattern {self.text!r}>"
 
     def found_in(self, name):
-        """Whether it matches somewhere in the name. Raises TimeoutError when the match takes too long."""
+        """Whether the pattern matches somewhere in the name. Raises TimeoutError if that takes too long."""
         if self._search is None:
             return True
         try:

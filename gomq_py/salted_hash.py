@@ -15,7 +15,7 @@ from gomq_py.digests import md5, sha256, sha512
 SHA256, SHA512, MD5 = (
     "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5"
 )
-SALT_SIZE = 4  # as RabbitMQ; hashes made elsewhere are read with it, too
+SALT_SIZE = 4  # as in RabbitMQ; verify() assumes it, too
 DIGESTS = {SHA256: sha256, SHA512: sha512, MD5: md5}
 # LavinMQ wrote these in front of the base64; its files may still hold them.
 _LEGACY_PREFIXES = ("$5$", "$6$", "$1$")
@@ -44,7 +44,7 @@ def verify(password, salted_hash, algorithm=SHA256):
     """Whether the password has this hash; a wrong one takes as long. False for a malformed hash."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
-    except ValueError:  # neither base64 nor, with that, ASCII
+    except ValueError:  # not base64, or not even ASCII
         return False
     return _compare_digest(_digest(algorithm, raw[:SALT_SIZE] + octets_of(password)), raw[SALT_SIZE:])
 

@@ -12,7 +12,7 @@ DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME = (
 )
 ALTERNATIVE_NAME_TYPES = {"dns": "DNS", "ip": "IP Address", "email": "email", "uri": "URI"}
 
-# OpenSSL's long names -> short names in a distinguished name; others keep the name or number OpenSSL gives.
+# OpenSSL's long names -> short names in a distinguished name; other parts keep OpenSSL's name or number.
 _SHORT = {
     "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST",
     "organizationName": "O", "organizationalUnitName": "OU", "streetAddress": "STREET",

@@ -1,6 +1,6 @@
-"""Costly hashes: computed in a few threads, the addresses in turn.
+"""Costly hashes: computes them in a few threads, for addresses in turn.
 
-Unauthenticated peers can trigger any number of them. So they occupy only some threads of the hub's pool,
+Unauthenticated peers can trigger any number of hashes. So these occupy only some threads of the hub's pool,
 which names, files and keys need too, and every address gets as many turns as the others.
 """
 import os

@@ -6,9 +6,9 @@ or wrong, so that neither the time nor the answer reveals anything. Attempts beh
 refused unchecked. A name that has logged in from an address before waits for its own failures only, not for
 those of other clients behind that address.
 
-All doors count here. An attempt counts as failed while it is being checked, so that many at once are no more
-than as many in turn. Memory is bounded: the least recently used counters are dropped, and so are clean ones
-when a new name comes.
+All doors count here. An attempt counts as failed while it is being checked, so that parallel attempts get no
+more checks than successive ones. Memory is bounded: the least recently used counters are dropped, and so are
+counters without failures when a new name comes.
 """
 import functools
 import time
@@ -69,7 +69,7 @@ class LoginThrottle:
 
 
 class Attempt:
-    """One attempt."""
+    """One login attempt."""
 
     def __init__(self, counters, know, over):
         """``know()`` is called for a right password, ``over()`` at the end."""
@@ -94,12 +94,12 @@ class Attempt:
         self._leave()
 
     def succeeded(self):
-        """The password was right."""
+        """Note that the password was right."""
         self._failed = False
         self._know()
 
     def void(self):
-        """The attempt does not count: no password was guessed."""
+        """Do not count the attempt: no password was guessed."""
         self._failed = False
 
     def _leave(self):
@@ -150,8 +150,8 @@ class _Counters:
 
 
 class _Place(Event):
-    """A place in the wait queue, set when the attempt should look again. ``refused``: the queue has become
-    too long for it.
+    """A place in the wait queue, an Event, set when the attempt should look again. ``refused``: the queue has
+    become too long for it.
     """
 
     refused = False
@@ -188,7 +188,7 @@ class _Counter:
         self._checked += 1
 
     def leave(self, failed):
-        """The check is over."""
+        """Note that the check is over."""
         self._checked -= 1
         if failed:
             self._forget()
@@ -232,7 +232,7 @@ class _Counter:
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):
-        """By how many failures the limit would be exceeded if the next attempt failed as well."""
+        """How many failures would be over the limit if the next attempt failed."""
         self._forget()
         return self._failures + self._checked + 1 - self._limit
 

@@ -76,12 +76,12 @@ class Logins:
         return self._tokens.login(token)
 
     def renew(self, user, token):
-        """Give a user that logged in by token a newer one. Raises LoginRefused. May switch."""
+        """Give a user that logged in by token a newer token. Raises LoginRefused. May switch."""
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
         """Compare a new password with the user's costly hash in a thread, so that ``Users.set_user`` can tell
-        whether it is the same. May switch.
+        whether the password is the same. May switch.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)

@@ -15,8 +15,7 @@ QUIET = QuietLog(logger("auth"))
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 DEFAULT_EXCHANGE = "amq.default"
 
-# Answers cached per permission and verb; a full cache is cleared, which costs one regex search per name
-# again.
+# Answers cached per permission and verb; a full cache is cleared; then each name costs one more search.
 CACHED_NAMES = 4096
 # Matches every name without a search or cache entry. Most users have it.
 EVERYTHING = ".*"

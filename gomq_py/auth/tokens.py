@@ -140,7 +140,7 @@ class TokenTopicPermission:
 
 class Tokens:
     """Verifies tokens by the [oauth] settings. ``keys`` is an IssuerKeys, by default the issuer's;
-    ``local_users`` are the broker's own, by name.
+    ``local_users``: the broker's own users, by name.
     """
 
     def __init__(self, settings, make_state, keys=None, local_users=()):

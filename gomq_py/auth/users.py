@@ -1,8 +1,8 @@
 """Users: names, passwords, tags, limits, and permissions by vhost, kept in the data folder's ``users`` log.
 
-Ground: above storage, below broker and doors. A change is written before it takes effect, and is on disk when
-the committer has synced. Nothing yields. Verifying a bcrypt hash takes long: it is a plain function
-(``Users.matching_hash``) that a door runs in a thread pool if ``is_costly`` is true.
+Above storage, below broker and doors. A change is written before it takes effect, and is on disk when the
+committer has synced. Never switches. Verifying a bcrypt hash takes long, so a door calls
+``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """
 import os
 import time
@@ -94,7 +94,7 @@ class User:
 
 class LoginProof:
     """Proof of a login as ``user``, for a later action: when a body has come, or for a session. Rights in
-    vhosts are not part of it; they are looked up when needed.
+    vhosts are no part of the proof; they are looked up when needed.
     """
 
     __slots__ = ("user", "_revision")
@@ -443,7 +443,7 @@ class Users:
         self._log.leave_out(left_out)
 
     def _can_apply(self, record):
-        """Apply a usable record; returns whether it was. No record keeps the broker from booting."""
+        """Apply a record if it is usable; returns whether it was. No record keeps the broker from booting."""
         try:
             self._apply(record)
             return True
@@ -497,8 +497,8 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Records of users, limits and rights, see DefinitionLog.compact_when_long. Each is read by name when
-        it is written, since it may have changed until then.
+        """Records of users, limits and rights, see DefinitionLog.compact_when_long. Each definition is read
+        by name when it is written, since it may have changed until then.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)
@@ -573,7 +573,7 @@ def _rights_of(user):
 def _topic_permission(user, vhost, exchange, record):
     try:
         return TopicPermission(user, vhost, exchange, record["write"], record["read"])
-    except ValueError as error:  # as above; without the limit every routing key would be allowed
+    except ValueError as error:  # as above, since without the limit every key would be allowed
         LOG.error(
             "users: topic permissions of %r at exchange %r in vhost %r allow nothing now: %s", user, exchange,
             vhost, error,
@@ -608,5 +608,5 @@ def _text(value):
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
-# Stands in for unknown users; its password is random.
+# Hash in place of an unknown user's; its password is random.
 _NOBODY = User("", passwords.hash_password(os.urandom(16)), passwords.SHA256, (), None)

@@ -1,1 +1,1 @@
-"""Settings: each option once."""
+"""Settings: every option, and the sources of its value."""

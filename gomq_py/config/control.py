@@ -1,6 +1,6 @@
 """The control socket of gomq-py-ctl: its default path, and which owner ctl trusts there.
 
-The one place of that rule, for the broker and for ctl. A client of the socket may do everything, and ctl
+The only place of this rule, for the broker and for ctl. A client of the socket may do everything, and ctl
 sends passwords: so the socket lies in a folder that only the broker's user, or root, can write to. Shared
 folders (/tmp) are out: another user could put a socket there first.
 """

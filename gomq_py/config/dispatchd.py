@@ -2,7 +2,7 @@
 
 Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
 {``password_bcrypt_base64``}}. Other keys and other types are refused: a typing error in a port must not start
-a broker on another one.
+a broker on another port.
 """
 import base64
 import binascii

@@ -53,7 +53,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Keepalive:
-    """When a silent TCP peer is probed: after ``idle_s``, every ``interval_s``, given up after ``probes``."""
+    """Probes of a silent TCP peer: after ``idle_s``, then every ``interval_s``, ``probes`` in all."""
 
     idle_s: int
     interval_s: int
@@ -93,7 +93,7 @@ def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """One of ``words``, in any case."""
+    """One of ``words``, in upper or lower case."""
 
     def parse(text: str) -> str:
         word = text.strip().lower()

@@ -1,8 +1,8 @@
 """Settings: each option of the broker once, with its INI key, flags, environment, kind, default and help.
 
 The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table.
-Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option without an effect in this version carries
-``pending``, and the boot warns if it is set.
+Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option without an effect in this version has
+``pending``, and the boot warns if the option is set.
 """
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -14,8 +14,8 @@ from gomq_py.config.kinds import (
     PROXY_PROTOCOL, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
 )
 
-# Prefixes of an option's environment variable; the first one that is set wins. LavinMQ's container and unit
-# files move over unchanged.
+# Prefixes of an option's environment variable; the first one that is set wins. So LavinMQ's container and
+# unit files work unchanged.
 ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
 # The first user's password, of which only the hash is kept. LavinMQ's variable of this name holds a hash
 # already.
@@ -57,7 +57,7 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """Its name on a ``Settings``: its key, with the section in front if the key alone is ambiguous."""
+        """The option's name on a ``Settings``: its key, behind the section if the key alone is ambiguous."""
         return self.name or self.key
 
     @property

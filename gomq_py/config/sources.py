@@ -1,4 +1,4 @@
-"""Where settings come from: flags over environment over INI file over defaults.
+"""Where settings come from: flags, then environment, then INI file, then defaults.
 
 Turns text from the three sources into one ``Settings``. An operator's error is a ``ConfigError`` of one line
 that names the place; a harmless one is a warning for the log.
@@ -290,8 +290,8 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """One line for each option that is set but has no effect in this version. ``--bind`` asks for no protocol
-    in particular.
+    """One line for each option that is set but has no effect in this version. A ``--bind`` counts as a
+    request for no protocol.
     """
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "

@@ -1,1 +1,1 @@
-"""What the connection of every client has, and its login, whichever door it comes through."""
+"""Client connections and logins: the parts that all doors share."""

@@ -4,7 +4,7 @@
     hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
 A protocol's Connection adds the wire and the verbs. A client is served without a greenlet, which would cost
-an idle one more memory than all the rest; a greenlet is made at the end, if the last word must be waited for.
+an idle client more memory than all the rest; a greenlet is made at the end, if the last word must be awaited.
 Never parses and never writes: that is the protocol's.
 """
 import logging
@@ -36,7 +36,7 @@ class ClientConnection:
 
     A subclass has the ``log`` of its door, the ``goodbye`` of its clients, and for lists of connections
     ``door``, ``protocol``, ``channels`` by number, ``client_properties`` and ``limits``. ``local_user``: user
-    of a client of this process, which came through no port and counts for none.
+    of a client of this process, which came through no port and is in no counts of ports.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class ClientConnection:
         """(sent messages that no queue held, messages dropped on the way)."""
         return 0, 0
 
-    # what a protocol brings
+    # for the protocol to implement
 
     log: Any
     door: str
@@ -95,10 +95,10 @@ class ClientConnection:
         raise NotImplementedError
 
     def lend_nothing(self):
-        """Take no message from now on: it would count as delivered."""
+        """Take no message for delivery from now on: it would count as delivered."""
 
     def tell_of_alarm(self):
-        """Tell the client that it is held, or no more, if the protocol has words for it."""
+        """Tell the client that it is held or held no more, if the protocol can."""
 
     def _choose_lanes(self):
         """Choose lanes anew, because tracing or an alarm has begun or ended."""
@@ -113,11 +113,11 @@ class ClientConnection:
         return False
 
     def _say_last_word(self):
-        """Returns whether the client has taken it, so that its end should be awaited. May switch."""
+        """Returns whether the client has taken it: then await the client's end. May switch."""
         raise NotImplementedError
 
     def _end(self):
-        """Give everything back. Safe to call twice."""
+        """Give back all that the connection holds. Safe to call twice."""
         raise NotImplementedError
 
     # its life
@@ -138,7 +138,7 @@ class ClientConnection:
 
     def watch(self):
         """Begin to watch for silence, the token's end and tracing."""
-        # Checked twice in each interval that is given here, and so every quarter of the heartbeat interval.
+        # Heartbeats checks twice in each interval given here, so every quarter of the heartbeat interval.
         self.hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
         if self.user.expires_at_s is not None:
             self.token_life = TokenLife(
@@ -164,15 +164,15 @@ class ClientConnection:
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Nothing more is read. Take no message while the end waits for its turn: of thousands of connections
-        lost together, each would count as delivered what the one before gave back.
+        """End the connection in its turn, because the stream has ended. Takes no message until then: of
+        thousands of connections lost together, each would take messages that the one before gave back.
         """
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
     def _end_in_turn(self):
         """In the loop: end at once, or in a greenlet if there is a client to wait for."""
-        if self.hub.is_closed:  # nobody is told
+        if self.hub.is_closed:  # no client is told
             self.cut_off()
             self._gone()
         elif self._has_left():
@@ -195,7 +195,8 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Say the last word, and give everything back. Returns whether the client took it. May switch."""
+        """Say the last word, and give everything back. Returns whether the client took the word. May switch.
+        """
         try:
             return self._say_last_word()
         finally:
@@ -223,7 +224,7 @@ class ClientConnection:
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason of an end without a given one."""
+        """The reason of an end for which none was given."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
@@ -242,7 +243,7 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Count no more. If the beginning was told, tell the end, with the client's ``given_name``."""
+        """Leave the clients. If the beginning was told, tell the end, with the client's ``given_name``."""
         why = self.why or BROKEN
         self.hub.clients.forget(self)
         if is_told:
@@ -267,7 +268,7 @@ class ClientConnection:
         self._choose_lanes()
 
     def unblock(self):
-        """The alarm is over."""
+        """Release a held publisher: the alarm is over."""
         self.blocked_reason = None
         self._choose_lanes()
         if self._alarm_hold is not None:
@@ -296,10 +297,10 @@ class ClientConnection:
 class AlarmHold:
     """Holds the stream of ``connection`` until release(), also if the connection ends.
 
-    The hub's heartbeats look twice a minute whether the system has given up the socket: nobody who does not
-    read hears of it, and the messages and exclusive queues of a client that was reset, or answers no probes
-    (``tcp_keepalive``), would stay until the alarm ends. What a client sent before it closed its side in
-    order is read when the alarm is over.
+    The hub's heartbeats look twice a minute whether the system has given up the socket: a stream that is not
+    read would not notice, and the messages and exclusive queues of a client that was reset, or answers no
+    probes (``tcp_keepalive``), would stay until the alarm ends. Octets that a client sent before an orderly
+    close are read when the alarm is over.
     """
 
     def __init__(self, connection, reason):
@@ -308,13 +309,13 @@ class AlarmHold:
         connection.hub.heartbeats.watch(self, ALARM_LOOK_S)
 
     def check_heartbeat(self):
-        """Of the hub's heartbeats: end a connection whose socket has failed."""
+        """Called by the hub's heartbeats: end a connection whose socket has failed."""
         error = self._connection.socket.getsockopt(system_socket.SOL_SOCKET, system_socket.SO_ERROR)
         if error:
             self._connection.abort(f"the socket failed: {os.strerror(error)}")
 
     def release(self):
-        """Hold no more. A second call changes nothing."""
+        """Release the stream. A second call changes nothing."""
         self._connection.hub.heartbeats.forget(self)
         self._hold.release()
 

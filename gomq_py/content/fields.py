@@ -56,7 +56,7 @@ class TypedInt(int):
     """An integer that keeps its wire type when it is encoded again. A plain int is an int32."""
 
     __slots__ = ()
-    NAME = ""  # RabbitMQ's name for the type
+    NAME = ""  # the type's name in RabbitMQ
 
 
 class Int8(TypedInt):
@@ -125,7 +125,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """The offset behind the value at ``at`` (its type octet); -1: malformed, too deep or beyond ``end``."""
+    """The offset behind the value at ``at`` (its type octet); -1: it is malformed, too deep or too long."""
     if at >= end:
         return -1
     kind = p[at]
@@ -160,7 +160,7 @@ def check_array(p, at, end, depth):
 
 
 def check_table(p, at, end, depth):
-    """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1 no, 0 yes, 1 yes and a key of
+    """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1: no; 0: yes; 1: yes, and a key of
     this level is CC, BCC or mqtt.retain.
     """
     special = 0

@@ -7,7 +7,7 @@ buffer without a copy of the body.
 
 class Gathered:
     """A body of ``size`` octets, of which ``received`` have arrived, from ``at`` on in ``octets``. ``lent``
-    keeps that memory ours while a reference to it exists.
+    keeps that memory reserved while a reference to it exists.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")
@@ -37,7 +37,7 @@ class Gathered:
         return self.size - self.received
 
     def room(self, count, ahead=0):
-        """A view for the next ``count`` octets of the body, or for those ``ahead`` octets later."""
+        """A view to write ``count`` octets of the body into, ``ahead`` octets behind the received ones."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 

@@ -104,7 +104,7 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Walk the properties, which must fill ``start`` to ``end``. 0: well-formed; -1: no field counts."""
+        """Walk the properties, which must fill ``start`` to ``end``. 0: well-formed; -1: none is valid."""
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0
@@ -205,7 +205,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """The edited properties in wire form; an empty table is added to none that had no headers."""
+        """The edited properties in wire form; properties without headers get no empty table."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()

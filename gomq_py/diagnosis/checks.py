@@ -12,11 +12,11 @@ LITTLE_DISK = 1024 * 1024 * 1024
 # A message that is unacknowledged for so long is usually forgotten.
 OLD_UNACKED_S = 1800
 SLOW_SYNC_S = 0.1
-# Above it people notice late heartbeats and deliveries.
+# Seconds above which people notice late heartbeats and deliveries.
 SLOW_LOOP_S = 0.25
 # ample for renewal by hand, and shorter than ACME clients' renewal (30 days before the end)
 CERTIFICATE_DAYS = 14
-# Findings of one kind in one virtual host; a last one gives the number of the rest.
+# Most findings of one kind in one virtual host; one more gives the number of the rest.
 MANY = 5
 # A queue grows if it gained more messages than this, and more than this part of its length.
 GROWN_MESSAGES, GROWN_PART = 1000, 0.05
@@ -110,7 +110,7 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept):
-    """Findings of damage; they stay until an operator has dealt with them."""
+    """Findings of damage; a finding stays until an operator has dealt with the damage."""
     if damaged:
         yield Finding(
             BAD, "disk", "disk",

@@ -1,4 +1,4 @@
-"""Hub: what one event loop has for all who use it: turns, jobs, timers, budgets, work in threads.
+"""Hub: what all parts of a broker share in one event loop: turns, jobs, timers, budgets, work in threads.
 
 Below storage, net and broker.
 """

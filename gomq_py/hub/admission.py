@@ -4,15 +4,15 @@ Listeners ask before they serve a socket; doors report logins. A connection coun
 its socket. A refusal closes the socket; a client that has not logged in is told nothing. Never reads, never
 writes.
 
-Each protocol has a gate with limits of its own, so that strangers at one keep nobody out of another;
+Each protocol has a gate with limits of its own, so that strangers at one gate keep no client out of another;
 descriptors are limited for all together. When too many connections are pending at a gate, new ones wait in
 the kernel, and the oldest of the address with the most is dropped after ``PATIENCE_S``: a fleet that comes
 back all at once is let in one client after the other. An address that kept the broker waiting is slow from
 then on: others take its places at once, and its own new connections are refused when no place is free,
-because those behind them in the kernel's queue may be others.
+because other addresses may be behind them in the kernel's queue.
 
-Leftovers gives memory back when many clients have left and no more leave. Until then the next clients use it.
-Idle, no timer runs.
+Leftovers gives memory back when many clients have left and no more leave. Until then new clients use the
+memory. Idle, no timer runs.
 """
 import fcntl
 import functools
@@ -46,9 +46,9 @@ _UNREAD = struct.Struct("i")
 _LAST_SENT = struct.Struct("=44xI")
 # The share of descriptors for connections; files need the rest, so that confirmed messages can be written.
 DESCRIPTORS_SHARE = 0.75
-# Clients that left until memory is given back: some 5 MB.
+# Memory is given back after so many clients have left: some 5 MB.
 MANY = 500
-# Time without a client that leaves.
+# Memory is given back when no client has left for so long.
 LULL_MS = 500
 
 
@@ -67,7 +67,7 @@ class AdmittedSocket:
         self.end_login: Callable[[], None] | None = None
 
     def shut_down(self) -> None:
-        """Shut its socket down; the code that serves the socket notices and closes it."""
+        """Shut the socket down; the code that serves it notices, and closes it."""
         shut_down(self.fileno)
         end_login, self.end_login = self.end_login, None
         if end_login is not None:
@@ -94,8 +94,8 @@ class Admission:
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """The gate with the settings PREFIXmax_connections_per_address and PREFIXmax_pending_logins, which
-        are read at every arrival.
+        """The gate with the settings PREFIXmax_connections_per_address and PREFIXmax_pending_logins, which it
+        reads at every arrival.
         """
         if prefix not in self._gates:
             self._gates[prefix] = Gate(self, prefix)
@@ -134,7 +134,7 @@ class Admission:
         return True
 
     def close(self) -> None:
-        """Shut down all sockets, and admit nobody any more."""
+        """Shut down all sockets, and admit no more."""
         self.is_closed = True
         for admitted in list(self.admitted.values()):
             admitted.shut_down()
@@ -225,7 +225,7 @@ class Gate:
         self._end_pending(admitted)
 
     def _end_pending(self, admitted: AdmittedSocket) -> bool:
-        """Returns whether it was pending."""
+        """Count a login as ended. Returns whether the connection was pending."""
         if self._pending.pop(admitted, self) is self:
             return False
         network = network_of(admitted.host)
@@ -323,8 +323,8 @@ class Leftovers:
         self._timers = timers
         self._endings = endings
         self._begin_to_give_back = begin_to_give_back
-        self._left = 0  # since it was given back
-        self._seen = 0  # of them, at the last look
+        self._left = 0  # clients, since memory was given back
+        self._seen = 0  # of these, at the last look
         self._timer = None
 
     def one_left(self):

@@ -1,15 +1,15 @@
-"""Backpressure: a publisher that brings more than the live consumers of its queues take is read less eagerly.
+"""Backpressure: reads a publisher less eagerly if it brings more than the live consumers of its queues take.
 
 A lane measures how fast its client publishes (PublishRate), a queue how fast its consumers take (TakeRate).
 Where both are floods and the consumers are behind, the publisher's stream is held (Backpressure) until one of
-its queues has caught up, but not for long: it is slowed down, never stopped. What it goes on to send waits in
-the buffers of its socket, and then in itself. Without this, RabbitMQ's PerfTest has a median latency of
-350 ms instead of 25. Idle, no timer runs.
+its queues has caught up, but not for long: it is slowed down, never stopped. Its later messages wait in the
+buffers of its socket, and then in the client. Without this, RabbitMQ's PerfTest has a median latency of 350
+ms instead of 25. Idle, no timer runs.
 """
 
-# A flood: so many messages in each of so many milliseconds, and of a publisher so many in a read or in
-# LOOK_MS. A publisher that waits for each confirm, or sends now and then, brings fewer: it does not wait
-# where others have left a backlog.
+# A flood: FLOOD messages in each of FLOOD milliseconds; of a publisher, that many in a read or in LOOK_MS. A
+# publisher that waits for each confirm, or sends now and then, brings fewer: it does not wait where others
+# have left a backlog.
 FLOOD = 16
 # Consumers in a flood are behind with more than they take in so many milliseconds; a publisher is held for
 # twice as long at most, which leaves it 50 reads of 64 KiB a second, 3 MB/s.
@@ -41,8 +41,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """How fast the consumers of one queue take messages. ``taken``: how many they have taken and not given
-    back since the queue is there.
+    """How fast the consumers of one queue take messages. ``taken``: how many messages they have taken, and
+    not given back, in the life of the queue.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -63,8 +63,8 @@ class TakeRate:
         return max(share, min(4 * FLOOD, (taken - self._flood_from) // rivals))
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
-        """Whether the consumers take messages in a flood and are behind all the same, with so many ``ready``.
-        Publishers do not wait for consumers that take few, or none any more.
+        """Whether the consumers take messages in a flood and still leave so many ``ready`` that they are
+        behind. Publishers do not wait for consumers that take few, or none any more.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
         return (
@@ -110,16 +110,16 @@ class Backpressure:
         self._timer = None
         waiting, self._waiting = self._waiting, []
         try:
-            self._waiting += self._behind(waiting)  # beside those that came meanwhile
+            self._waiting += self._behind(waiting)  # behind streams held meanwhile
         except BaseException:
             for one in waiting:
-                one.hold.release()  # nobody is held for a fault
+                one.hold.release()  # a fault holds no publisher
             raise
         if self._waiting and self._timer is None:
             self._timer = self._timers.start(LOOK_MS, self._look)
 
     def _behind(self, waiting):
-        """The streams that wait on; the others are released."""
+        """Release the streams that need not wait any more; return the others."""
         behind = []
         let_on = set()
         for one in waiting:
@@ -135,7 +135,7 @@ class Backpressure:
 
 
 class Waiting:
-    """A publisher that is held, and what for."""
+    """A publisher that is held, and the queues that it waits for."""
 
     __slots__ = ("hold", "queues", "looks")
 

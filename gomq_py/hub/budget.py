@@ -81,7 +81,7 @@ class Budget:
             self._watch = None
 
     def forget(self, waiter):
-        """Wait no more. A waiter that does not wait changes nothing."""
+        """Remove a waiter; no effect if it does not wait."""
         octets, account = self._waiting.pop(waiter, (0, None))
         self._wanted -= octets
         row = self._rows.get(account, {})
@@ -101,7 +101,7 @@ class Budget:
         self._of_account[held.account] = self._of_account.get(held.account, 0) + octets
 
     def _let_go(self, holder):
-        """Returns whether the holder had anything."""
+        """Free a holder's octets. Returns whether it had any."""
         held = self._holders.pop(holder, None)
         if held is None:
             return False
@@ -123,7 +123,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """``octets``: wanted as a whole, by a kind that gives them so."""
+        """Add a waiter. ``octets``: its whole wish, for a kind of budget that grants wishes as a whole."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -143,7 +143,7 @@ class Budget:
             self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
-        """Returns how many holders were given up."""
+        """Give up slow holders. Returns their count."""
         count = 0
         now_s = self._clock()
         slow = []
@@ -170,7 +170,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder from now on: until now it could not get on."""
+        """Measure a holder from now on: so far it could not get on."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -181,7 +181,7 @@ class Budget:
                 break
             try:
                 waiter.resume_held()
-            except Exception:  # the others have nobody else to resume them
+            except Exception:  # only this loop resumes the others
                 LOG.exception("a connection that waited for memory cannot go on")
 
     def _give_up(self, holder, why):
@@ -190,17 +190,18 @@ class Budget:
         except Exception:
             LOG.exception("a connection that others wait for cannot be given up")
 
-    # of each kind
+    # for subclasses
 
     def _lacks_room(self):
-        """Whether a waiter needs what others hold."""
+        """Whether a waiter needs octets that others hold."""
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters; called at each look while anybody waits. Returns whether to look again at once."""
+        """Resume waiters; called at each look while anybody waits. Returns whether to call it again at once.
+        """
 
     def _progress(self, holder, held):
-        """How far a holder has got, in octets."""
+        """A holder's progress, in octets."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
@@ -212,7 +213,7 @@ class Budget:
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """The reason for the client, or the log."""
+        """Why a holder was given up, for its client or the log."""
         raise NotImplementedError
 
 
@@ -225,9 +226,9 @@ def _subtract(sums, key, octets):
 class BodyBudget(Budget):
     """The budget for message bodies that have been received in part, over all connections of a hub.
 
-    Beyond the limit, bodies within their share of as much again go on. Of the others one goes on, the first,
-    with other bodies of its connection up to the limit, since a connection is read as a whole; what it begins
-    beyond that is refused. The other connections are not read meanwhile. So at least one body always ends,
+    Beyond the limit, up to twice as much, bodies within their share go on. Of the others only the first goes
+    on, with other bodies of its connection up to the limit, since a connection is read as a whole; further
+    bodies of it are refused. The other connections are not read meanwhile. So at least one body always ends,
     and memory stays below ``2 * limit + max_message_size``. Messages that wait for files before they are
     stored count too; a body that comes whole does not.
 
@@ -238,7 +239,7 @@ class BodyBudget(Budget):
         super().__init__(limit, 2 * limit, timers, clock)
         self._first = None  # the body beyond its share that goes on
         self._turn = 0  # number of the last turn; even
-        self._turns = {}  # account with bodies: its last turn, or the one before the last that it found
+        self._turns = {}  # account with bodies: its last turn, or the turn before the one that it found
         self._letting_on = None
         self._whole = 0  # octets of messages that wait to be stored
 
@@ -254,8 +255,8 @@ class BodyBudget(Budget):
         return False
 
     def why_in_vain(self, body):
-        """Why a body that may not grow never will, or "". Its connection has all of the limit, or another
-        body beyond twice the limit, which cannot end if the connection is not read.
+        """Why a body that may not grow will never be able to, or "". Its connection has all of the limit, or
+        another body beyond twice the limit, which cannot end if the connection is not read.
         """
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):
@@ -291,9 +292,10 @@ class BodyBudget(Budget):
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a complete message that waits to be stored; a negative number when it has been.
+        """Count a complete message that waits to be stored; once it is stored, the same octets as a negative
+        number.
 
-        Over the limit no body grows beyond its share meanwhile: each would become the first, and wait too.
+        While that is over the limit no body grows beyond its share: it would become the first, and wait too.
         """
         self._whole += octets
         self.held += octets
@@ -333,7 +335,7 @@ class BodyBudget(Budget):
         return next(one for one in self._holders if one.output is output)
 
     def _let_on(self):
-        """Resume bodies that may go on; many waiters in the polls to come, because it takes time."""
+        """Resume bodies that may go on; if there are many, over several polls."""
         if len(self._waiting) <= AT_ONCE:
             self._let_on_now()
         elif self._letting_on is None:
@@ -399,7 +401,7 @@ class LargeOutput(Budget):
     copies. Beyond three quarters of the limit only consumers within their share of the rest get one. The
     others wait, and a client that reads too slowly meanwhile is given up. Without a copy under way one is
     always admitted, whatever its size; and when all have their shares, one at a time beyond the limit, which
-    counts in no other's share. The progress of a consumer is what its ``output`` has sent.
+    counts in no share. The progress of a consumer is what its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -407,7 +409,7 @@ class LargeOutput(Budget):
         self._called = None  # the waiter that was resumed last and has not asked yet
         self._past = None  # the consumer that may have, or has, a copy beyond the limit
         self._past_octets = 0
-        self._got_on_s = 0.0  # when a waiter last had its turn, or nobody waited
+        self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
         """Whether a copy of ``octets`` may be made now. If not, ``consumer.resume_held()`` follows later."""
@@ -438,7 +440,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """True once; then the consumer waits until that copy has been read."""
+        """Whether the consumer may have one copy beyond the limit now; it waits until that has been read."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):
@@ -446,7 +448,7 @@ class LargeOutput(Budget):
 
     def _look(self):
         if self._past is not None and (not self._past_octets or self._is_within_share(self._past.output)):
-            self._past, self._past_octets = None, 0  # did not ask, or its client took it at once
+            self._past, self._past_octets = None, 0  # it did not ask, or its client took the copy at once
         now_s = self._clock()
         if self._past is None and self._waiting and now_s - self._got_on_s >= 2 * WINDOW_S:
             self._past, self._got_on_s = self._next(), now_s
@@ -472,7 +474,7 @@ class LargeOutput(Budget):
             self._called, self._got_on_s = consumer, self._clock()
             self._resume([consumer])
             if self._waiting and self._next() is consumer:
-                break  # it asks in its turn
+                break  # the consumer asks in its turn
         return was_in_vain
 
     def _fits(self, octets):

@@ -1,11 +1,11 @@
 """Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
 
 The first two belong to a hub, because several brokers may live in one process. Their contents do not live
-across a switch: a connection copies out what it has not finished with at the end of its turn.
+across a switch: a connection copies its unfinished octets out at the end of its turn.
 
 A body of a mebibyte in fresh memory costs 256 page faults, and as many for each copy, so BodyBuffers keeps
-buffers for later bodies. A buffer is free when no view of it is left: nobody gives it back. Kept buffers go
-when no body has come for KEPT_MS; idle, no timer runs. The body budget (hub.budget) limits the octets.
+buffers for later bodies. A buffer becomes free by itself when no view of it is left. Kept buffers go when no
+body has come for KEPT_MS; idle, no timer runs. The body budget (hub.budget) limits the octets.
 """
 import mmap
 import weakref
@@ -20,8 +20,8 @@ from gomq_py import octets
 # fewer wake-ups of consumers. 128 KiB made half of the difference.
 INPUT_OCTETS = 64 * 1024
 FLOOD_OCTETS = 256 * 1024
-# Reads are this short until a client has sent as much: octets behind the first publish to a new queue are
-# kept until the queue has its files, and full reads of a thousand publishers at once were 66 MB.
+# Reads are this short until a client has sent so many octets: octets behind the first publish to a new queue
+# are kept until the queue has its files, and full reads of a thousand publishers at once were 66 MB.
 FIRST_OCTETS = 8 * 1024
 # Most reads of one poll that find the end of their stream. Such a read takes 3 us, and libev takes 0.5 to
 # hand over a ready socket, read or not: when 14 000 connections end at once a poll takes 16 ms instead of 41.
@@ -42,7 +42,7 @@ SPARES = 64
 # One body of the usual largest size (max_message_size), or several of usual sizes.
 KEPT_OCTETS = 160 * 1024 * 1024
 KEPT_MS = 5000
-# Buffers are multiples of this, so that one serves bodies of about the same size.
+# Buffers are multiples of this, so that one buffer serves bodies of about the same size.
 STEP_OCTETS = 256 * 1024
 
 
@@ -91,7 +91,7 @@ class HubBuffers:
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the loop has polled since the last call, by its time, which each poll sets; if so, reset
+        """Whether the loop has polled since the last call (each poll sets its time); if so, reset
         ``ends_left``.
         """
         polled_at = gevent.get_hub().loop.now()

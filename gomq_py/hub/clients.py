@@ -36,7 +36,7 @@ class Churn(Counters):
 class Clients:
     """The connections of one broker, oldest first: a collection with a length.
 
-    ``refusing_logins``: every password counts as wrong. ``is_closing``: no login is let in any more.
+    ``refusing_logins``: every password counts as wrong. ``is_closing``: every login fails from now on.
     """
 
     def __init__(self, scheduler):
@@ -44,7 +44,7 @@ class Clients:
         self.ended = EndingsLately()
         self.refusing_logins = False
         self.is_closing = False
-        self._all = {}  # as keys, as in each group
+        self._all = {}  # connections as keys, as in each group
         self._by_user = {}  # identity: those of this user; never empty
         self._by_vhost = {}
         self._doors = Counter()
@@ -131,8 +131,8 @@ class Clients:
 
 
 class AlarmNews(Job):
-    """Tells connections that publishers are held or not any more, in slices: thousands told at once would
-    hold everybody up.
+    """Tells connections that publishers are held or not any more, in slices: telling thousands at once would
+    hold up all others.
     """
 
     name = "telling connections of an alarm"
@@ -144,7 +144,7 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these, in place of those left of an earlier round. ``reason``: None when the alarm is over."""
+        """Tell these connections; ends an earlier round. ``reason``: None when the alarm is over."""
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)
@@ -162,7 +162,7 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """One connection could not be told; tell the others."""
+        """Go on with the others: one connection could not be told."""
         return bool(self._untold)
 
 

@@ -1,8 +1,8 @@
 """Hub: everything that a broker and all of its doors share in one event loop.
 
 One per broker, made by the node and handed to the broker and to every door: the connected clients, buffers,
-budgets, turns, admission, timers and jobs. A door keeps what only its protocol has. Knows no protocol, no
-queue and no file: the owners of what writes to the disk stop it in the order it needs.
+budgets, turns, admission, timers and jobs. A door keeps the parts of its protocol alone. Knows no protocol,
+no queue and no file: the owners of parts that write to the disk stop those in order.
 """
 from functools import partial
 
@@ -25,7 +25,8 @@ from gomq_py.observability.log import logger
 
 LOG = logger("hub")
 # Ten thousand links that start at boot or lose the same peer must not starve the broker: 500 connects per
-# second are more than accepting connections takes. The longest pause, so that links start on a busy machine.
+# second are more than accepting connections takes. The second is the longest pause, so that links start on a
+# busy machine.
 LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
@@ -75,7 +76,7 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub closes, the last one first, or at once in a closed hub. It must
+        """Call ``function()`` when the hub closes, later additions first, or at once in a closed hub. It must
         not switch.
         """
         if self.is_closed:
@@ -96,8 +97,8 @@ class Hub:
         shutdown.do(self.lingering.close)
         shutdown.do(self.admission.close)  # clients that have not logged in
         shutdown.do(self.slow_turns.finish)
-        # In one round of the loop the greenlets of connections end, in the next one what they begin at their
-        # end, such as closing a socket.
+        # In one round of the loop the greenlets of connections end, in the next round the work that they
+        # begin at their end, such as closing a socket.
         for _ in range(2):
             shutdown.do(give_way)
         shutdown.do(self.endings.finish)
@@ -106,8 +107,8 @@ class Hub:
     def close(self):
         """End every turn, job, timer, greenlet and socket of this broker at once, without telling a client.
 
-        Work under way stays as it is: without ``take_leave`` before, that is what a kill leaves. Work begun
-        later is not carried out. A second call does nothing.
+        Work under way stays as it is; without ``take_leave`` before, all is as after a kill. Later work is
+        not carried out. A second call does nothing.
         """
         if self.is_closed:
             return

@@ -1,4 +1,4 @@
-"""Ends of connections: what they held is given back in slices, and operators see why the last ones ended.
+"""Ends of connections: gives back in slices all that they held, and tells operators why the last ones ended.
 
 A channel that ends costs some 10 us, and a connection may have thousands; where a network fails, hundreds of
 connections end at once. Never switches.
@@ -12,7 +12,7 @@ from gomq_py.hub.scheduler import Job, SliceClock
 
 # Channels that end without waiting for others to be served: some 0.3 ms.
 FEW = 32
-# Ends that operators can ask for, of connections and of channels each.
+# Ended connections, and ended channels, that operators can ask for.
 KEPT = 500
 # Reasons and names come from clients.
 TEXT_MAX = 500
@@ -40,7 +40,7 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """The same at once if there are few ends and no other connection waits."""
+        """As give_back(), at once if there are few ends and no other connection waits."""
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)
@@ -52,12 +52,12 @@ class Endings(Job):
         return bool(self._waiting)
 
     def close(self):
-        """Give nothing back any more: what connections held stays as it is."""
+        """Give nothing back any more; leave what connections held as it is."""
         self._is_closed = True
         self._waiting.clear()
 
     def finish(self):
-        """Do all of it now."""
+        """Give everything back now."""
         while self._waiting:
             self._next()
 
@@ -79,7 +79,7 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """One end failed, which has been counted; the others go on."""
+        """Go on with the others: one end failed, which has been counted."""
         return bool(self._waiting)
 
 
@@ -102,7 +102,7 @@ class EndingsLately:
 
     @property
     def channels(self):
-        """The channels that the broker closed, likewise."""
+        """The channels that the broker closed, as dicts, oldest first."""
         return [marshal.loads(octets) for octets in self._channels]
 
     def connection(self, one, reason, given_name=None):
@@ -121,4 +121,4 @@ class EndingsLately:
             "number": next(self._numbers), "what": what, "name": connection.name,
             "vhost": connection.vhost.name, "user": connection.user.identity,
             "closed_at": int(self._unix_s() * 1000), "reason": str(reason)[:TEXT_MAX], **more,
-        }).ljust(BEYOND_ARENAS)  # marshal ignores what follows a value
+        }).ljust(BEYOND_ARENAS)  # marshal ignores octets behind a value

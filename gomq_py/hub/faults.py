@@ -13,12 +13,12 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log what greenlets and callbacks of this thread's hub raise. Never for a host program's hub."""
+    """Log exceptions of greenlets and callbacks of this thread's hub. Never for a host program's hub."""
     gevent.get_hub().print_exception = _log_fault
 
 
 def log_unraisable():
-    """Log what the interpreter cannot raise, such as in a destructor. Never in a host program."""
+    """Log exceptions that the interpreter cannot raise, such as in a destructor. Never in a host program."""
     sys.unraisablehook = _log_unraisable
 
 

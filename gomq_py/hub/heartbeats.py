@@ -75,7 +75,7 @@ class Heartbeats:
                     self._schedule(connection, tick / TICKS_PER_S)
                     try:
                         connection.check_heartbeat()
-                    except Exception as error:  # the timer is everybody's
+                    except Exception as error:  # all connections share the timer
                         QUIET.error(None, "a heartbeat check of %r failed", connection, exc_info=error)
 
     def _schedule(self, connection, now):

@@ -1,9 +1,9 @@
 """Lingering close: the end of sockets whose peer may still be writing.
 
 A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
-fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the
-broker's side ends, and what the peer still sends is read and dropped until it closes too: for a bounded
-time, octets and number of sockets.
+fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the broker's
+side ends, and later octets of the peer are read and dropped until it closes too: for a bounded time, octets
+and number of sockets.
 """
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from gomq_py.hub.loop_socket import is_plain
 LINGER_S = 5
 # Some seconds of a fast client's publishes.
 LINGER_OCTETS = 16 * 1024 * 1024
-# Each takes a descriptor, and over TLS a greenlet; further sockets are closed at once.
+# Each ending socket takes a descriptor, and over TLS a greenlet; further sockets are closed at once.
 LINGERING_MAX = 1000
 READ_OCTETS = 64 * 1024
 READABLE = 1
@@ -105,7 +105,7 @@ class Lingering:
 
 
 class _Watched:
-    """A plain socket whose end the loop awaits; ``over(self)`` is called when it has come, or time is up."""
+    """A plain socket whose end the loop awaits; ``over(self)`` is called at the end, or when time is up."""
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 
@@ -142,7 +142,7 @@ class _Watched:
             self.end()
 
     def _has_ended(self) -> bool:
-        """Drop what has come. Returns whether the peer has closed or has written too much."""
+        """Drop received octets. Returns whether the peer has closed or has written too much."""
         try:
             count = len(self._socket.recv(READ_OCTETS))
         except BlockingIOError:
@@ -155,7 +155,7 @@ class _Watched:
 
 def end_our_side(socket: Any) -> None:
     """Shut down the writing half of a gevent socket, over TLS with its notice, without which a peer may take
-    the end for an attack. Reads then bring what lies below TLS.
+    the end for an attack. Reads then bring octets below TLS.
     """
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)

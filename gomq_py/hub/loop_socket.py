@@ -1,4 +1,4 @@
-"""Loop socket: a connected socket on which nobody waits: it is read and written when the loop says so.
+"""Loop socket: a connected socket without waiting: its owner reads and writes it when the loop calls.
 
 gevent's socket has two watchers for code that waits, and takes 15 us to accept.
 """

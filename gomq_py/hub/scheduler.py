@@ -1,6 +1,6 @@
-"""Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled.
+"""Scheduler: gives turns at the end of a read, or after the next poll of the loop.
 
-One per hub (hub.context). It knows those that it gives turns as TurnTakers, and nothing else of them.
+One per hub (hub.context). It gives turns to TurnTakers, and knows nothing else of them.
 
 A queue that was published to, or whose consumers may take again, is touched any number of times while a door
 walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a turn's
@@ -26,21 +26,20 @@ from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("queue")
 
-# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.turns).
+# Others wait for a slice once per poll of the loop: as long as a read of slow frames may take (hub.turns).
 SLICE_S = 0.002
 
 # Octets written to sockets in one go before the loop is polled again:
 # about the cost of reading four full buffers, some 0.3 ms.
 BUDGET_OCTETS = 512 * 1024
 
-# What the turns of one go may take where there are many of them: a queue that writes little costs a system
-# call all the same, and 500 of them 5 ms.
+# Time for the turns of one go if there are many: a queue that writes little costs a system call all the same,
+# and 500 of them 5 ms.
 TURNS_S = 0.004
 # So few turns go without the clock.
 FEW_TURNS = 16
 
-# What all jobs together may take of one poll: one slice more, as a rule 2 to 5 ms,
-# may have begun before it is over.
+# Time of all jobs together in one poll; a slice, as a rule of 2 to 5 ms, may begin before it is over.
 JOBS_S = 0.004
 
 
@@ -48,7 +47,7 @@ class SliceClock:
     """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another.
 
     A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
-    clock lasts its time and one item more. The time is what passes, not what the processor spends, because
+    clock lasts its time and one item more. The time is wall-clock time and not the processor's, because
     others wait as long.
 
     ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
@@ -64,12 +63,12 @@ class SliceClock:
         self.begin()
 
     def begin(self):
-        """The time counts from now."""
+        """Start the slice's time now."""
         self._until = self._clock() + self._seconds
         self._left = self._every
 
     def is_over(self):
-        """Whether it is time for others, asked after an item. Stays True until begin()."""
+        """Whether the slice has had its time; ask after each item. Stays True until begin()."""
         self._left -= 1
         if self._left > 0:
             return False
@@ -100,7 +99,7 @@ class Job:
         raise NotImplementedError
 
     def failed(self, error):
-        """A slice raised, which has been logged and counted: put right what it left.
+        """A slice raised, which has been logged and counted: repair the job's state.
 
         Returns whether the job goes on.
         """
@@ -108,7 +107,7 @@ class Job:
 
 
 class TurnTaker:
-    """Does its further work once per read: a destination of messages, for example.
+    """An object that does its further work once per read, for example a destination of messages.
 
     ``touched`` belongs to the scheduler: True while this waits for its turn.
     """
@@ -120,7 +119,7 @@ class TurnTaker:
         self.touched = False
 
     def flush(self):
-        """End of a batch: let everything taken so far outlive a kill of this process."""
+        """End of a batch: let all messages taken so far outlive a kill of this process."""
 
     def turn(self):
         """End of a batch, after flush(): a bounded amount of work, such as delivering.
@@ -131,8 +130,8 @@ class TurnTaker:
 
 
 class Scheduler:
-    """Whoever was touched (a TurnTaker) gets its turn in ``finish``;
-    ``later`` and ``start`` put work behind the next poll.
+    """A TurnTaker that was touched gets its turn in ``finish``; ``later`` and ``start`` put work behind the
+    next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
     and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}.
@@ -159,14 +158,12 @@ class Scheduler:
         self.timer = None
 
     def begin(self, now_ms):
-        """A door starts to walk what it read; it promises to call finish()."""
+        """Begin a batch: a door starts to walk a read, and must call finish() at the end."""
         self.now_ms = now_ms
         self.walking = True
 
     def touch(self, taker):
-        """Give this one a turn soon: at the end of the batch,
-        or after the next poll when no door is walking.
-        """
+        """Give the taker a turn at the end of the batch, or after the next poll when no door is walking."""
         if not taker.touched:
             taker.touched = True
             self.touched.append(taker)
@@ -174,7 +171,7 @@ class Scheduler:
                 self._arm()
 
     def later(self, taker):
-        """Give this one a turn after the next poll of the loop."""
+        """Give the taker a turn after the next poll of the loop."""
         if not taker.touched:
             taker.touched = True
             self.late.append(taker)
@@ -184,9 +181,9 @@ class Scheduler:
     def start(self, job):
         """Do a slice of the job per poll of the loop, from the next one on, until it has no more to do.
 
-        One that runs already goes on running.
+        A job that runs already goes on running.
 
-        What is started from within its own slice goes on only if that slice answers so.
+        A job started in its own slice goes on only if that slice returns so.
         """
         if not job.running and not self.closed:
             job.running = True
@@ -195,9 +192,7 @@ class Scheduler:
                 self._arm()
 
     def close(self):
-        """Nobody has a turn any more, and no job a slice: what waits is let go of,
-        and nothing that comes is carried out.
-        """
+        """Give no turn and no slice any more: drop waiting work, and carry out no new work."""
         self.closed = True
         self.armed = False
         if self.timer is not None:
@@ -209,7 +204,7 @@ class Scheduler:
         return bool(self.armed)
 
     def finish(self):
-        """The batch is over: flush what was touched and give each a turn, within the budget. Never raises."""
+        """End a batch: flush each touched taker and give it a turn, within the budget. Never raises."""
         self.walking = False
         if self.closed:
             self._let_go()
@@ -222,13 +217,13 @@ class Scheduler:
                 self._finish()
 
     def flush(self):
-        """What was done until now outlives a kill from here on, whoever has yet to have a turn."""
+        """Flush every touched taker, so that its changes outlive a kill even before its turn."""
         self._flush(list(self.touched))
         self._flush_late()
 
     def _flush_late(self):
-        """Those whose turn comes later may have been acked to in this batch, and what the client hears next
-        says that they were: a killed process must not have them back.
+        """Flush the takers whose turn comes later: this batch may have acked messages of theirs, and after an
+        answer to the client a kill must not bring these back.
         """
         self._flush(list(self.late))
 
@@ -240,8 +235,8 @@ class Scheduler:
                 LOG.exception("flush of %r failed", taker.name)
 
     def _put_behind(self):
-        """Many were touched while others wait for their turn: those have it first. Each so writes more in a
-        turn: of a flood to 5000 sinks as much as came in six polls, and not in one.
+        """Put many touched takers behind those that wait. Each then writes more in a turn: of a flood to 5000
+        sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []
@@ -261,8 +256,8 @@ class Scheduler:
         if len(touched) > FEW_TURNS:
             clock = self.turns_clock
             clock.begin()
-        # Whoever gets no turn comes before those that have had one and ask for another: two queues that write
-        # as much as they may would be the first ones of each poll, and the only ones.
+        # Takers without a turn come before those that have had one and ask for another: otherwise two queues
+        # that write as much as they may would have all turns of each poll.
         late = self.late
         self.late = deque()
         for taker in touched:
@@ -298,7 +293,7 @@ class Scheduler:
         self.timer.start(self._run_late)
 
     def _let_go(self):
-        """Nothing that waits is carried out. New lists: somebody may be going through the old ones."""
+        """Drop all waiting work. Makes new lists: a caller may be going through the old ones."""
         self.touched = []
         self.late = deque()
         self.jobs = deque()
@@ -322,7 +317,7 @@ class Scheduler:
     def _run_jobs(self):
         """A slice of each job, as many as there is time for.
 
-        Those that got none are the first of the next poll.
+        Jobs without a slice come first in the next poll.
         """
         self.budget.begin()
         for _ in range(len(self.jobs)):
@@ -345,7 +340,7 @@ class Scheduler:
         return job.step()
 
     def _failed(self, job, error):
-        """A slice raised. Whether the job goes on."""
+        """Log and count a slice that raised, and tell the job. Returns whether the job goes on."""
         self.failed_jobs[job.name] += 1
         self.quiet.error(job.name, "%s: a slice of it failed; other work goes on", job.name, exc_info=error)
         try:

@@ -1,4 +1,4 @@
-"""Shutdown: steps that are all carried out, even if some fail. The node, the broker and each vhost end so."""
+"""Shutdown: steps that are all carried out, even if some fail. The node, the broker and each vhost use it."""
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
@@ -16,7 +16,7 @@ class Shutdown:
         return self._failure is not None
 
     def do(self, step, *arguments, **options):
-        """Call ``step``, and keep what it raises. May switch, if the step does.
+        """Call ``step``, and keep its exception. May switch, if the step does.
 
         An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it cuts
         this step short, and must not leave the listeners, the logs or the lock of the data folder open.

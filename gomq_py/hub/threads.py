@@ -1,8 +1,8 @@
-"""Work in threads, of which only the caller gets the exceptions.
+"""Work in threads whose exceptions only the caller gets.
 
 A leaf over gevent, which by itself prints what a thread's work raised on standard error, with the arguments
-of the call: passwords among them, past the log's file and format, and as often as strangers can bring it
-about. Every piece of work in a thread therefore begins here.
+of the call: passwords among them, past the log's file and format, whenever a stranger can cause one. Every
+piece of work in a thread therefore begins here.
 """
 import gevent
 from gevent import monkey
@@ -20,26 +20,26 @@ class ThreadWork:
         self._answer = answer
 
     def ready(self):
-        """Whether it has ended, one way or the other."""
+        """Whether the work has ended or failed."""
         return self._answer.ready()
 
     def wait(self, timeout_s):
-        """Return when it has ended, or after so long. May switch."""
+        """Return when the work has ended, or after ``timeout_s``. May switch."""
         self._answer.wait(timeout_s)
 
     def call_after(self, callback):
-        """Call ``callback()`` in the hub when it has ended."""
+        """Call ``callback()`` in the hub when the work has ended."""
         self._answer.rawlink(lambda _: callback())
 
     def get(self):
-        """What it returned; raises what it raised. May switch."""
+        """The work's result; raises its exception. May switch."""
         result, error = self._answer.get()
         if error is None:
             return result
         try:
             raise error
         finally:
-            error = None  # or it and this frame would hold each other
+            error = None  # or the error and this frame would hold each other
 
 
 def begin(function, *arguments, pool=None):
@@ -53,8 +53,8 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """The same in a thread of its own, for what may take long: it may outlast the hub, and then nobody hears
-    of it. A pool's thread would print that. Raises RuntimeError where there can be no more threads.
+    """As begin(), in a thread of its own, for long work: it may outlast the hub, and then ends silently,
+    where a pool's thread would print an error. Raises RuntimeError without a thread.
     """
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()
@@ -84,12 +84,12 @@ def begin_apart(function, *arguments):
 
 
 def in_thread(function, *arguments):
-    """What ``function(*arguments)`` returns or raises, called in a thread of the hub's. May switch."""
+    """Call ``function(*arguments)`` in a thread of the hub's; returns or raises as it does. May switch."""
     return begin(function, *arguments).get()
 
 
 def _attempt(function, arguments):
-    """In the thread: (result, error). Nothing is raised here, for gevent would print it."""
+    """In the thread: (result, error). Raises nothing, since gevent would print that."""
     try:
         return function(*arguments), None
     except BaseException as error:

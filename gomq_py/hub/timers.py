@@ -1,6 +1,6 @@
-"""Timers: what time it is, and what happens later.
+"""Timers: the time, and calls in the future.
 
-Tests have their own.
+Tests bring their own timers.
 """
 import time
 
@@ -10,8 +10,8 @@ from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-# Interval of checks whether the system's clock was set, while a timer waits for a time; and the difference
-# that counts: less is drift, or a late check.
+# Interval of checks whether the system's clock was set, while a timer waits for a time; and the least
+# difference that counts: less is drift, or a late check.
 LOOK_MS = 5000
 SET_S = 0.5
 # Pause before the second attempt of a RetryJob, and the longest between two.
@@ -25,7 +25,7 @@ class HubTimers:
         self._pending = {}  # as keys
         self._is_closed = False
         self._watch = None  # over the clock
-        self._ahead_s = 0.0  # by which the clock was ahead of monotonic time at the last look
+        self._ahead_s = 0.0  # the clock's lead over monotonic time at the last look
 
     @staticmethod
     def now_ms():
@@ -70,8 +70,8 @@ class HubTimers:
             self._watch = self.start(LOOK_MS, self._look_at_clock)
 
     def close(self):
-        """Let no timer fire any more, nor one started later: it would write into the files of the broker
-        that comes after this one.
+        """Let no timer fire any more, nor a later one: it would write into the files of this broker's
+        successor.
         """
         self._is_closed = True
         for timer in list(self._pending):
@@ -83,7 +83,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """One call, among the pending ones until it is made or stopped. ``due_ms``: its Unix time, or None."""
+    """A call, pending until it is made or stopped. ``due_ms``: its Unix time, or None."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -117,7 +117,7 @@ class _Timer:
 
 
 class RetryJob(Job):
-    """Tries anew what the disk has refused: at once, then after pauses that double.
+    """Retries an operation that the disk has refused: at once, then after pauses that double.
 
     ``timers()`` returns the hub's. Never switches.
     """

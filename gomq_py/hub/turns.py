@@ -1,4 +1,4 @@
-"""Turns: how long work may keep the loop busy before everybody else has theirs.
+"""Turns: how long work may keep the loop busy before other work has its turn.
 
 ``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
 management door or an import of definitions. Work that nobody waits for is a job of the scheduler's.
@@ -6,8 +6,8 @@ management door or an import of definitions. Work that nobody waits for is a job
 SlowTurns shares the time of each poll among connections that are busy with frames of the slow lane. A
 connection asks after every such frame, and before it looks for a route that is not remembered; net.websocket
 and net.tls ask as well. A read of 64 KiB holds 2000 declares, which are a tenth of a second, or 2700 frames
-of a WebSocket; a handshake takes most of a millisecond. So all of them together have WALK_S of each poll of
-the loop, and what is left then waits for its turn.
+of a WebSocket; a handshake takes most of a millisecond. So all of these connections together have WALK_S of
+each poll; their other work waits for its turn.
 
 PacedTurns is for work that begins one after the other, such as connects of links and HTTP requests.
 """
@@ -24,8 +24,8 @@ from gomq_py.hub.scheduler import Job, SliceClock
 SHORTEST_S = 1e-4
 # About as long as a read of the fast lane takes at most, so that both lanes are as fair.
 WALK_S = 0.002
-# Most turns that begin at one poll, if those of the poll before needed less than their time: after a restart
-# of the network thousands wait that have little to do.
+# Most turns that begin at one poll, if the turns of the last poll ended early: after a network failure
+# thousands wait with little to do.
 MOST_AT_ONCE = 64
 
 
@@ -54,7 +54,7 @@ def paced(objects, every=1):
 class Line:
     """Waiters in rows, one row for each user or address: rows are served in turn, each in order of arrival.
 
-    A waiter is any hashable object, and in its row once.
+    A waiter is any hashable object, at most once in its row.
     """
 
     __slots__ = ("_rows",)
@@ -69,11 +69,11 @@ class Line:
         return bool(self._rows)
 
     def add(self, waiter, row=None):
-        """Wait behind the others of the row."""
+        """Add a waiter at the end of the row."""
         self._rows.setdefault(row, {})[waiter] = None
 
     def discard(self, waiter, row=None):
-        """Wait no more. A waiter that does not wait changes nothing."""
+        """Remove a waiter; no effect if it does not wait."""
         waiters = self._rows.get(row, {})
         waiters.pop(waiter, None)
         if not waiters:
@@ -91,20 +91,20 @@ class Line:
 
 
 class SlowTurns(Job):
-    """The time of each poll, and the connections that wait for their next turn, of one hub."""
+    """Shares the time of each poll among the connections of one hub."""
 
     name = "slow connections"
 
     def __init__(self, scheduler):
         super().__init__()
         self._scheduler = scheduler
-        # Functions that begin a turn. Streams, ends of connections and greenlets have a row each: a client's
-        # one frame does not wait until thousands have ended, or have come back.
+        # Functions that begin a turn. Streams, ends of connections and greenlets have a row each: a frame of
+        # a client does not wait until thousands of others have ended or come back.
         self._line = Line()
-        self._late = deque()  # of greenlets that came too late in their turn; these go first
+        self._late = deque()  # greenlets that came too late in their turn; they go first
         self._is_closed = False
         self._loop = None
-        self._poll = -1  # of which this is the time
+        self._poll = -1  # the poll of that time
         self._ends_at = 0.0
         self._was_over = False
         self._at_once = 1
@@ -126,7 +126,7 @@ class SlowTurns(Job):
         return False
 
     def wait(self, stream):
-        """Hold a stream until it is its turn."""
+        """Hold a stream until its turn comes."""
         self._await(stream.hold("its turn").release, "streams")
 
     def call(self, function):
@@ -134,7 +134,7 @@ class SlowTurns(Job):
         if self._is_free():
             function()
         else:
-            self._await(partial(function), "ends")  # each call waits, also of one function twice
+            self._await(partial(function), "ends")  # each call waits, also a function's second
 
     def take(self):
         """Return when the calling greenlet may begin slow work: usually at once. May switch."""
@@ -144,7 +144,7 @@ class SlowTurns(Job):
         self._await(mine.set, "greenlets")
         mine.wait()
         if not self._is_closed and not self.has_time():
-            # Others were quicker in this poll. In the next one it goes first, even without time left.
+            # Others were quicker in this poll. In the next poll this one goes first, even without time.
             mine.clear()
             self._late.append(mine.set)
             self._scheduler.start(self)
@@ -152,7 +152,7 @@ class SlowTurns(Job):
             self.has_time()  # so that its time counts
 
     def finish(self):
-        """Begin all turns now; nobody waits for one any more."""
+        """Begin all waiting turns now."""
         self._is_closed = True
         while self._begin_next():
             pass
@@ -182,7 +182,7 @@ class SlowTurns(Job):
         return True
 
     def failed(self, error):
-        """One connection could not go on, or end; the next ones can."""
+        """Go on with the next connections: one could not go on, or end."""
         return self._are_waiting()
 
 
@@ -210,8 +210,8 @@ class SlowWalk:
 class PacedTurns:
     """Turns that begin one after the other while many wait; the first one begins at once.
 
-    Users take turns. Requests that ask again after a failure come last. A turn is not held: slow work of one
-    delays no other.
+    Users take turns. Repeated requests after a failure come last. A turn ends at once: slow work delays no
+    other turn.
     """
 
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):

@@ -1,8 +1,8 @@
 """ClientHello: the host name a TLS client asks for, peeked from the socket before the handshake.
 
-OpenSSL tells it in the middle of the handshake, when versions, ciphers and the need for a client certificate
-are settled. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length
-is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
+OpenSSL tells the name in the middle of the handshake, when versions, ciphers and the need for a client
+certificate are settled. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so
+every length is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
 """
 from typing import Any
 
@@ -29,7 +29,7 @@ def asked_host(connection: Any) -> str:
             try:
                 return server_name(data)
             except Incomplete:
-                if len(data) in (seen, LOOK_OCTETS):  # the end of the socket, or too long
+                if len(data) in (seen, LOOK_OCTETS):  # the socket has ended, or the hello is too long
                     return ""
             seen = len(data)
             # Peeked octets stay readable: only more octets shall wake this greenlet.

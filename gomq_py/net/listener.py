@@ -1,8 +1,8 @@
 """Listening sockets: bind, accept, set the socket's options, hand it to the door's ``handle(socket,
 address)``.
 
-The loop accepts for doors that serve at once. Otherwise a greenlet accepts, and another one per connection
-calls the door. Knows no protocol; never touches what a peer sends.
+For doors that serve at once the loop accepts. For others a greenlet accepts, and another greenlet per
+connection calls the door. Knows no protocol; never touches what a peer sends.
 """
 import errno
 import os
@@ -41,16 +41,16 @@ ACCEPTS_PER_TURN = 32
 # Unsent octets that the system keeps for a peer. Its default is 4 MB, and the writer hears that the peer is
 # behind after 40 000 small messages.
 UNSENT_OCTETS = 128 * 1024
-# Longest segments over TLS: a full record. The loopback interface's are 64 KiB, and if a peer that falls
-# behind has room for less than one, both ends may wait 0.2 s until the system looks again: Linux tells of
-# more room when it is twice as much. Other interfaces have shorter ones.
+# Longest segments over TLS: a full record. The loopback interface's are 64 KiB, and if a slow peer has room
+# for less than one, both ends may wait 0.2 s until the system looks again: Linux reports more room only when
+# it has doubled. Other interfaces have shorter segments.
 TLS_SEGMENT_OCTETS = 16384
 # Pause between two looks for room for another login.
 FULL_PAUSE_S = 0.02
 READABLE = 1
 
-# Serves a client. May return ``when_gone``, which is called with a callback and its arguments for the
-# client's end; until then the client is served without a greenlet.
+# Serves a client. May return ``when_gone``: the listener calls it with a callback and its arguments for the
+# client's end, and the client is served without a greenlet.
 WhenGone = Callable[..., None]
 Handle = Callable[[Any, Any], WhenGone | None]
 Handshake = Callable[[Any], Any]
@@ -130,9 +130,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """A listening unix socket with ``mode``, in place of a stale one on which nobody answers. Raises
-    BindError.
-    """
+    """A listening unix socket with ``mode``, in place of a stale one without a process. Raises BindError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
@@ -191,7 +189,7 @@ class Listener:
         self._greenlet: Any = None
         self._watcher: Any = None
         self._needed = Event()
-        self._gone = self._leave  # one for all
+        self._gone = self._leave  # one object for all connections
         self._waits_for_room: tuple[Any, Any] | None = None
         self._accepted = 0
         self._name = listening.getsockname()
@@ -210,7 +208,7 @@ class Listener:
     def start(self) -> None:
         """Begin to accept."""
         self._will_inherit = self._options.apply_to_listener(self._socket)
-        # Earlier connections have the socket's earlier options: accept() tells when none of them is left.
+        # Earlier connections have the socket's earlier options: accept() tells when no such one is left.
         self._socket.settimeout(0.0)
         if self._at_once:
             self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), READABLE)
@@ -273,7 +271,7 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether a connection from there can neither come in nor be refused yet."""
+        """Whether a connection from this address can neither come in nor be refused yet."""
         if self._gate is None:
             return False
         host = host_of(address)
@@ -331,7 +329,7 @@ class Listener:
                 connection, address = self._accept_plain()
             except BlockingIOError:
                 return
-            except OSError:  # the greenlet finds it again, unless only this peer had it
+            except OSError:  # the greenlet gets the error again, unless it was this peer's alone
                 self._leave_to_greenlet()
                 return
             if self._must_wait(address):
@@ -426,7 +424,7 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless another one is there by now. ``identity``: its path_id() when it was bound."""
+    """Unlink a socket, unless another is there by now. ``identity``: its path_id() when it was bound."""
     if path_id(path) == identity:
         os.unlink(path)
 
@@ -463,7 +461,7 @@ def login_host(connection: Any, host: str) -> str:
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """format_address() of one of this machine's few addresses."""
+    """format_address(), cached, for one of this machine's few addresses."""
     return format_address(address)
 
 

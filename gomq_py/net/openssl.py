@@ -1,8 +1,8 @@
 """OpenSSL: calls of the library that the ssl module does not offer.
 
 Read-ahead: by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
-of a small one. With it, OpenSSL reads up to 16 KiB and takes the records out of that.
-Turns: by default a read goes on over changes of keys until octets come, as long as a peer sends nothing else.
+of a small one. With read-ahead, OpenSSL reads up to 16 KiB and takes the records out of that.
+Turns: by default one read goes on as long as a peer sends only changes of keys.
 """
 import _ssl
 import ctypes
@@ -25,8 +25,8 @@ KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of th
 def read_ahead(ssl_object: Any) -> int:
     """Have OpenSSL read ahead for ``ssl_object``, after its handshake.
 
-    Returns the address of the library's SSL, valid while ``ssl_object`` lives. 0: no read-ahead, because the
-    kernel decrypts, the object has another layout, or the library, linked into Python, hides its names.
+    Returns the address of the library's SSL, valid while ``ssl_object`` lives. Returns 0 without read-ahead:
+    the kernel decrypts, the object has another layout, or the library, linked into Python, hides its names.
     """
     library = _library()
     if library is None or ssl_object.context.options & ENABLE_KTLS or not _is_known(ssl_object):

@@ -1,4 +1,4 @@
-"""Output: everything that goes to one socket. Nobody waits here (docs/decisions/0003).
+"""Output: all octets for one socket. Its methods do not wait (docs/decisions/0003).
 
 Octets that the socket does not take at once are kept, and sent when it is writable again. Deliveries stop
 while it is ``blocked``; replies are kept up to ``limit``, then ``on_overflow()`` should stop reading from the
@@ -20,10 +20,10 @@ LOG = logger("net")
 
 # Unread replies after which a client is not read any more: some ten thousand confirms or declare-oks.
 LIMIT_OCTETS = 1024 * 1024
-# Most octets of one send(): the socket buffer cuts larger ones. TLS wants octets that it could not take again
-# in full, so this is as large as the largest fill.
+# Most octets of one send(): the socket buffer cuts larger ones. TLS wants refused octets again in full, so
+# this is as large as the largest fill.
 SEND_OCTETS = FLOOD_OUTPUT_OCTETS
-# A client keeps up once it has taken so many octets of deliveries, each send as a whole.
+# A client keeps up once it has taken so many octets of deliveries with each send taken whole.
 KEEPS_UP_OCTETS = 1024 * 1024
 WRITABLE = 2
 CAN_SEND_FILES = hasattr(os, "sendfile") and hasattr(system_socket, "MSG_MORE")
@@ -55,8 +55,8 @@ class Output:
         self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
         self.pending = bytearray()
         self.waiters = None
-        self.source = None  # while there is one, it is sent before what is pending
-        self.ahead = None  # what was pending when it came, and is sent before it
+        self.source = None  # sent before pending octets
+        self.ahead = None  # octets that were pending before the source, sent first
 
     def write(self, data):
         """Send ``data`` (bytes or a bytearray the caller gives away) behind everything written before."""
@@ -111,8 +111,8 @@ class Output:
         return self.buffers.flood_output_octets
 
     def send_filled(self, count):
-        """Send the first ``count`` octets of the hub's output buffer; the rest that the socket does not take
-        is copied.
+        """Send the first ``count`` octets of the hub's output buffer; the octets that the socket does not
+        take are copied.
         """
         if self.pending and not self.blocked:
             self._flush()
@@ -144,7 +144,7 @@ class Output:
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()``; an unknown one changes nothing."""
+        """Do not call ``callback()`` any more; no effect if it is unknown."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
@@ -240,7 +240,7 @@ class Output:
             source.close()
 
     def _over_limit(self):
-        """Send what was only gathered; if the socket does not take it, the client does not read."""
+        """Send gathered output; if the socket does not take it, the client does not read."""
         if not self.blocked:
             self._flush()
         if self.blocked and len(self.pending) > self.limit + self.allowance:
@@ -288,7 +288,7 @@ class Output:
         for waiter in waiters or ():
             try:
                 waiter()
-            except Exception:  # nobody else calls the others
+            except Exception:  # the other callbacks must be called, too
                 LOG.exception("what waited for a socket to take its octets cannot go on")
 
 

@@ -59,8 +59,8 @@ class Header(NamedTuple):
 class Proxies:
     """The peers that may announce addresses to a listener.
 
-    Over TCP the sources, or without any the proxies of this machine; these must announce, so that they cannot
-    pass on a header that a client wrote. Over a unix socket any peer may. ``update`` is for later
+    Over TCP: the sources or, if none are set, proxies on this machine. These must announce, so that they
+    cannot pass on a header that a client wrote. Over a unix socket any peer may. ``update`` is for later
     connections.
     """
 
@@ -108,7 +108,7 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether a proxy on another machine announces a loopback address, which must not pass for this
+    """Whether a proxy on another machine announces a loopback address, which must not count as this
     machine's.
     """
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
@@ -135,7 +135,7 @@ def read_header(connection: Any, timeout_s: float) -> Header:
             if not seen:
                 raise ProxyProtocolError("the peer closed the socket before its header was complete")
             header = parse(taken + seen)
-            # All octets of an incomplete header are taken, so that the next look waits for more.
+            # All octets of an incomplete header are taken, so that the next peek waits for more.
             part = len(seen) if header is None else header.size - len(taken)
             taken += connection.recv(part)
             if header is not None:
@@ -210,7 +210,7 @@ def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]
         source, _, port, _ = layout.unpack_from(header, V2_FIXED.size)
         return (str(_plain(str(address_of(source)))), port), V2_FIXED.size + layout.size
     if family == V2_UNIX_STREAM:
-        # a unix socket of the proxy's machine is no address here
+        # the address is a unix socket on the proxy's machine
         if len(header) < V2_FIXED.size + V2_UNIX_OCTETS:
             raise ProxyProtocolError(
                 f"version 2 header of {len(header)} octets has no room for its addresses"

@@ -24,8 +24,8 @@ def parts_function(socket: Any) -> Any:
 
 
 def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], int] | None]:
-    """(non-blocking recv_into, pending) of a socket. ``pending()``: whether TLS, or the WebSocket, has octets
-    for which the socket does not call; None for a plain socket.
+    """(non-blocking recv_into, pending) of a socket. ``pending()``: whether TLS or the WebSocket holds octets
+    of which the socket reports nothing; None for a plain socket.
     """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.recv_into, None

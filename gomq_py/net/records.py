@@ -11,8 +11,8 @@ from gomq_py.net import openssl, ssl_calls
 
 # Most records of one read: a small one takes 1 us, or 2 to 3 if OpenSSL reads each by itself.
 RECORDS_MAX = 256
-# Octets that OpenSSL reads ahead at a time, if there are as many. More may then lie in the socket although it
-# has nothing left, because of a begun record it reads only the rest. Least overhead of a record.
+# Octets that OpenSSL reads ahead at a time. Of a begun record it reads only the rest, so the socket may hold
+# more although OpenSSL has nothing left. Then: least overhead of a record.
 AHEAD_OCTETS, SEAL_OCTETS = 16384, 22
 # A read that took this long does not look for more. Usual ones take 0.1 ms, but changes of keys, which bring
 # no octets, 6 to 9 ms in each 16 KiB.
@@ -20,7 +20,7 @@ LONG_NS = 1_000_000
 
 
 class RecordReader:
-    """Reads as much as an ``ssl_object`` has and the room takes. An end behind octets is kept for the next
+    """Reads as much as an ``ssl_object`` has and the room takes. An end behind octets waits for the next
     read.
     """
 
@@ -39,7 +39,7 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """More than 0 if there may be octets, or an end, for which the socket does not call."""
+        """More than 0 if there may be octets, or an end, of which the socket reports nothing."""
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
@@ -62,7 +62,7 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """The same behind the first ``count`` octets, by the ssl module, which raises the right errors."""
+        """As receive_into(), behind ``count`` octets, by the ssl module, which raises the right errors."""
         room = len(view)
         taken = 0
         began_ns = time.monotonic_ns()
@@ -84,7 +84,7 @@ class RecordReader:
         except SSLWantReadError:  # nothing more just now
             if count == 0:
                 raise
-        except SSLWantWriteError:  # it has to answer a change of keys first
+        except SSLWantWriteError:  # OpenSSL must first answer a change of keys
             self._may_have_more = self._has_pending() > 0
             if count == 0:
                 raise
@@ -96,5 +96,5 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """For an OpenSSL that does not read ahead: another record may lie in the socket."""
+    """In place of ``pending`` for an OpenSSL that does not read ahead: the socket may hold a record."""
     return 1

@@ -81,7 +81,7 @@ cdef inline Py_ssize_t fill(
         got = calls.read(calls.connection, room + count, <int> min(octets - count, MOST_OCTETS))
         if got <= 0:
             calls.error = calls.get_error(calls.connection, got)
-            # it may have to answer a change of keys first, and the socket does not call for what is behind
+            # OpenSSL may first have to answer a change of keys, and the socket does not report later octets
             calls.has_more = calls.error == WANT_WRITE and calls.has_pending(calls.connection)
             break
         count += got

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_native() -> bool:
-    """Whether there are such calls."""
+    """Whether these calls exist."""
     return False
 
 

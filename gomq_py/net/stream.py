@@ -12,23 +12,23 @@ from gevent.event import Event
 from gomq_py.net.receiving import has_to_write_first, is_not_now, parts_function, receive_functions
 
 READABLE = 1
-# A flood of small segments: so many reads in a row, each of fewer octets, in less time. 16 000 a second are
-# fewer than pika sends on a good processor, and more than its round trips. A read finds several messages of
-# 1 KiB.
+# A flood of small segments: so many reads in a row, each of fewer octets, in less time. 16 000 reads a second
+# are fewer than pika's floods on a good processor, and more than its round trips. A read finds several
+# messages of 1 KiB.
 FLOOD_READS = 16
 SMALL_OCTETS = 8192
 FLOOD_S = FLOOD_READS * 60e-6
 # A frame's last octet, and the head of the next frame up to its length.
 HEAD_OCTETS = 8
-# Interval of tries while OpenSSL needs room in the socket to answer a change of keys. The socket does not
-# call meanwhile, because OpenSSL would not read.
+# Interval of tries while OpenSSL needs room in the socket to answer a change of keys. The socket is not
+# watched meanwhile, because OpenSSL would not read.
 ANSWER_S = 0.01
 # Small segments per read by the clock, or the stream leaves the clock: 12 000 a second.
 LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a stream from being read until release(). ``waits_for`` tells operators what ends it."""
+    """Keeps a stream from being read until release(). ``waits_for`` tells operators which event ends it."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -47,9 +47,9 @@ class Stream:
     """Reads ``socket`` until its end.
 
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
-    ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has enough to
-    do not to wait for what it was sent last.
-    ``received_octets`` counts. ``error``: what ended the stream, None for an end in order.
+    ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has so much
+    to do that it does not wait for the last octets sent. ``received_octets`` counts. ``error``: what ended
+    the stream, None for an end in order.
     """
 
     __slots__ = (
@@ -81,8 +81,8 @@ class Stream:
         self.reads_more = False  # until another stream has a full read
 
     def run(self, lane, handler, rest=b""):
-        """Read until the peer closes or stop() is called. ``rest``: octets that a handshake read before; they
-        are walked first. Raises what process() or the socket raised. May switch.
+        """Read until the peer closes or stop() is called. ``rest``: octets that a handshake read before; the
+        lane walks them first. Raises what process() or the socket raised. May switch.
         """
         ended = Event()
         self.begin(lane, handler, rest, ended.set)
@@ -114,7 +114,7 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Called by a lane in its walk: another lane follows (None: handler.make_lane()). Octets count
+        """Called by a lane in its walk: go on with another lane (None: handler.make_lane()). Octets count
         anew.
         """
         self.lane = lane
@@ -161,7 +161,7 @@ class Stream:
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
         self.holds[hold] = None
-        self.full_read = 0  # it brings more already than the broker can take
+        self.full_read = 0  # its reads bring more already than the broker can take
         self._stop_watching()
         return hold
 
@@ -194,12 +194,12 @@ class Stream:
 
     @property
     def paused(self):
-        """Whether it has a hold."""
+        """Whether a hold keeps the stream from being read."""
         return self.holds is not None and len(self.holds) > 0
 
     @property
     def waits_for(self):
-        """What the holds wait for, each text once; empty while the stream is read."""
+        """The texts of its holds, each once; empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
@@ -232,13 +232,13 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer has been sent nothing since the last look for which it may wait."""
+        """Whether the peer was sent no octets since the last look that it may wait for."""
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Called by the coalescer's clock: read, and leave the clock after little, or after a full read,
-        behind which there is more and beside which a poll costs nothing.
+        """Called by the coalescer's clock: read; leave the clock after few octets, or after a full read,
+        since more octets follow and a poll costs little beside it.
         """
         if not self.together:
             return
@@ -289,7 +289,7 @@ class Stream:
 
     def read_into(self, target, count):
         """Called in a walk that finishes all octets read: receive the next ``count`` octets, the rest of a
-        frame, into the view ``target.room(count)``. ``target.came(count)`` is told of them. Later octets are
+        frame, into the view ``target.room(count)``. ``target.came(count)`` reports them. Later octets are
         walked.
         """
         if count:
@@ -318,8 +318,8 @@ class Stream:
         return count
 
     def _receive(self, room, receive=None):
-        """Number of octets read into the view, or by ``receive`` into its rooms. 0: none came, or the stream
-        has ended.
+        """Read into the view, or by ``receive`` into its rooms. Returns the octets read; 0: none came, or the
+        stream has ended.
         """
         try:
             count = self.receive_into(room) if receive is None else receive(room)[0]
@@ -348,7 +348,7 @@ class Stream:
 
     def _readable_again(self):
         """After a poll: walk the tail of a paused stream, or read octets that TLS or the WebSocket already
-        has, for which the socket does not call.
+        has, and of which the socket reports nothing.
         """
         self.after_poll.stop()
         if self.lacks_room:

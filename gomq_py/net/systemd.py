@@ -19,7 +19,7 @@ FIRST_DESCRIPTOR = 3
 class Systemd:
     """The service manager that started this process, if one did.
 
-    ``sockets`` are (name, listening socket) pairs; whoever serves one closes it.
+    ``sockets`` are (name, listening socket) pairs; the code that serves one closes it.
     """
 
     def __init__(self, environment: MutableMapping[str, str]):
@@ -27,23 +27,23 @@ class Systemd:
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
-        # Seconds after which the service manager takes a silent service for hung; 0: it does not watch.
+        # Seconds after which the service manager takes a silent service for hung; 0: never.
         self.sockets = _inherited(environment)
 
     def ready(self, status: str) -> None:
-        """The boot or a reload is done."""
+        """Tell that the boot or a reload is done."""
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """A reload begins; ``ready`` ends it."""
+        """Tell that a reload begins; ``ready`` ends it."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The service stops."""
+        """Tell that the service stops."""
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """The hub runs; due every ``watchdog_s``."""
+        """Tell that the hub runs; due every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Systemd:
 
 
 def _path(address: str) -> str:
-    """``@`` stands for the abstract namespace."""
+    """The socket path of an address, in which ``@`` stands for the abstract namespace."""
     return "\0" + address[1:] if address.startswith("@") else address
 
 

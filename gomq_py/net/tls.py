@@ -23,7 +23,7 @@ class TLSError(BindError):
 
 @dataclass(frozen=True)
 class TLSOptions:
-    """What a context is made of; files are PEM. Without ``key`` the certificate file holds it.
+    """The parts of a context; files are PEM. Without ``key`` the certificate file holds it.
 
     ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for. ``certificate_required``:
     refuse clients without one.
@@ -97,7 +97,7 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
 
 
 def _no_password() -> str:
-    """Called for the password of an encrypted key, for which the library would ask the terminal."""
+    """Refuse the password of an encrypted key: by itself the library would ask the terminal for it."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 
@@ -175,7 +175,7 @@ class Handshaker:
         self.replace(contexts, timeout_s)
 
     def replace(self, contexts: Contexts, timeout_s: float) -> None:
-        """As in the constructor."""
+        """Replace contexts and time limit, as in the constructor."""
         self._contexts = contexts
         self._timeout_s = timeout_s
 
@@ -211,5 +211,5 @@ class Handshaker:
                 encrypted._wait(encrypted._write_event)
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
-        """For gevent's server, which uses nothing else of a context."""
+        """As a context's, for gevent's server, which calls nothing else."""
         return self(connection)

@@ -47,8 +47,8 @@ _ASKED_BELOW = frozenset(
 
 
 class WebSocket:
-    """The server's end of one WebSocket. ``is_used``: whether it was written or read. ``login_host``: address
-    by which logins count in place of the peer's (net.listener.login_host), or None.
+    """The server's end of one WebSocket. ``is_used``: whether octets were written or read. ``login_host``:
+    address by which logins count in place of the peer's (net.listener.login_host), or None.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class WebSocket:
 
     @property
     def may_hear_more(self) -> bool:
-        """Whether the peer may still send: it has not closed, and no lingering close has waited for that."""
+        """Whether the peer may still send: it has not closed, and no lingering close has awaited it."""
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:
-        """The socket's."""
+        """The socket's descriptor."""
         return self._socket.fileno()
 
     # receiving
@@ -103,13 +103,13 @@ class WebSocket:
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether there is something to receive for which the socket does not call."""
+        """Whether octets can be received of which the socket reports nothing."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """If frames are left for which there was no time, hold ``stream`` until its turn. Returns whether."""
+        """If time ran out with frames left, hold ``stream`` until its turn. Returns whether it is held."""
         if self._spent:
             self._turns.wait(stream)
         return self._spent
@@ -119,14 +119,14 @@ class WebSocket:
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """As a non-blocking socket's, with payload of messages; 0 at the end. Raises OSError."""
+        """As a non-blocking socket's recv_into, with payload of messages; 0 at the end. Raises OSError."""
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """As a blocking socket's, for logins; after ``shutdown``, raw octets of the peer. Raises OSError. May
-        switch.
+        """As a blocking socket's recv, for logins; after ``shutdown``, raw octets of the peer. Raises
+        OSError. May switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -185,7 +185,7 @@ class WebSocket:
         return taken
 
     def _drop_if_reset(self) -> None:
-        """Drop frames that are left of a peer whose connection was reset. Raises OSError."""
+        """Drop the remaining frames of a peer whose connection was reset. Raises OSError."""
         poll = _poll()
         poll.register(self._socket.fileno(), 0)
         if self._is_broken or any(events & POLLERR for _, events in poll.poll(0)):
@@ -194,7 +194,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count octets that the login does not see. Raises OSError for too many before it."""
+        """Count octets that the login does not see. Raises OSError for too many before the login."""
         self._beside_octets += HEAD_OCTETS
         if isinstance(event, (Ping, Pong)):
             self._beside_octets += len(event.payload)
@@ -204,7 +204,7 @@ class WebSocket:
             self._most_before_login = sys.maxsize
             return
         self._end(CloseReason.POLICY_VIOLATION, "too many frames before the login")
-        self._peer_ended = True  # nobody waits for its other octets
+        self._peer_ended = True  # no code waits for its other octets
         raise OSError(
             f"{self._beside_octets} octets of heads and control frames before the login "
             "(max_octets_before_login)")
@@ -236,8 +236,8 @@ class WebSocket:
     def send(self, view: Any) -> int:
         """As a non-blocking socket's send. Raises OSError.
 
-        Octets that it does not take must come again first in the next call, as Output does: the header of
-        their frame may have been sent.
+        Octets that it does not take must come first in the next call, as Output does: the header of their
+        frame may have been sent.
         """
         self.is_used = True
         taken = 0
@@ -276,8 +276,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """As a blocking socket's, for logins; octets that ``send`` did not take come first. Raises OSError.
-        May switch.
+        """As a blocking socket's sendall, for logins; octets that ``send`` did not take come first. Raises
+        OSError. May switch.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]
@@ -310,7 +310,7 @@ class WebSocket:
         except _WOULD_BLOCK:
             sent = 0
         except OSError:
-            self._is_broken = True  # the next read or write finds it
+            self._is_broken = True  # the next read or write raises
             return
         del self._head[:sent]
         if self._head or self._pong or self._close_frame:
@@ -350,7 +350,7 @@ class WebSocket:
         self._socket.close()
 
     def detach(self) -> int:
-        """As a socket's, for a forked child."""
+        """As a socket's detach, for a forked child."""
         return getattr(self._socket, "_sock", self._socket).detach()
 
 

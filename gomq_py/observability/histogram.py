@@ -4,7 +4,7 @@ A leaf; one call per event, no memory per event.
 """
 from bisect import bisect_left
 
-# Seconds: from a flush into a disk's cache to a hung one.
+# Seconds: from a flush into a disk's cache to a flush that hangs.
 SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 

@@ -51,7 +51,7 @@ def message_of(record: LogRecord) -> str:
 
 def escape(text: str) -> str:
     """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
-    if text.isprintable() and "://" not in text:  # neither of the two, found out in a tenth of the time
+    if text.isprintable() and "://" not in text:  # nothing to escape, in a tenth of the time
         return text
     return _UNPRINTABLE.sub(
         lambda match: match.group().encode("unicode_escape").decode("ascii"), without_passwords(text)
@@ -141,8 +141,8 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock. gevent's replacement is for greenlets that wait for each other,
-    and costs half of a write; ``emit`` must not switch.
+    """A handler with the system's own lock. gevent's replacement lets greenlets wait for each other, and
+    costs half of a write; ``emit`` must not switch.
     """
 
     def createLock(self) -> None:
@@ -151,7 +151,7 @@ class SystemLocked(Handler):
         self.lock = self._lock = RLock()
 
     def handle(self, record: LogRecord) -> Any:
-        """As the standard library's, in one call if there are no filters."""
+        """As the standard library's handle, in one call if there are no filters."""
         if self.filters:
             return super().handle(record)
         with self._lock:
@@ -204,7 +204,7 @@ def _caller() -> str:
 
 class _FileHandler(_Complaining, logging.FileHandler):
     def close(self) -> None:
-        # a full disk refuses the same line again, and the new file must not wait for it
+        # closing writes that line again, a full disk refuses it, and the new file must not wait
         with suppress(OSError):
             super().close()
 
@@ -246,8 +246,8 @@ def use(handler: Handler) -> None:
     # line's cost (24 of 90 us).
     logging.logThreads = False
     logging.setLogRecordFactory(Line)
-    # Nor does a line name its process or its place in the code (howto/logging, "Optimization"); complaints
-    # find the place themselves.
+    # Nor does a line name its process or its place in the code (howto/logging, "Optimization"); _caller()
+    # finds the place for complaints.
     logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
 

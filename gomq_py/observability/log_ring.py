@@ -1,7 +1,7 @@
 """Log ring: the last lines of the log, for the management API.
 
-A handler beside the one that writes. Keeps escaped texts as in the log, not records, which would hold the
-logged objects. Bounded in lines and in octets.
+A second handler beside the one that writes the log. Keeps escaped texts as in the log, not records, which
+would hold the logged objects. Bounded in lines and in octets.
 """
 import logging
 from collections import deque

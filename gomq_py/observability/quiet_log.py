@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 
 # Seconds between two lines of one key. Long enough that 1000 addresses at once write 100 lines a second;
-# short enough to see that something goes on.
+# short enough to show that the events go on.
 INTERVAL_S = 10.0
 # Remembered keys; the oldest is dropped, so that many addresses cost no memory.
 KEYS = 1024
@@ -36,13 +36,13 @@ class QuietLog:
         self._write(logging.WARNING, key, text, arguments)
 
     def info(self, key: Hashable, text: str, *arguments: object) -> None:
-        """The same at level info."""
+        """As warning(), at level info."""
         self._write(logging.INFO, key, text, arguments)
 
     def error(
         self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
-        """The same at level error, with the traceback of ``exc_info``."""
+        """As warning(), at level error, with the traceback of ``exc_info``."""
         self._write(logging.ERROR, key, text, arguments, exc_info)
 
     def _write(

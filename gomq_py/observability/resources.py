@@ -71,17 +71,17 @@ def give_memory_back() -> None:
 
 @cache
 def _malloc_trim() -> Any:
-    """The C library's function, or None. Cached, because each lookup makes a new class."""
+    """The C library's malloc_trim, or None. Cached, because each lookup makes a new class."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:
-    """Have all threads allocate from one heap, unless the environment sets their number; glibc gives each
-    thread its own.
+    """Have all threads allocate from one heap, unless the environment sets the number of heaps; glibc gives
+    each thread its own.
 
-    The interpreter runs one thread at a time, so they do not contend here; and glibc never returns the end of
-    another heap than the first to the system: threads kept their peak. Not for a shared process. Call it
-    before there are threads.
+    The interpreter runs one thread at a time, so threads do not contend here; and glibc returns only the end
+    of the first heap to the system: threads kept their peak. Not for a shared process. Call it before there
+    are threads.
     """
     is_told = "MALLOC_ARENA_MAX" in environment or "arena_max" in environment.get("GLIBC_TUNABLES", "")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -123,8 +123,8 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
 
 
 def _limits_up(root: str, path: str, name: str) -> Iterator[int]:
-    """The limits from ``path`` up to the root. A container sees its own group as the root, whatever path it
-    is told.
+    """The limits from ``path`` up to the root. A container sees its own group as the root, whatever ``path``
+    says.
     """
     parts = [part for part in path.split("/") if part and part != ".."]
     for depth in range(len(parts), -1, -1):

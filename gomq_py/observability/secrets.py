@@ -10,8 +10,7 @@ from typing import Any
 HIDDEN = "***"
 # user:password@ in a URI. A password may hold "@", as people write it, and, unless it looks like a port, "/",
 # "?" or "#" too, which cannot be told from a path: hiding too much is better. Schemes and the second search
-# are bounded; without that a long text of near matches would take its length squared: 3 s for 32 KB of
-# "a.a.a."
+# are bounded: a long text of near matches would take its length squared, 3 s for 32 KB of "a.a.a."
 _IN_URI = re.compile(
     r"(\b[a-z][a-z0-9+.-]{0,31}://(?!\[)[^\s:/?#@]*:)(?:[^\s/?#]+|(?!\d+(?:[/?#]|$))[^\s,;\"']{1,512})(@)",
     re.IGNORECASE,
@@ -100,7 +99,7 @@ def _restored_field(key: str, value: dict[str, Any], before: dict[str, Any]) -> 
         return restored(item, before[key], key)
     for place in {*value, *before}:
         if _is_uri(place):
-            # with a web server's path, as far as it is shown
+            # with a web server's path, as far as that is shown
             if shown(restored(value.get(place), before.get(place), place)) != shown(before.get(place)):
                 raise ValueError(f"{key}: give it anew, for {place} has changed")
     return before[key]

@@ -1,4 +1,4 @@
-"""Errors of the ground room: our own faults, never a peer's.
+"""Errors of storage: the broker's own faults, never a peer's.
 
 Logged with the state that explains them, they close one queue, not the broker.
 """
@@ -27,8 +27,8 @@ class StoreLater(StoreError):
     """A thread has to make files or folders first, and the message may wait (``Message.may_wait``); nothing
     changed.
 
-    ``wait(callback)``: have them made, and ``callback(error or None)`` called in the hub after it, not before
-    this returns.
+    ``wait(callback)`` has them made and then calls ``callback(error or None)`` in the hub, never before it
+    returns.
     """
 
     def __init__(self, path, wait):

@@ -1,6 +1,6 @@
 """Message: where the parts of one message lie in a buffer.
 
-The currency between doors, queues and stores; copied by none of them.
+Doors, queues and stores pass messages on in it, without copying.
 
 One Message is kept per lane and filled again for every message, so that publishing and delivering make no
 Python object per message. ``buffer`` is the connection's read buffer (publishing), a segment's mapping
@@ -16,17 +16,15 @@ BASIC = forms.BASIC  # so that its .pxd can type it
 
 class Message:
     """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (as
-    the publisher sent them: what they mean is said by ``kind``, see content.forms), body.
+    the publisher sent them; ``kind`` says how to read them, see content.forms), body.
 
     ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the
     store's handle, see message_store, and ``ordinal`` the record's number in its segment, both of a message
-    that a store shows; ``delivery_count`` counts earlier deliveries that came back.
-    ``publisher``: whoever published it, where a door wants to know that while it is routed, or None.
-    ``at_once``: it is to be in a file, which outlives the process, when its append has ended, and not with
-    its batch only.
-    ``may_wait``: whoever publishes it waits where a thread has to make files for it first; ``lacking`` is the
-    ``wait`` of the StoreLater then. ``waits_until_ms``: likewise, when one that could be handed to a consumer
-    soon is stored instead; 0: it has not waited for that.
+    that a store shows; ``delivery_count`` counts earlier deliveries that came back. ``publisher``: who
+    published it, if a door needs that during routing; else None. ``at_once``: its append writes it into a
+    file, which outlives the process, and does not leave that to the end of the batch. ``may_wait``: its
+    publisher can wait while a thread makes files for it; ``lacking`` is then the ``wait`` of the StoreLater.
+    ``waits_until_ms``: when a message that waits for a consumer is stored instead; 0: it has not waited.
     """
 
     __slots__ = (
@@ -49,9 +47,7 @@ class Message:
         self.lacking = self.publisher = None
 
     def restamp(self, now_ms):
-        """Count as published at ``now_ms``: its age begins there, and what is left of its time stays as long
-        as it was.
-        """
+        """Count as published at ``now_ms``; the time left until it expires stays the same."""
         if self.expires_at_ms:
             self.expires_at_ms = self.expires_at_ms + now_ms - self.timestamp_ms
         self.timestamp_ms = now_ms
@@ -93,9 +89,7 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """The properties just assigned are of this kind, with the flags that go with them; bit 0 is not
-        among these.
-        """
+        """Set the kind of the properties just assigned, and the kind's flags, which exclude bit 0."""
         self.kind = kind
         self.flags = flags
 
@@ -103,7 +97,7 @@ class Message:
         """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown
         in.
 
-        ``properties`` (basic, in wire form) stand in for those it came with, whatever its kind was.
+        ``properties`` (basic, in wire form) replace its own, of whatever kind.
         """
         if properties is None:
             properties = self.get_raw()
@@ -123,8 +117,8 @@ class Message:
         self.body_at = self.routing_length + self.properties_length
 
     def let_go(self):
-        """Point at nothing and own nothing. For a copy that is filled again and again: while there is none
-        to be made it would keep the last body in memory.
+        """Point at nothing and own nothing. For a copy that is reused: between uses it would keep the last
+        body in memory.
         """
         owner = b""
         self.owner = owner
@@ -133,7 +127,9 @@ class Message:
         self.body_at = self.body_length = 0
 
     def readdress(self, other, exchange, routing_key, properties, timestamp_ms, expires_at_ms=0):
-        """Be a copy of ``other``, with its body, priority and persistence, as it goes on somewhere else."""
+        """Become a copy of ``other`` (body, priority, persistence) with another address, properties and
+        times.
+        """
         self.assign(
             exchange, routing_key, properties,
             bytes(other.buffer[other.body_at:other.body_at + other.body_length]), timestamp_ms, expires_at_ms,
@@ -157,8 +153,8 @@ class Message:
         """The basic properties in wire form: flag words and fields, without the header frame's class, weight
         and body size (a copy).
 
-        Of content of another kind, ``most`` octets (at least forms.LEAST_ROOM). Raises Malformed where that
-        cannot be read as such.
+        Content of another kind is translated into ``most`` octets at most (at least forms.LEAST_ROOM). Raises
+        Malformed if it cannot be.
         """
         if self.kind != BASIC:
             return forms.of(self.kind).basic(
@@ -167,7 +163,7 @@ class Message:
         return self.get_raw()
 
     def get_raw(self):
-        """The properties as they are stored, which only whoever knows the kind can read (a copy)."""
+        """The properties as stored, readable only by code that knows the kind (a copy)."""
         return bytes(self.buffer[self.properties_at:self.properties_at + self.properties_length])
 
     def get_body(self):
@@ -175,17 +171,17 @@ class Message:
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
 
     def body_view(self):
-        """A view of the body, of a message that was assigned a Gathered one; None of any other."""
+        """A view of the body if that was assigned as a Gathered, else None."""
         if type(self.owner) is not Gathered:
             return None
         return self.owner.octets[self.body_at:self.body_at + self.body_length]
 
     def get_body_start(self, most):
-        """Up to so many octets of the body (a copy)."""
+        """The first octets of the body, at most ``most`` (a copy)."""
         return bytes(self.buffer[self.body_at:self.body_at + min(self.body_length, most)])
 
     def get_body_length(self):
-        """Its octets."""
+        """Octets of the body."""
         return self.body_length
 
     def describe(self):

@@ -19,7 +19,7 @@ def replace(files, path, octets):
 
     Blocks for two flushes: for boot, shutdown and threads, not for the hub.
 
-    Raises OSError; the old content is then still there, unless only the last flush failed (then either is).
+    Raises OSError; the file then has its old content, or perhaps the new one if only the last flush failed.
     """
     path = os.fspath(path)
     file = write_temporary(files, path, octets)
@@ -68,6 +68,6 @@ def sweep(files, folder):
 
 
 def is_temporary(name):
-    """Whether the name is one of our temporary files'."""
+    """Whether this is the name of a temporary file."""
     stem, dot, number = name.rpartition(".")
     return bool(dot) and number.isdecimal() and stem.endswith(TEMPORARY)

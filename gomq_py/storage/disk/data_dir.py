@@ -64,7 +64,7 @@ _NOT_CONTENT = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, "lost+found"})
 
 # How the last run ended: in order; by a kill, which keeps all that was written; as a follower, which keeps
 # all that it received of another node's run; or with the machine, which may have lost what was not flushed.
-# Unknown (an earlier version, a copy, a full disk) counts as with the machine.
+# An unknown end (an earlier version, a copy, a full disk) counts as one with the machine.
 STOPPED, KILLED, FOLLOWED, POWER_LOST = "stopped", "killed", "followed", "power lost"
 _STOPPED_TEXT = b"stopped\n"
 _FOLLOWED_TEXT = b"followed\n"
@@ -213,7 +213,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record {name: ``left`` of LogScan} of the logs, which the boot has read, for a boot after a kill.
+        """Record {name: LogScan.left} of the logs that this boot has read, for a boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -222,7 +222,7 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record a new ``left`` of this log. In a thread, one at a time. Raises OSError."""
+        """Record a new ``left`` of this log. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
@@ -492,18 +492,18 @@ def known_name(number, start, end):
 
 
 def known_ranges(names):
-    """[(segment number, start, end)] of the known_names among ``names``."""
+    """[(segment number, start, end)] of the ``names`` that known_name() made."""
     return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
 
 
 def is_known(ranges, number, start, end):
-    """Whether one of the ranges covers these bytes."""
+    """Whether one of the ranges covers the bytes [start, end) of this segment."""
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
 def lost_logs(root, last_end):
-    """(path, what is wrong and what to do) of definitions and users in the data folder ``root`` that an
-    earlier run had and that are missing or empty; ``last_end``: how that run ended. A generator.
+    """Yields (path, what is wrong and what to do) for each log, definitions or users, that an earlier run had
+    in the data folder ``root`` and that is missing or empty. ``last_end``: how that run ended.
     """
     for name in (DEFINITIONS, USERS):
         path = os.path.join(root, name)
@@ -580,8 +580,8 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """{name: {log id: octets}} of the logs that the last run may have left, and how much of each was on the
-    disk. Empty if that run did not record it.
+    """{name: {log id: octets on the disk}} of the logs that the last run may have left; empty if it did not
+    record them.
     """
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since

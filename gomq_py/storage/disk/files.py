@@ -11,10 +11,10 @@ Everything runs on the hub's thread except what ``storage.flush.group_commit`` c
 ``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is
 ``storage.flush.group_commit``.
 
-A mapped file needs no descriptor: its mapping is flushed itself, and gets the disk's errors as a descriptor
-would (both are one open file to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those
-often written with calls. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps them
-in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
+A mapped file needs no descriptor: a flush of its mapping reports the disk's errors as one of a descriptor
+would (to the kernel both are one open file). So only the first ``MAPPED_DESCRIPTORS``, and files often
+written with calls, have one. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps
+them in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
 """
 import contextlib
 import errno
@@ -50,10 +50,10 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """A change of a name in two halves: ``act`` does it and may block, so a thread calls it; ``told`` tells
+    """A change of a name in two halves: ``act`` makes it and may block, so a thread calls it; ``told`` tells
     the listeners, in the hub.
 
-    ``needed``: a missing file or folder is an error; otherwise only a refusal of the system is one.
+    ``needed``: a missing file or folder is an error, too.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -66,7 +66,7 @@ class Change:
         self._result = None
 
     def act(self):
-        """Do it. Blocks. Raises OSError, and nothing has changed."""
+        """Make the change. Blocks. Raises OSError, and nothing has changed."""
         self._result = self._act()
 
     def told(self):
@@ -74,7 +74,7 @@ class Change:
         self._told(self._result)
 
     def make(self):
-        """Both halves at once: for boot, and other callers that may block. Raises OSError."""
+        """Call ``act`` and ``told``: for boot, and other callers that may block. Raises OSError."""
         self.act()
         self.told()
 
@@ -334,7 +334,7 @@ class Files:
             for listener in self._listeners:
                 listener.appended(file, start, end)
 
-    # both
+    # logs and mapped files
 
     def truncate(self, file, size):
         """Cut the file to ``size`` and map it again."""
@@ -417,8 +417,8 @@ class Files:
     def have_folder(self, path):
         """Create one folder if missing.
 
-        If a thread is making it now, it is made here, or the listeners are told here, and only once: they
-        must hear of a folder before its content. Raises OSError. Blocks.
+        If a thread is making the folder now, this call makes it or tells the listeners, which must hear of a
+        folder once and before its content. Raises OSError. Blocks.
         """
         path = os.fspath(path)
         if path in self._coming_folders:
@@ -430,7 +430,7 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether ``have_folder`` would have to make it."""
+        """Whether ``have_folder`` would have to make the folder."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
@@ -495,11 +495,11 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether ``sync`` waits only in ``flush``: tests replace it by blocking ones."""
+        """Whether ``sync`` waits only in ``flush``; tests replace ``sync`` by functions that block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
-        """Flush the file's size and what was written to it (mapping included) before this call.
+        """Flush the file's size and all bytes written to it (mapping included) before this call.
 
         Blocks, for ``storage.flush.group_commit`` and boot; with ``flush(file)``, which waits for the disk in
         another way, it may be called in the hub's thread.
@@ -512,9 +512,9 @@ class Files:
         file.synced_size = size
 
     def sync_log(self, file):
-        """Write what a log has accepted before this call, flush it, and reserve more room.
+        """Write and flush the bytes that a log accepted before this call, and reserve more room.
 
-        Blocks; for ``storage.flush.group_commit``. Raises OSError; what cannot be written stays accepted.
+        Blocks; for ``storage.flush.group_commit``. Raises OSError; unwritten bytes stay accepted.
         """
         if file.room is not None:
             check_sound(file)
@@ -526,7 +526,7 @@ class Files:
         self.sync(file)
 
     def write_accepted(self, file):
-        """Write what a log has accepted, at once. Blocks. Raises OSError, and it stays accepted."""
+        """Write the bytes that a log has accepted. Blocks. Raises OSError; the bytes then stay accepted."""
         parts = []
         with contextlib.suppress(IndexError):  # the hub forgets them
             for _ in range(len(file.accepted)):
@@ -549,7 +549,7 @@ class Files:
         finally:
             posix.close(fd)
 
-    # replaced by tests to make the disk misbehave
+    # tests replace these to make the disk misbehave
 
     def _open(self, path, flags):
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
@@ -569,8 +569,8 @@ class Files:
     def _unlink_keeping(self, path):
         """Unlink a file without freeing its room yet.
 
-        Returns the holder of the file for ``_let_go``; None if too many wait already, or there can be no
-        holder: then the room was freed here.
+        Returns the holder of the file, for ``_let_go``. None: the room was freed here, because too many files
+        wait, or nothing can hold this one.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -644,7 +644,7 @@ class Files:
                 raise with_path(error, path) from error
 
     def _write(self, file, at, octets):
-        """Write all of it, in as many calls as the kernel needs."""
+        """Write all octets, in as many calls as the kernel needs."""
         rest = memoryview(octets)
         while rest:
             written = self._write_once(file, at, rest)
@@ -680,5 +680,5 @@ class Files:
 
 
 def with_path(error, path):
-    """The same error with the file's path, which calls on descriptors lack."""
+    """A copy of the error with the file's path, which errors of calls on descriptors lack."""
     return OSError(error.errno, error.strerror, path)

@@ -70,7 +70,7 @@ def advise(mapping, start, count, advice):
 
 
 def address_of(mapping):
-    """Its address in memory, until it is closed."""
+    """The mapping's address in memory, valid until it is closed."""
     first = ctypes.c_char.from_buffer(mapping)
     return ctypes.addressof(first)
 

@@ -25,8 +25,8 @@ class File:
     """An open file.
 
     ``map``: its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
-    extend and close. ``fd``: -1 if only mapped, or closed; ``identity`` (device, inode) is known of those
-    without. ``cached``: the system has pages up to here; later bytes are better written with calls.
+    extend and close. ``fd``: -1 if only mapped, or closed; ``identity``: (device, inode) of a file without
+    one. ``cached``: the system's cache has pages up to here; later bytes are better written with calls.
 
     A held file (``retain``: a running sync, a follower, a backup) is not closed, and must not be recycled.
     Hub thread only.
@@ -181,11 +181,12 @@ class LogFile(File):
     once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the hub
     changes everything else.
 
-    ``is_relied_on``: promises depend on it; False for a second log while the first one still has everything.
+    ``is_relied_on``: promises depend on this log; False for a second log while the first one has everything.
 
-    ``failure``: the error of a failed flush. It stays: what the log held by then may be lost. ``failed()``,
-    if set, is called in the hub then, and again while promises are asked for. ``fails_all``: from then on all
-    promises fail. False for a log on which no queue depends: it fails only the flushes that include it.
+    ``failure``: the error of a failed flush. It stays: bytes that the log held by then may be lost.
+    ``failed()``, if set, is called in the hub then, and again while promises are asked for. ``fails_all``:
+    all promises then fail; False for a log on which no queue depends: it fails only the flushes that include
+    it.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -200,7 +201,7 @@ class LogFile(File):
 
     def begin_at(self, size):
         """Set the file's length, with nothing to be written."""
-        self.size = self.end = self.told = size  # told: end of what listeners have heard
+        self.size = self.end = self.told = size  # told: end of the bytes that listeners know
 
     @property
     def is_awaited(self):
@@ -209,13 +210,13 @@ class LogFile(File):
 
     @property
     def is_in_use(self):
-        """Whether promises depend on it: no other log has replaced it."""
+        """Whether promises depend on this log: no other has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
-        """Drop what was not written, because another log has replaced this one.
+        """Drop the unwritten bytes, because another log has replaced this one.
 
-        A thread that fails to write it at this moment may put it back.
+        A thread that fails to write them at this moment may put them back.
         """
         self.named = False
         self.accepted.clear()
@@ -299,7 +300,7 @@ def reserve_room(fd, start, count):
 
 
 def _fallocate(fd, mode, start, count):
-    """0, or the error number."""
+    """Call fallocate. Returns 0 or the error number."""
     import ctypes
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

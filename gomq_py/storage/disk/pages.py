@@ -10,7 +10,7 @@ import os
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS, advise
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ, linux/mman.h
-_WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # its errors then; 133 is EHWPOISON
+_WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # for pages whose touch raises SIGBUS; 133 is EHWPOISON
 
 
 def fetch_ahead(file, whole=True):
@@ -34,8 +34,8 @@ def fetch_on(file, end):
 def populate(mapping, start, end):
     """Read the pages of a mapping now.
 
-    False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable ones. Blocks
-    without the interpreter's lock.
+    False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable pages.
+    Blocks without the interpreter's lock.
     """
     start -= start % mmap.PAGESIZE
     count = min(end, len(mapping)) - start
@@ -65,7 +65,7 @@ def let_go(file):
 
 
 def read_range(fd, start, end):
-    """Read [start, end) and discard it. Raises OSError (EIO), also if the file ends before."""
+    """Read [start, end) and discard it. Raises OSError (EIO), also if the file ends before ``end``."""
     buffer = bytearray(min(1 << 20, max(1, end - start)))
     while start < end:
         count = os.preadv(fd, (buffer,), start)

@@ -1,7 +1,7 @@
 """Removal: removes the folders of deleted queues in a thread of the committer, with their content.
 
-Beside storage.flush.group_commit. Nothing waits for it: what a crash or the broker's end leaves is removed at
-the next boot.
+Beside storage.flush.group_commit. Nothing waits for a removal: folders that a crash or the broker's end
+leaves are removed at the next boot.
 """
 import os
 import time
@@ -16,20 +16,19 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders, one after the other: three thousand deleted together delay others no longer than one.
-    """
+    """Removes folders, one after the other: three thousand folders delay other work no longer than one."""
 
     def __init__(self, files, committer):
         self._files = files
         self._committer = committer
         self._waiting = deque()  # (store or None, folder, whose, done); the first is being removed
-        self._left = None  # of the first: (path, is a folder), taken from the end
+        self._left = None  # content left of the first: (path, is a folder), taken from the end
         self._made = []  # changes that listeners have not heard of
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and its content, then call ``done()`` if given. With an ``error`` in recording the
-        queue's deletion on the disk, the folder stays.
+        """Remove a folder and its content, then call ``done()`` if given. The folder stays if an ``error``
+        kept the queue's deletion from the disk.
 
         ``store``: the store that has its files open, or None; ``whose``: for the log.
         """

@@ -1,1 +1,1 @@
-"""What marked files wait for: group commit, its threads, and the one place that says when all is safe."""
+"""Flushes: group commit, its threads, and durability, which says when changes are safe."""

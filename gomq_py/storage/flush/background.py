@@ -14,7 +14,7 @@ from gomq_py.hub.threads import begin
 logger = logging.getLogger("gomq_py.storage.aside")
 
 
-# The names of their greenlets, in the order of Background's attributes.
+# Names of the workers' greenlets, in the order of Background's attributes.
 WORKERS = ("files-aside", "files-at-leisure", "files-for-readers")
 
 
@@ -36,7 +36,7 @@ class Background:
 
     @property
     def is_idle(self):
-        """Whether all of it is done."""
+        """Whether all work is done."""
         return all(worker.is_idle for worker in self._workers)
 
     def join(self):
@@ -51,14 +51,14 @@ class Background:
 
 
 class BackgroundWorker:
-    """Does one piece after the other. ``threads_of()`` returns the pool of threads."""
+    """Does one piece of work after the other. ``threads_of()`` returns the pool of threads."""
 
     def __init__(self, name, threads_of):
         self._name = name
         self._threads_of = threads_of
         self._work = deque()  # (function, arguments, done or None)
-        # the same and its count of pieces: has its turn before _work, alternately, so that endless urgent
-        # work does not keep the rest from being done
+        # urgent work, with its count of pieces: it alternates with _work, so that endless urgent work does
+        # not hold up the rest
         self._first = deque()
         self._was_first = False
         self._pieces = 1  # of _work that may be done in its next turn
@@ -72,15 +72,15 @@ class BackgroundWorker:
 
     @property
     def is_idle(self):
-        """Whether all of it is done."""
+        """Whether all work is done."""
         return self._greenlet is None
 
     def add(self, function, *arguments, done=None, first=False):
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
         ``done(result, error)``, if given, is called in the hub after it, and must neither switch nor raise.
-        ``first``: before other work, because somebody waits for it. As a number it counts the pieces of this
-        work, and as many pieces of other work have their turn after it.
+        ``first``: do this before other work, because somebody waits for it. As a number: the count of its
+        pieces; as many pieces of other work come next.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -90,7 +90,7 @@ class BackgroundWorker:
             self._begin()
 
     def join(self):
-        """Return when all of it is done. May switch."""
+        """Return when all work is done. May switch."""
         while (greenlet := self._greenlet) is not None:
             greenlet.join()
             self._ended(greenlet)
@@ -125,7 +125,7 @@ class BackgroundWorker:
         return taken
 
     def _next_unheard(self, count):
-        """Up to ``count`` of the next pieces, before one with a callback."""
+        """Take up to ``count`` of the next pieces, none with a callback."""
         while count > 0 and self._work and self._work[0][2] is None:
             yield self._work.popleft()
             count -= 1
@@ -147,7 +147,7 @@ class BackgroundWorker:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """The greenlet was ended from outside (killed, or by Ctrl-C): another one does the rest."""
+        """Begin another greenlet for the rest: this one was ended from outside (killed, or by Ctrl-C)."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 
@@ -178,7 +178,7 @@ class BackgroundWorker:
                 raise
             result, error = None, failure
         self._under_way = None
-        if not self._killed:  # after a crash nobody hears of the end
+        if not self._killed:  # after a crash no callback is called
             self._tell(done, result, error)
 
     @staticmethod

@@ -33,7 +33,7 @@ class FlushBatch:
         self.failures = {}
 
     def has_marks(self):
-        """Whether there is something to flush that somebody may wait for."""
+        """Whether there are marks that a callback may wait for."""
         return bool(self.stores or self.folders or self.logs)
 
     def collect(self, function, unawaited):
@@ -124,7 +124,7 @@ class Particular:
         self._callback(error)
 
     def tell(self, of_logs, other):
-        """The result of a flush, as in call_back."""
+        """Tell the callback the result of a flush, as call_back() does."""
         raise NotImplementedError
 
 
@@ -171,8 +171,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """The logs and folders that have failed; one object per GroupCommit. ``files`` tells its listeners what
-    was written of a log.
+    """The logs and folders that have failed; one object per GroupCommit. ``files`` tells its listeners of
+    bytes written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -182,14 +182,14 @@ class FlushFailures:
         self._files = files
         self._folders = {}  # path of a folder whose flush failed -> the error, for the rest of the run
         self._logs = {}  # logs whose flush failed: every promise depends on them
-        self._replace_at_s = 0.0  # when the owner of one is asked again to replace it
+        self._replace_at_s = 0.0  # when a failed log's owner is asked again to replace it
 
     def counts(self):
         """How many folders and how many logs have failed."""
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the listeners what was written of the flushed logs, and note the failed ones.
+        """Tell the listeners of bytes written to the flushed logs, and note the failed logs.
 
         ``unbegun``: log -> its error, of logs that got no thread.
         """
@@ -208,14 +208,16 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the logs that could not be written; they are held. The next flush tries again, and until then
-        nobody may be told that nothing is left to flush.
+        """Take the logs that could not be written; they are held. The next flush tries again; until then no
+        callback may hear that nothing is left to flush.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
 
     def blame(self, batch):
-        """Add to the batch's failures the consequences of earlier ones, and note those of this flush."""
+        """Add the consequences of earlier failures to the batch's failures, and note the failures of this
+        flush.
+        """
         failures, logs = batch.failures, batch.logs
         for owner, error in failures.items():
             if isinstance(owner, str):
@@ -266,7 +268,7 @@ class FlushFailures:
 
     def _have_replaced(self, file):
         """Have the owner of a failed log write another one: at once, and then every REPLACE_AGAIN_S while
-        somebody asks.
+        promises are asked for.
         """
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
@@ -297,7 +299,7 @@ class NameChanges:
         self._wake = wake
         self._gathers_soon = gathers_soon
         self._changes = []  # ([storage.disk.files.Change, ...], done or None) for the flush that begins next
-        self._soon = []  # the same, for a moment in which no flush runs
+        self._soon = []  # like _changes, to be made while no flush runs
         self._soon_since = 0.0
         self._making = []  # the changes that are being made
         self._is_making_alone = False
@@ -310,8 +312,8 @@ class NameChanges:
         ``done(error or None)`` is called in the hub, and must neither switch nor raise. A change that fails
         fails the flush for all its callbacks. A missing file is a failure only if the change needs it.
 
-        ``soon``, for files that are to be used again: made within ``SOON_S`` unless a flush runs then, before
-        changes without ``soon``, and without a flush of its own.
+        ``soon``, for files that are to be used again: they are made within ``SOON_S`` unless a flush runs
+        then, before changes without ``soon``, and without a flush of its own.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -338,7 +340,9 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have the changes made in order, and tell of them. ``failures`` gets change -> error. May switch."""
+        """Have the changes made in order, and tell the listeners. ``failures`` gets change -> error. May
+        switch.
+        """
         if not changes:
             return
         self._making = changes
@@ -346,7 +350,7 @@ class NameChanges:
             results = self._change_each([group for group, _ in changes])
         except Exception as failure:  # without a thread nothing was done
             results = [(0, failure)] * len(changes)
-        changes, self._making = self._making, []  # none if they were forgotten meanwhile
+        changes, self._making = self._making, []  # empty if they were forgotten meanwhile
         for (group, done), (made, refusal) in zip(changes, results):
             try:
                 for change in group[:made]:
@@ -360,8 +364,8 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all changes while nothing is flushed. Until they are made, nobody is told that nothing is left
-        to do. May switch.
+        """Make all changes while nothing is flushed. Until then no callback may hear that nothing is left to
+        do. May switch.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)
@@ -383,6 +387,6 @@ class NameChanges:
         return [done for _, done in changes if done is not None]
 
     def forget(self):
-        """Drop all changes, as a crash does: nobody hears of them."""
+        """Drop all changes, as a crash does, without callbacks."""
         self._changes, self._soon, self._making = [], [], []
         self._is_making_alone = False

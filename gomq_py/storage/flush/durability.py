@@ -1,12 +1,12 @@
-"""Durability: says when what has been done is safe.
+"""Durability: says when changes are safe.
 
-Whoever has to wait for that asks here, in one of two ways.
+Callers wait for that in one of two ways.
 
 - ``when_safe``, for promises: a confirm, tx.commit-ok, the -ok of something durable, the answer to an HTTP
   request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
   acknowledger.
 - ``when_on_disk``, for housekeeping: files that are used again or removed, logs that take another one's
-  place. Nobody was promised anything, so that the local disk has to do, however long an acknowledger takes.
+  place. Nobody was promised anything, so the local disk is enough, however long an acknowledger takes.
 
 Above ``storage.flush.group_commit``, whose GroupCommit is the local disk: stores and logs mark there what has
 to be flushed, and wait for nothing else. An *acknowledger* stands for another place that keeps what this node
@@ -15,9 +15,9 @@ keeps, such as a follower:
     acknowledger.when_safe(callback)    calls callback(error or None) once all that it was told until now is
                                         safe there
 
-It hears of changes as a ``storage.disk.replication.Replicator`` does. That is why it is asked when the local
-disk has answered: logs and changes of names are told of only then. Without acknowledgers a promise is one
-more call, and no object. Never switches but in ``wait``.
+An acknowledger hears of changes as a ``storage.disk.replication.Replicator`` does, of logs and names only
+when the local disk has them. So it is asked after the local disk has answered. Without acknowledgers a
+promise is one more call, and no object. Never switches but in ``wait``.
 """
 from collections import deque
 from functools import partial
@@ -30,11 +30,11 @@ LOG = logger("storage")
 
 
 class NotAcknowledged(Exception):
-    """Somebody else who was to keep it did not say that it is safe there."""
+    """An acknowledger did not say that the changes are safe with it."""
 
 
 class Durability:
-    """Says when something is safe on one node. ``disk`` is its GroupCommit."""
+    """Says when the changes of one node are safe. ``disk`` is its GroupCommit."""
 
     def __init__(self, disk):
         self.disk = disk
@@ -42,18 +42,19 @@ class Durability:
         self._promises = deque()
         self._is_keeping = False
 
-    # who waits
+    # waiting
 
     def when_safe(self, callback, concerns=None, hurry=True):
-        """Call ``callback(error or None)`` once all that was done until now is on the local disk and every
-        acknowledger has it. That may be at once, before this returns. Callbacks come in the order asked, and
-        must neither switch nor raise.
+        """Call ``callback(error or None)`` once all changes so far are on the local disk and with every
+        acknowledger, maybe before this returns. Callbacks come in the order asked, and must neither switch
+        nor raise.
 
         If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
-        whether it is about one of them; it must not raise. Without ``concerns`` each failure counts.
-        ``hurry=False``: nobody waits for it, so it may take a while.
+        whether the callback is about one of them; it must not raise. Without ``concerns`` each failure
+        counts. ``hurry=False``: the call may take a while.
 
-        Returns what ``GroupCommit.after_sync`` does; what is done until that flush begins is covered, too.
+        Returns the NextFlush of ``GroupCommit.after_sync``, if any, which also covers changes until it
+        begins.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
@@ -62,32 +63,32 @@ class Durability:
         return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
     def when_defined(self, callback):
-        """As ``when_safe``, for definitions, users and rights: files of a queue that cannot be flushed are
-        not about them.
+        """As ``when_safe``, for definitions, users and rights: a failed flush of a queue's files does not
+        concern them.
         """
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
-        """As ``when_safe``, for housekeeping: the local disk has to do.
+        """As ``when_safe``, for housekeeping: the local disk is enough.
 
-        ``hurry=False``: it may take a while.
+        ``hurry=False``: the call may take a while.
         """
         self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
-        """Return when all that was done until now is safe.
+        """Return when all changes so far are safe.
 
-        Raises the error of whoever cannot keep it. May switch.
+        Raises the error of the disk or acknowledger that cannot keep them. May switch.
         """
         result = AsyncResult()
         self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
         result.get()
 
-    # who has to say so
+    # acknowledgers
 
     @property
     def has_acknowledgers(self):
-        """Whether anybody has to say so but the local disk: what a kill leaves here, others may not know."""
+        """Whether there are acknowledgers: they may lack changes that a kill leaves here."""
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
@@ -103,8 +104,7 @@ class Durability:
         self._keep()
 
     def close(self):
-        """Nobody is asked any more but the local disk: the promises that wait for somebody else are refused.
-        """
+        """Ask only the local disk from now on; refuse the promises that wait for an acknowledger."""
         self._acknowledgers.clear()
         error = NotAcknowledged(
             "the broker stops, and not everybody who keeps a copy has said that it is safe"
@@ -115,7 +115,7 @@ class Durability:
         self._keep()
 
     def describe(self):
-        """What it is doing, for people."""
+        """Its state, for people."""
         described = self.disk.describe()
         if self._acknowledgers or self._promises:
             described += f"; {len(self._acknowledgers)} acknowledgers, {len(self._promises)} promises to keep"
@@ -124,7 +124,7 @@ class Durability:
     # helpers
 
     def _on_disk(self, promise, error):
-        """The local disk has answered: ask the acknowledgers."""
+        """Ask the acknowledgers, because the local disk has answered."""
         promise.is_on_disk = True
         if error is not None:
             promise.refuse(error)
@@ -167,7 +167,7 @@ def _not_ours():
 
 
 class _Promise:
-    """One callback, and who has not said yet that it may be called."""
+    """One callback, and the acknowledgers that have not answered yet."""
 
     __slots__ = ("callback", "is_on_disk", "missing", "error")
 
@@ -178,6 +178,6 @@ class _Promise:
         self.error = None
 
     def refuse(self, error):
-        """It cannot be kept, whatever the others say."""
+        """Note that the promise cannot be kept."""
         self.error = error
         self.missing.clear()

@@ -92,12 +92,12 @@ ctypedef struct Flush:
 
 cdef struct Threads
 
-# A thread, and what it sleeps on.
+# A thread, and the semaphore that it sleeps on.
 cdef struct Worker:
     Threads *threads
     sem_t wake
 
-# ``resting``: the workers that sleep. The one that slept last is woken first: what it needs is still in the
+# ``resting``: the workers that sleep. The worker that slept last is woken first: its data is still in the
 # processor's cache, and while the others sleep a flush interrupts no processor on their behalf.
 cdef struct Threads:
     pthread_mutex_t mutex
@@ -320,7 +320,7 @@ cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
     cdef itimerspec when
     cdef long nanoseconds = <long> (seconds * 1e9)
     if nanoseconds < 1:
-        nanoseconds = 1  # 0 turns it off: it would never be ready
+        nanoseconds = 1  # 0 would turn the timer off
     when.it_interval.tv_sec = 0
     when.it_interval.tv_nsec = 0
     when.it_value.tv_sec = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def is_native():
-    """Whether there are such threads."""
+    """Whether flush threads exist."""
     return False
 
 

@@ -14,7 +14,7 @@ from gevent.hub import Waiter
 from gomq_py.storage.disk.mapping import address_of
 from gomq_py.storage.flush import flush_threads
 
-READ = 1  # of the loop's watchers
+READ = 1  # event of the loop's watchers
 
 # Whether a Flusher can be had.
 IS_NATIVE = flush_threads.is_native()
@@ -62,7 +62,7 @@ class Flusher:
         try:
             number = waiter.get()
         finally:
-            entry[0] = None  # cut short: nobody is woken when the flush ends
+            entry[0] = None  # cut short: the end of the flush wakes no greenlet
         if number:
             raise OSError(number, os.strerror(number))
 
@@ -83,7 +83,7 @@ class Flusher:
         try:
             waiter.get()
         finally:
-            if self._pausing is waiter:  # cut short: nobody is woken when the alarm rings
+            if self._pausing is waiter:  # cut short: the alarm wakes no greenlet
                 self._pausing = None
 
     def end_pause(self):
@@ -96,7 +96,7 @@ class Flusher:
             gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def close(self):
-        """End the threads, without waiting: flushes that run go on, and nobody hears of their end."""
+        """End the threads, without waiting: running flushes go on, and their end wakes no greenlet."""
         if self._threads:
             threads = self._threads
             self._threads = flush_threads.none()
@@ -118,7 +118,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """In the hub: the time of a pause is up."""
+        """In the hub: end the pause, whose time is up."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing
@@ -127,7 +127,7 @@ class Flusher:
             waiter.switch(None)
 
     def _ask(self, file):
-        """Ask for a flush of the file; returns its place. Raises OSError."""
+        """Ask for a flush of the file; returns the request's place. Raises OSError."""
         if not self._threads:
             raise OSError(errno.ECANCELED, "flushes have ended")
         if file.fd >= 0:
@@ -140,7 +140,7 @@ class Flusher:
         return place
 
     def _heard(self):
-        """In the hub: some flush has ended."""
+        """In the hub: wake the greenlets whose flushes have ended."""
         flush_threads.hear(self._threads)
         for place in list(self._waiting):
             number = flush_threads.take(self._threads, place)
@@ -151,7 +151,7 @@ class Flusher:
                 if waiter is not None:
                     waiter.switch(number)
                 if not self._threads:
-                    return  # closed by whoever was woken
+                    return  # a woken greenlet has closed this
 
 
 def _forget(watcher):

@@ -3,8 +3,8 @@
 Below group_commit, which says what is flushed, and whose greenlet a Wakeup wakes; above flusher and files.
 Threads that need no interpreter flush the files of stores (``storage.flush.flusher``), for greenlets that
 wait here. Logs, folders and changes of names, and interpreted all files, have a pool of Python's threads: the
-hub's pool serves name resolution and hashing, which must not wait for a disk. Says what failed, and never
-what that means.
+hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures and does not
+judge them.
 
 CommitDelay holds flushes up. A flush costs the processor some 150 us and waits for the disk, so on a fast
 disk 10 000 confirmed messages a second would be thousands of flushes a second. Flushes that overlap, or
@@ -57,7 +57,7 @@ class SyncWatch:
         self._hub_thread = _this_thread()
 
     def begin(self, path):
-        """A flush of the file or folder begins now. Returns the argument of ``end``."""
+        """Note that a flush of the file or folder begins. Returns the argument of ``end``."""
         entry = [path, time.monotonic(), False]
         if self._after_s:
             self._running[id(entry)] = entry
@@ -67,7 +67,7 @@ class SyncWatch:
         return entry
 
     def end(self, entry):
-        """The flush has ended, or failed."""
+        """Note that the flush has ended or failed."""
         self._running.pop(id(entry), None)
         if entry[2]:
             self._log(
@@ -162,7 +162,7 @@ GRACE_S = 0.00012
 
 class NextFlush:
     """The flush that begins next. Until it ``has_begun`` it covers all marks, so a callback that waits for it
-    may answer for later marks, too: each of these calls ``join``, and ``joined`` counts them.
+    may answer for later marks, too: each later mark calls ``join``, and ``joined`` counts them.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -173,7 +173,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """A callback that waits already answers for one more mark."""
+        """Count one more mark for which a waiting callback answers."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -191,17 +191,17 @@ class CommitDelay:
         self._may_begin_s = 0.0  # when the next flush may begin, by time.monotonic(); 0: at any time
         # when the flush that was held up last was due; 0: an ask has come since, or none was held up
         self._due_s = 0.0
-        self._is_steady = False  # that ask came within GRACE_S
+        self._is_steady = False  # the ask came within GRACE_S
         self._pausing = None  # the Flusher that pauses
 
     def begin(self):
-        """A flush begins."""
+        """Note that a flush begins."""
         self.next_flush.has_begun = True
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """A flush that began at ``began_s``, by time.monotonic(), is over. ``overlaps``: the next one was
-        asked for meanwhile; ``answered``: count of asks that it answers.
+        """Note that a flush is over, which began at ``began_s``, by time.monotonic(). ``overlaps``: the next
+        one was asked for meanwhile; ``answered``: count of asks that it answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
@@ -221,7 +221,7 @@ class CommitDelay:
                 self._pausing = None
 
     def asked(self):
-        """Somebody asks for the next flush, which begins after this turn of the loop if it is due."""
+        """Note an ask for the next flush, which begins after this turn of the loop if it is due."""
         if self._due_s:
             late = time.monotonic() - self._due_s
             if late >= 0:
@@ -232,7 +232,7 @@ class CommitDelay:
 
 
 class Wakeup:
-    """Wakes one greenlet, at a time or when anybody in its hub rings.
+    """Wakes one greenlet, at a set time or at a ring by code of its hub.
 
     ``is_rung`` stays until ``clear``. ``rings_at_s``: the time, by time.monotonic(), for which the timer is
     set; 0: none. ``waiter`` exists only while the greenlet waits.
@@ -269,7 +269,7 @@ class Wakeup:
         waiter = self.waiter = Waiter()
         try:
             waiter.get()
-        except BaseException:  # killed: nobody waits any more
+        except BaseException:  # killed: the greenlet does not wait any more
             self.close()
             raise
         finally:
@@ -292,7 +292,7 @@ class Wakeup:
         self.timer.start(self._time_is_up)
 
     def _time_is_up(self):
-        """In the hub."""
+        """In the hub: wake the greenlet, because its time is up."""
         self.rings_at_s = 0.0
         waiter = self.waiter
         if waiter is not None:
@@ -342,7 +342,7 @@ class Flushing:
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
     def sync_in_hub(self, file):
-        """Flush a file of a store while others have their turn. Raises OSError. Switches."""
+        """Flush a file of a store while other greenlets run. Raises OSError. Switches."""
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
@@ -441,8 +441,8 @@ class Flushing:
 
 
 def flush_each(jobs, watch):
-    """Flush one after the other, in a pool thread, or in a greenlet if that only waits. Returns (owner,
-    error) of the jobs that failed.
+    """Run the jobs one by one, in a pool thread, or in a greenlet if a flush only waits there. Returns
+    (owner, error) of the jobs that failed.
     """
     failed = []
     for function, target, owner in jobs:

@@ -88,12 +88,12 @@ class GroupCommit:
             self._flushing.change_each, lambda: self._begin_soon(), self._wake, gathers_soon=enabled)
         self.background = Background(self._threads_of)
 
-    # what marks itself
+    # marks
 
     def mark(self, store):
-        """The store has something to flush.
+        """Note that the store has something to flush.
 
-        When a sync begins its ``sync_files()`` tells what; then ``synced()`` or ``fence(error)`` is called.
+        A sync calls the store's ``sync_files()`` first, and ``synced()`` or ``fence(error)`` at its end.
         """
         self._next.stores[store] = True
         self._begin_soon()
@@ -104,7 +104,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_acks(self, store):
-        """The store has acks to flush. Nobody waits for them, and ``after_sync`` does not cover them."""
+        """Note that the store has acks to flush. ``after_sync`` does not cover them."""
         batch = self._next
         if not batch.acks:
             batch.acks_since = time.monotonic()
@@ -112,9 +112,9 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """A log was appended to, or has accepted bytes, which the sync writes first.
+        """Note that a log was appended to, or has accepted bytes, which the sync writes first.
 
-        It is held until it has been flushed: its owner may close it before, and even remove its name.
+        The log stays open until it has been flushed, even if its owner closes it or removes its name.
         """
         if file not in self._next.logs:
             file.retain()
@@ -122,11 +122,11 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_folder(self, path):
-        """A name in the folder changed."""
+        """Note that a name in the folder changed."""
         self._next.folders[os.fspath(path)] = None
         self._begin_soon()
 
-    # who waits
+    # waiting
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
         """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this
@@ -134,10 +134,10 @@ class GroupCommit:
 
         Callbacks come in the order given, and must neither switch nor raise. ``hurry=False``: the flush may
         wait for more marks. If files of some stores could not be flushed, these stores are fenced, and
-        ``concerns()`` is asked whether that concerns the caller; it must not raise. Without it each failure
-        does. A failed log concerns all: in that sync, and in later ones until another log has taken its
-        place, because a second flush would succeed without what the first one lost. ``about_logs=False``, for
-        housekeeping that no promise depends on: only failures of stores, folders and names are heard of.
+        ``concerns()`` is asked whether that concerns the caller; it must not raise. Without ``concerns`` each
+        failure does. A failed log concerns all: in that sync, and in later ones until another log has taken
+        its place, because a second flush would succeed without what the first one lost. ``about_logs=False``,
+        for housekeeping that no promise depends on: a failed log is not reported.
 
         Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """
@@ -186,8 +186,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks, finish the work in the background, and all that these add; then end. May switch.
-        """
+        """Flush all marks and finish the background work, with all that both add; then end. May switch."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -202,9 +201,9 @@ class GroupCommit:
         self._flushing.end()
 
     def kill(self):
-        """End as a crash does: what is marked is not flushed, nobody is called back."""
+        """End as a crash does: without flushing marks, and without callbacks."""
         self._killed = True
-        # taken, so that a cycle that is about to begin calls nobody back
+        # taken, so that a cycle that is about to begin has no callbacks
         release([*self._take().logs, *self._failures.take_unwritten()])
         self.names.forget()
         if self._greenlet is not None:
@@ -225,7 +224,7 @@ class GroupCommit:
         return self._greenlet is None or self._is_resting
 
     def describe(self):
-        """What it is doing, for people."""
+        """Its state, for people."""
         state = (
             "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
             else "waiting for more"
@@ -295,18 +294,18 @@ class GroupCommit:
 
     def _ended(self, greenlet):
         """The greenlet was ended from outside (killed, maybe before its first turn, or by Ctrl-C) and has
-        told nobody: tell everybody who waits.
+        called nothing back: call back everything that waits.
         """
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
-            if self._is_resting:  # nothing was marked, and nobody waits
+            if self._is_resting:  # nothing was marked, and no callback waits
                 self._is_resting = False
                 return
             how = type(greenlet.exception or greenlet.value).__name__
             self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
 
     def _forget_marks(self):
-        """Without syncing, what is marked counts as flushed at the end of the loop's turn.
+        """Without syncing, count marked files as flushed at the end of the loop's turn.
 
         May switch, for changes of names.
         """
@@ -318,7 +317,7 @@ class GroupCommit:
                 return
             self.has_failed = self.has_failed or bool(failures)
             batch = self._take()
-            self._next.callbacks = batch.callbacks  # of those who asked meanwhile no name was changed
+            self._next.callbacks = batch.callbacks  # the names of later asks are not changed yet
             release(batch.logs)
             for store in self._in_portions({**batch.acks, **batch.stores}):
                 try:
@@ -343,7 +342,7 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Return when somebody waits for a sync, or after UNHURRIED_S.
+        """Return when a callback waits for a sync, or after UNHURRIED_S.
 
         Meanwhile changes that are wanted soon are made. May switch.
         """
@@ -361,7 +360,7 @@ class GroupCommit:
             else:
                 failures = self.names.make_soon()
                 self.has_failed = self.has_failed or bool(failures)
-                if self._next.callbacks:  # of those who asked meanwhile
+                if self._next.callbacks:  # asked for meanwhile
                     self._next.failures.update(failures)
                 if self._killed or not self._has_work():
                     return
@@ -420,7 +419,7 @@ class GroupCommit:
         if jobs:
             self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
             if self._killed:
-                return  # killed during the flush: nobody hears of its end
+                return  # killed during the flush: no callbacks
         self._failures.blame(batch)
         of_logs = self._failures.error_of_logs()
         if of_logs is None and batch.failures:
@@ -434,7 +433,7 @@ class GroupCommit:
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """The items; others have their turn whenever a slice of time is over.
+        """Iterate over the items; other work has its turn whenever a slice of time is over.
 
         Ends when the broker is killed meanwhile. A generator; may switch.
         """

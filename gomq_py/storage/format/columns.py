@@ -1,18 +1,18 @@
 """Columns: many records of a segment at once, as the buffers that columnar programs (Arrow) take.
 
-Beside record, which draws the octets; walked for whoever reads a stream in bulk (Spark). A Block holds, for
-up to ``capacity`` rows, their offsets and times, and for each field with a length where it lies: ``starts``
-and ``lengths``, 32 bits each, start -1 where a row has none. gather() copies one field of all rows into one
+Beside record, which draws the octets; for programs that read a stream in bulk (Spark). A Block holds, for up
+to ``capacity`` rows, their offsets and times, and for each field with a length where it lies: ``starts`` and
+``lengths``, 32 bits each, start -1 where a row has none. gather() copies one field of all rows into one
 piece. Both checksums of every record handed out were checked. A leaf: octets in, octets out; no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
 
-# What ended a walk.
-END = 0  # the octets: the next record needs more of them
+# Reasons for the end of a walk.
+END = 0  # the octets ended: the next record needs more
 FULL = 1  # the block has no more rows or octets
-DONE = 2  # the first record that is not wanted any more
-DAMAGED = 3  # what is at ``at`` is no sound header: seek() goes on behind it
+DONE = 2  # the walk has reached ``until``
+DAMAGED = 3  # there is no sound header at ``at``: seek() goes on behind it
 SPOILED = 4  # the content of the record at ``at`` does not check: skip() goes on behind it
 MISSING = 5  # the record at ``at`` is sound, but others before it are not there: accept() goes on with it
 
@@ -59,12 +59,12 @@ class Block:
         self.others = 0
 
     def walk(self, buffer, at, end, seed, first_offset, first, until):
-        """Take the records from ``at`` to ``end`` whose ordinals are ``first`` to ``until``, this one
-        excluded. Returns what ended the walk.
+        """Take the records from ``at`` to ``end`` with ordinals from ``first`` on, before ``until``. Returns
+        the reason of the walk's end.
 
-        ``first_offset``: of the segment's record with ordinal 0. ``next_ordinal`` is the caller's: 0 at the
-        segment's first record, then as it was left. Records before ``first`` are passed over with their
-        headers checked only.
+        ``first_offset``: of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0 at the
+        segment's first record; later walks go on from there. Records before ``first`` are passed over with
+        their headers checked only.
         """
         self.count = self.body_bytes = self.skipped = self.others = 0
         if end > len(buffer) or end > LARGEST_START:
@@ -141,8 +141,8 @@ class Block:
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """After DAMAGED: where the next sound header begins in ``at`` (a multiple of 8 behind the segment's
-        start) to ``end``; -1: nowhere there.
+        """After DAMAGED: position of the next sound header from ``at`` (a multiple of 8 behind the segment's
+        start) to ``end``; -1: there is none.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
@@ -152,8 +152,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """(kind, flags, routing, properties), as they lie in the record, of a row whose properties are no
-        basic ones; else None.
+        """(kind, flags, routing, properties), as they lie in the record, of a row whose properties are not
+        basic; else None.
         """
         exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         if buffer[exchange_at - 39] == AMQP:
@@ -208,7 +208,7 @@ class Block:
                     else:
                         length = p[at] if at < end else LARGEST_START
                         at += 1
-                    if length > end - at:  # the broker lets none of these in; what follows cannot be told
+                    if length > end - at:  # the broker accepts no such row; its rest is unreadable
                         flags = 0
                         length = -1
                 octets.put_le32(property_starts, at_place, at if length >= 0 else 0xFFFFFFFF)
@@ -230,7 +230,8 @@ class Block:
         return ends, content
 
     def gather_property(self, place, buffer):
-        """As gather(), of one property after scan_properties(), with a bitmap before it: which rows have it.
+        """As gather(), for one property after scan_properties(); a bitmap of the rows that have it comes
+        first.
         """
         present = bytearray((self.count + 7) // 8)
         ends, size = self._measured(self.property_lengths, place)

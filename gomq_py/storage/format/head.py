@@ -1,6 +1,6 @@
 """Heads: the first 128 octets of a segment's two files, and the seals in them. Little-endian.
 
-    Both files: the head proper. Never changed while the file is what it says.
+    Both files: the head proper, unchanged until the file is recycled.
 
     offset size
          0    8  magic "GOMQMSGS" or "GOMQACKS"
@@ -60,7 +60,7 @@ DELIVERED_AT = 64
 ACKS_SEAL_AT = 72
 ACKS_SEAL_BYTES = _ACKS_SEAL.size
 
-# What is added to the seed for each kind of checksum in a head, so that one cannot stand for another.
+# Salts of the seed, one for each kind of checksum in a head, so that none can stand for another.
 _SEAL_SALT = 1
 SYNCED_SALT = 2
 DELIVERED_SALT = 3
@@ -68,7 +68,7 @@ _ACKS_SEAL_SALT = 4
 
 
 class Head(NamedTuple):
-    """What the head proper says. ``seed`` is its checksum."""
+    """The content of the head proper. ``seed`` is its checksum."""
 
     magic: bytes
     number: int
@@ -108,8 +108,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """The ``Head`` in the first 64 octets, or None when they are none, of another schema version or (with
-    ``magic``) of another kind.
+    """The ``Head`` in the first 64 octets, or None if they are no head, or one of another schema version or
+    (with ``magic``) kind.
     """
     if len(head) < 64:
         return None
@@ -147,7 +147,7 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 when they do not check.
+    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 if its checksum is wrong.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

@@ -16,10 +16,9 @@ Little endian; the first is the log's birth, ordinal 0 without payload.
 
 The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad
 head the next valid head with our id and a higher ordinal is searched octet by octet. "Known to be on disk"
-tells a disk fault (damage below it) from the ordinary end of a crash; above it the octets do: an append that
-did not come to its end is short, or what was never written of a sector reads as zeros. Written by
-storage.logs.framed_log; read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is
-never interpreted.
+tells a disk fault (damage below it) from the ordinary end of a crash; above it the octets themselves tell: an
+unfinished append is short, or unwritten parts of a sector read as zeros. Written by storage.logs.framed_log;
+read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never interpreted.
 """
 import os
 from struct import Struct
@@ -38,10 +37,10 @@ VERSION = 1
 # lies.
 MAX_PAYLOAD = 1 << 24
 
-# What a drive writes whole.
+# The unit that a drive writes as a whole.
 SECTOR = 512
 
-# No log lives to write that many; behind a larger one there would be no number for the next.
+# No log lives to write that many; a larger ordinal would leave no number for the next record.
 MAX_ORDINAL = 1 << 62
 
 
@@ -57,8 +56,8 @@ class LogError(Exception):
 class Damage:
     """Octets [start, end) hold no valid record.
 
-    ``promised``: they were known to be on disk, or no crash leaves such octets, so this is a disk fault.
-    Otherwise it is the ordinary end of a crash.
+    ``promised``: a disk fault, because the octets were known to be on disk, or no crash leaves such octets.
+    Otherwise the ordinary end of a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")
@@ -77,8 +76,8 @@ class Damage:
 class LogScan:
     """Walks the octets of a log: iterates over payloads, collects damage.
 
-    ``end`` is behind the last valid record. ``left``: {log id: octets} of the logs that the last run may have
-    left, if that is known: so many of them were on disk.
+    ``end`` is behind the last valid record. ``left``: {log id: octets on disk} of the logs that the last run
+    may have left, if known.
     """
 
     def __init__(self, path, content, left=None):
@@ -158,7 +157,7 @@ class LogScan:
         return ordinal, length, check
 
     def _skip_to_head(self, start):
-        """The position of the next valid head, or the end of the log; what is skipped is damage."""
+        """The position of the next valid head, or the end of the log; skipped octets are damage."""
         position = start
         while True:
             position = self._content.find(MAGIC, position + 1)

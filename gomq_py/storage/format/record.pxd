@@ -58,7 +58,7 @@ cdef class RecordScanner:
     @cython.locals(p=const_octets, at=Py_ssize_t)
     cdef int _fill(self) except -1
 
-# typed, and so without an attribute for Python: whoever needs them cimports
+# typed, so Python sees no attribute: other modules cimport them
 cdef unsigned int ACKED, RUN_START, RUN_END, REQUEUED, COUNT, DUE
 cdef Py_ssize_t ENTRY_BYTES
 

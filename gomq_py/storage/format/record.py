@@ -21,16 +21,16 @@ Little-endian. In the msgs file every record begins at a multiple of 8 octets fr
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-Both checksums continue from the segment's seed, the checksum of its head: what a file held in an earlier
-life, or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by
-it, by recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is
-believed before it was compared with the end of the data.
+Both checksums continue from the segment's seed, the checksum of its head: content of a file's earlier life,
+or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by it, by
+recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is believed
+before it was compared with the end of the data.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
 level grow from older to younger messages, so that they sort as their messages came. A location holds for one
-run: after a restart another message may lie there. Whoever keeps one on disk (mqtt.model.qos2_records) keeps
-beside it when its message was stored.
+run: after a restart another message may lie there. A location kept on disk (mqtt.model.qos2_records) has
+beside it the time when its message was stored.
 
 The *acks file* says which records of its segment are gone, and how often others came back. Behind the head
 (format.head) it has entries of 8 octets.
@@ -50,10 +50,10 @@ The *acks file* says which records of its segment are gone, and how often others
        6  due * 8            DUE: when it may be delivered again (due_value), if it still counts as many;
                              overwritten in place
 
-An entry that does not check is not there: a page that a power cut kept from the disk, or what the file held
-in an earlier life. So entries may have gaps and are read past them. A run costs two entries and is only
-written for three records or more, so an acks file with one entry for each record its segment can hold always
-has room for the next ack; REQUEUED, COUNT and DUE never use that room.
+An entry with a wrong checksum does not count: its page never reached the disk, or is of the file's earlier
+life. So entries may have gaps and are read past them. A run costs two entries and is only written for three
+records or more, so an acks file with one entry for each record its segment can hold always has room for the
+next ack; REQUEUED, COUNT and DUE never use that room.
 """
 from array import array
 
@@ -67,7 +67,7 @@ TRAILER_BYTES = 4
 ALIGNMENT = 8
 PERSISTENT = 1
 
-# Two empty names, no properties, no body: what the acks file must have room for.
+# Two empty names, no properties, no body: the acks file has room for records of this size.
 SMALLEST_RECORD_BYTES = 48
 
 # Two short strings of 255 octets.
@@ -88,15 +88,15 @@ REQUEUED = 4
 COUNT = 5
 DUE = 6
 
-# Where a record of the largest segment may end (a location has 28 bits for a position): what lies beyond was
+# Where a record of the largest segment may end (a location has 28 bits for a position): octets beyond it were
 # never written.
 LARGEST_POSITION = 1 << 28
 
 # A count is kept in 29 bits; nobody delivers a message that often.
 LARGEST_COUNT = (1 << 29) - 1
 
-# Reading stops after this much without a single entry: what lies behind so long a gap was not flushed, and
-# its records come back as redelivered.
+# Reading stops after this much without a single entry: entries behind so long a gap were not flushed, and its
+# records come back as redelivered.
 GAP_BYTES = 65536
 
 
@@ -108,12 +108,12 @@ def size_of(routing_length, properties_length, body_length):
 
 
 def level_bits(level):
-    """The part of a location that is the same for all of a level."""
+    """The part of a location that all messages of a level share."""
     return level << 56
 
 
 def location_of(bits, number, position):
-    """The location of a record; ``bits`` are its level's."""
+    """The location of a record; ``bits``: level_bits() of its level."""
     return bits | number << 28 | position
 
 
@@ -190,11 +190,13 @@ def measure(p, at, end):
 
 
 def header_is_sound(p, at, seed):
-    """Whether header and routing of a measured record check, and the routing is two short strings."""
+    """Whether header and routing of a measured record have the right checksum, and the routing is two short
+    strings.
+    """
     routing_length = octets.le16(p, at + 6)
     if octets.crc32c(octets.crc32c(seed, p, at, 36), p, at + 40, routing_length) != octets.le32(p, at + 36):
         return False
-    if routing_length < 2:  # what is read next must lie inside
+    if routing_length < 2:  # the octets read next must lie inside
         return False
     exchange_length = p[at + 40]
     if exchange_length + 2 > routing_length:
@@ -203,7 +205,7 @@ def header_is_sound(p, at, seed):
 
 
 def content_is_sound(p, at, seed):
-    """Whether properties and body of a measured record check."""
+    """Whether properties and body of a measured record have the right checksum."""
     start = at + 40 + octets.le16(p, at + 6)
     length = octets.le32(p, at + 8) + octets.le32(p, at + 12)
     return octets.crc32c(seed, p, start, length) == octets.le32(p, start + length)
@@ -234,8 +236,8 @@ class RecordScanner:
     """Walks the records of a segment that may be damaged.
 
     ``next`` moves to the next whole record and fills the fields; ``damaged`` collects (start, end, records
-    lost) of what was stepped over, ``at`` is where the data ends once ``next`` has said False. A region
-    without any sound record behind it is not damage but the end: the ordinary tail of a crash.
+    lost) of skipped regions, ``at`` is where the data ends once ``next`` has returned False. A region without
+    any sound record behind it is not damage but the end: the ordinary tail of a crash.
     """
 
     __slots__ = (
@@ -249,7 +251,7 @@ class RecordScanner:
         """``buffer`` holds at least ``end`` octets, and is not closed before the scanner is done."""
         if end > len(buffer):
             raise ValueError(f"scan to {end} in a buffer of {len(buffer)} octets")
-        self.buffer = buffer  # compiled, p alone would not keep it
+        self.buffer = buffer  # keeps it alive: compiled, p does not
         self.p = octets.pointer(buffer)
         self.at = start
         self.end = end
@@ -357,14 +359,12 @@ def put_mark(p, at, seed, position):
 
 
 def due_value(due_s, count):
-    """What a DUE entry holds: the lowest bit of the count it goes with, and 28 bits of the time, in Unix
-    seconds.
-    """
+    """The value of a DUE entry: the lowest bit of its COUNT, and 28 bits of the time in Unix seconds."""
     return (due_s & 0xFFFFFFF) << 1 | (count & 1)
 
 
 def due_of(value, count, now_s):
-    """The time in Unix seconds that is meant, within four years of now; 0 where the entry goes with another
+    """The time in a DUE entry, in Unix seconds within four years of now; 0 if the entry belongs to another
     count.
     """
     if value & 1 != count & 1:
@@ -378,11 +378,11 @@ def is_among(position, runs):
 
 
 class Acks:
-    """What an acks file says.
+    """The content of an acks file.
 
     ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``:
     position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``: index behind
-    the last entry; ``holes``: entries before it that are not there and may be used again.
+    the last entry; ``holes``: entries before it that do not count and may be used again.
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")
@@ -412,7 +412,7 @@ def load_acks(buffer, seed, entries=-1):
 def _collect(p, seed, limit, acks, found):
     index = valid = start = requeued = 0
     gap = GAP_BYTES // ENTRY_BYTES
-    before = 0  # the kind of the entry just before, for those that come in pairs
+    before = 0  # the kind of the entry just before, for paired entries
     while index < limit and index - acks.entries <= gap:
         word = get_entry(p, index, seed)
         kind = word & 7
@@ -441,9 +441,9 @@ def _collect(p, seed, limit, acks, found):
 
 
 def _merge(found, runs):
-    """Sorted ranges (start << 32 | end) into ``runs``, those that overlap as one.
+    """Append sorted ranges (start << 32 | end) to ``runs``, overlapping ones merged.
 
-    Not those that touch: a single entry does not end where its record does, and must be recognised by its
+    Adjacent ones stay apart: a single entry does not end where its record does, and is recognised by its
     length.
     """
     last_end = -1

@@ -1,9 +1,9 @@
-"""Definition log: what operators and clients have defined, as a log of changes that is replayed at boot.
+"""Definition log: the definitions of operators and clients, as a log of changes that is replayed at boot.
 
 Above storage.logs.framed_log and storage.logs.log_records, below its users: broker.broker keeps vhosts and
 their content in one, auth.users the users in another. A record is a field table (content.fields) with a key
 ``op``. An append is in the file, and on the disk, once the committer has synced: answers to clients wait for
-that. Never yields.
+that. Never switches.
 
 A log that has become long is compacted if most of it is waste, by a prior count of the model. Compaction
 writes a second log beside the first, while every change goes to both; once the second is on disk it takes the
@@ -32,7 +32,7 @@ NEXT = ".next"
 SLICE = 200
 # Definitions counted before others get their turn, about half a millisecond.
 COUNTED = 2000
-# Definitions, or None, between two checks of the clock: some 10 us.
+# Items of a snapshot between two checks of the clock: some 10 us.
 LOOKS = 16
 
 
@@ -63,7 +63,7 @@ class DefinitionLog:
         self._note = note
         self._notes_growth = notes_growth and note is not None and committer.enabled
         self._is_growth_due = False
-        self._next_id = None  # id of the log that replaces this one, or has
+        self._next_id = None  # id of the log that will replace this one, or has
         self._snapshot = None
         self._size_hint = 0  # definitions at the last count, or 0
         self._next = None
@@ -100,7 +100,7 @@ class DefinitionLog:
 
     @property
     def path(self):
-        """Its path."""
+        """The log's path."""
         return self._path
 
     @property
@@ -110,7 +110,7 @@ class DefinitionLog:
 
     @property
     def is_new(self):
-        """Whether it never had a record."""
+        """Whether the log never had a record."""
         return self._log.is_new
 
     @property
@@ -147,9 +147,9 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Add replayed records that their reader cannot use.
+        """Note replayed records that their reader cannot use.
 
-        Keeps all unusable records in a file of its own. For boot: blocks.
+        Keeps all unusable records in a separate file. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -176,8 +176,8 @@ class DefinitionLog:
         """Compact from now on when the log is much longer than a snapshot.
 
         ``snapshot()`` iterates over functions, each returning the record of one definition or None if it is
-        gone; None instead of a function stands for something not durable. It goes on while the model changes,
-        and must neither raise over that nor take long for one.
+        gone; None instead of a function stands for something not durable. The iteration goes on while the
+        model changes: it must not raise then, nor take long for one definition.
 
         Starts at once if the log is long, or damaged, so that the next boot does not meet the damage again.
         """
@@ -190,7 +190,7 @@ class DefinitionLog:
     def append(self, record):
         """Add a record.
 
-        Raises OSError, or ValueError if it could not be read again; then nothing has changed.
+        Raises OSError, or ValueError if the record could not be read again; then nothing has changed.
         """
         payload = encode_table(record)
         read_record(payload, self._shapes)
@@ -285,9 +285,9 @@ class DefinitionLog:
         return file
 
     def _opened(self, file, error):
-        """The second log exists, empty.
+        """Go on with the second log, which exists now and is empty.
 
-        Write the model to it; from here on every change goes to both.
+        Writes the model to it; from here on every change goes to both logs.
         """
         self._opening = False
         if error is not None:

@@ -3,9 +3,9 @@ rebuilt by a replay.
 
 Above ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the
 committer's thread writes and flushes them. So a full disk refuses an append, a slow one delays nothing, and a
-killed process loses what no sync has covered. Without a syncing committer, or if the file system cannot
-reserve room, an append writes at once. A damaged record costs that record: it is reported, and later ones are
-found again.
+killed process loses appends that no sync has covered. Without a syncing committer, or if the file system
+cannot reserve room, an append writes at once. A damaged record costs that record: it is reported, and later
+ones are found again.
 
 storage.format.log defines the records. Never blocks outside of ``replay`` and ``rewrite``, unless more is
 appended between two syncs than was reserved; never interprets a payload.
@@ -28,9 +28,9 @@ class FramedLog:
 
     Opening a new one blocks.
 
-    ``is_new``: it never had a record. ``born_whole``: it begins with ``rewrite``, so unreadable content is no
-    crash's fault. ``committer``: each append is marked there; without one the caller flushes. ``fails_all``:
-    see LogFile. ``left``: see LogScan.
+    ``is_new``: the log never had a record. ``born_whole``: it begins with ``rewrite``, so unreadable content
+    is no crash's fault. ``committer``: each append is marked there; without one the caller flushes.
+    ``fails_all``: see LogFile. ``left``: see LogScan.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class FramedLog:
                 files.close(self.file)
                 raise
         self.damage = []  # Damage found by replay, in file order
-        # the file still holds it: its owner rewrites the log, or every boot reports it again
+        # the file still holds damage: its owner rewrites the log, or every boot reports the damage again
         self.holds_damage = False
-        self.kept_as = None  # path of the copy
+        self.kept_as = None  # path of the damaged log's copy
         self._replayed_to = 0
         self.record_count = 0
         self._files = files
@@ -189,7 +189,7 @@ class FramedLog:
         self._files.close(self.file)
 
     def abandon(self):
-        """Close a log that was removed, or replaced under its name, and drop what is not written yet."""
+        """Close a log that was removed, or replaced under its name, and drop unwritten appends."""
         self.file.forget_accepted()
         self._files.close(self.file)
 

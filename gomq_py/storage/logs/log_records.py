@@ -2,8 +2,8 @@
 kind.
 
 Above content.fields, below the readers of logs. A record with a valid checksum may still be unusable in this
-version: another version wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refuses it
-before any part of it is used.
+version: another version wrote it, or a fault did. Such a record costs only itself, never the boot:
+``read_record`` refuses it before any part of it is used.
 """
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
@@ -50,7 +50,7 @@ def are_numbers(value):
 
 
 def optional(check):
-    """The field may be missing."""
+    """A check for a field that may be missing."""
     return lambda value: value is None or check(value)
 
 

@@ -95,7 +95,7 @@ def _is_known(store, segment, start, end):
     """Whether an earlier run has reported this damage. A stream has no acks that hide damage from readers, so
     each would report it again.
 
-    Marks it as known by an empty file.
+    An empty file then marks the damage as known.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:

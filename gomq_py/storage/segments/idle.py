@@ -35,7 +35,7 @@ class Resting:
     def note(self, store):
         """Watch a store with a segment that has become empty.
 
-        A store calls this once, until it hears that it was ``forgotten``.
+        A store calls this once, and again only after its ``forgotten()`` was called.
         """
         if self._start is None:
             return

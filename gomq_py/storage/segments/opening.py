@@ -78,7 +78,7 @@ class Opener:
         return opening is not None and opening.awaited and opening.files is None
 
     def has(self, segment):
-        """Whether the segment was opened, or a thread does it."""
+        """Whether the segment was opened, or a thread is opening it."""
         return segment.number in self._openings
 
     def begin(self, store, segment):
@@ -92,7 +92,7 @@ class Opener:
     def come_to(self, store, segment, can_wait):
         """Map the files of a closed segment, because a reader has reached it.
 
-        False: a thread opens them, and the reader, which ``can_wait``, has to. Raises OSError.
+        False: a thread opens them, and the reader, which ``can_wait``, must wait. Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -111,7 +111,7 @@ class Opener:
         return True
 
     def opened(self, opening, files, error):
-        """A thread has opened the files of a segment, or failed."""
+        """Take the files of a segment that a thread has opened, or its error."""
         store = opening.store
         if self._openings.get(opening.segment.number) is not opening:
             if error is None:  # no longer wanted
@@ -172,7 +172,7 @@ class Proof:
         self.awaited = False
 
     def ended(self, _result, error):
-        """The thread has read them, or failed."""
+        """Note that the thread has read the bytes, or failed."""
         self.file.release()
         self.segment.recovered.proof_ended(self, error)
 
@@ -220,7 +220,7 @@ class Openings:
             self._timer = self._start(UNWANTED_MS, self._look)
 
     def forget(self, opening):
-        """Note that a reader has reached it, or the store has dropped it."""
+        """Note that a reader has reached the segment, or the store has dropped the Opening."""
         self._ready.pop(opening, None)
 
     def stop(self):

@@ -84,8 +84,8 @@ class SegmentPool:
         self._unnamed = {size: [] for size in self._kept}
         self._alone = {size: [] for size in self._kept}
         self._expected = Counter()  # (msgs_bytes, shelf) -> count of writers that will need them
-        self._uncached = Counter()  # msgs_bytes -> how many of these write with calls
-        # the same -> (folders, callback) of waiting writers, each for one set of files and its folders
+        self._uncached = Counter()  # msgs_bytes -> count of expected writers that use calls
+        # (msgs_bytes, shelf) -> (folders, callback) of waiting writers, one for each set of files
         self._waiting = {}
         self._in_making = set()  # keys being made
         self._naming = Counter()  # folder -> count of taken files without final names
@@ -123,7 +123,7 @@ class SegmentPool:
 
     def name_at_once(self, folder):
         """Have files for this folder named before ``take`` returns, which blocks for that, so that their
-        content survives a kill. Names those taken before first.
+        content survives a kill. First names the files already taken.
         """
         self._at_once.add(folder)
 
@@ -216,7 +216,7 @@ class SegmentPool:
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make such files, and the missing ones of ``folders``, outermost first.
+        """Have a thread make files of this size and kind, and missing ``folders``, outermost first.
         ``callback(error or None)`` is called then; it must neither switch nor raise; files that it does not
         take go to the next writer. Nothing is made for a ``store`` that has ended meanwhile.
         """
@@ -225,7 +225,7 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have such files made ahead for a writer that will soon take them."""
+        """Have files of this size and kind made ahead for a writer that will soon take them."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -248,9 +248,9 @@ class SegmentPool:
 
         ``msgs`` and ``acks`` are None for files that are not open, ``msgs_path`` is None without a file.
 
-        If anything of it may be on the disk (``synced``: content or name were flushed), the removal of the
-        msgs file's name is flushed before the acks file is touched: a power cut must not restore the messages
-        without their acks.
+        If anything of the segment may be on the disk (``synced``: content or name were flushed), the removal
+        of the msgs file's name is flushed before the acks file is touched: a power cut must not restore the
+        messages without their acks.
         """
         pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)
@@ -443,7 +443,7 @@ class SegmentPool:
 
     def _let_go_of_ended(self, key):
         """Make nothing for stores that have ended: their folders may have been removed, and would be made
-        again. They are called back soon, not now, because a store may be inside its append.
+        again. Their callbacks come soon, not now, because a store may be inside its append.
         """
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
@@ -456,7 +456,8 @@ class SegmentPool:
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files, their room ``aside`` as in File.close. Returns whether there were any.
+        """Remove all spare files; ``aside`` as in File.close frees their room. Returns whether there were
+        any.
 
         Blocks.
         """
@@ -543,7 +544,7 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Let the acks file follow, with the changes ``leaving`` before it."""
+        """Move the acks file as well, after the changes ``leaving``."""
         msgs, acks = pair.msgs, pair.acks
         if (
             pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
@@ -564,7 +565,9 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Both files are in the pool. After an error they stay where they are until the next boot."""
+        """Keep the pair, whose files are both in the pool. After an error they stay in place until the next
+        boot.
+        """
         self._keep_out(pair)
         if error is not None:
             self._close(pair)
@@ -670,7 +673,8 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """In a thread, without logging: unlink and free; returns (name, error or None) of each. Blocks."""
+    """Unlink files and free their room, in a thread without logging; returns (name, error or None) of each.
+    """
     outcomes = []
     for name in names:
         error = None

@@ -1,4 +1,4 @@
-"""Recovered: what an earlier run left of a segment, and the reading of its records.
+"""Recovered: a segment that an earlier run left, and the reading of its records.
 
 Beside segment; the cursor of message_store reads with it. Records are checked as they are reached, damaged
 ones set aside. A part of the file is read through the system before its mapping is touched, because a bad
@@ -44,7 +44,7 @@ class Recovered:
     # acks
 
     def load(self, buffer, seed):
-        """Read the entries of the acks file. Returns how many are taken: new ones are written behind them."""
+        """Read the entries of the acks file. Returns their count; new entries are written behind them."""
         acks = record.load_acks(buffer, seed, self.sealed_entries)
         self._runs = acks.runs
         self._run_count = len(acks.runs)
@@ -83,7 +83,7 @@ class Recovered:
         """Position of the next record from ``at`` on that is neither acked nor picked nor damaged; ``end`` if
         there is none. Sets damage aside.
 
-        -1: a thread is reading what is needed; go on from ``looked_at`` then. Raises OSError.
+        -1: a thread is reading needed bytes; go on from ``looked_at`` then. Raises OSError.
         """
         while True:
             at = self._find_ready(segment, at)
@@ -183,7 +183,7 @@ class Recovered:
             self.prove(end)
 
     def _prove_wanted(self, store, segment):
-        """Read what _find_ready() needs. False: a thread does it, and the cursor waits."""
+        """Read the bytes that _find_ready() needs. False: a thread reads them, and the cursor waits."""
         start = max(self.looked_at, self.proven)
         end = min(max(self._wanted_end, start + PROVEN_BYTES), segment.end)
         if not store.may_open_aside():
@@ -211,7 +211,7 @@ class Recovered:
         store.pool.openings.prove(self.proof, start)
 
     def proof_ended(self, proof, error):
-        """A thread has read the bytes of a Proof, or failed."""
+        """Note that a thread has read the bytes of a Proof, or failed."""
         if self.proof is not proof:
             return
         self.proof = None
@@ -227,6 +227,8 @@ class Recovered:
             store.fence(error)
 
     def drop_proof(self):
-        """Forget what a thread is reading: no reader needs it any more. Returns whether one waited."""
+        """Forget the bytes that a thread is reading: no reader needs them any more. Returns whether a reader
+        waited.
+        """
         proof, self.proof = self.proof, None
         return proof is not None and proof.awaited

@@ -1,7 +1,7 @@
 """Segment: a pair of mapped files, ``msgs.NNNNNNNNNN`` with records and ``acks.NNNNNNNNNN`` with their acks.
 
 Below segment_log and message_store, which decide the order of operations; above format (encoding) and files.
-A segment is written only in the run of the broker that made it: no position is reused. Never yields, never
+A segment is written only in the run of the broker that made it: no position is reused. Never switches, never
 flushes.
 """
 from gomq_py import octets
@@ -39,10 +39,10 @@ class Segment:
 
     The system has pages of the msgs file up to ``cached``; the mapping must not be written behind it.
 
-    ``recovered``: what an earlier run left of it (segments.recovered); None if it was made in this run, so
+    ``recovered``: its state from an earlier run (segments.recovered); None if it was made in this run, so
     that its records need no check. ``picked``: its records that were taken out of order, or None.
-    ``is_direct``: open, without either. The msgs file is on the disk up to ``flushed``. ``synced_once``: a
-    flush of its content was begun. ``named_in``: count of flushes begun when its files were named.
+    ``is_direct``: open, and both are None. The msgs file is on the disk up to ``flushed``. ``synced_once``:
+    its first flush has begun. ``named_in``: count of flushes begun when its files were named.
     """
 
     __slots__ = (
@@ -461,7 +461,7 @@ class Picked:
         self._bits = bytearray(capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
 
     def has(self, at):
-        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one
+        slot = at // record.SMALLEST_RECORD_BYTES  # no two records begin in one slot
         return (self._bits[slot >> 3] >> (slot & 7)) & 1 == 1
 
     def put(self, at):
@@ -479,10 +479,11 @@ class AckRun:
     """Consecutive messages of one segment that are deleted and become one entry of its acks file: sixteen
     bytes for a whole batch instead of eight for each.
 
-    Written when a delete does not follow on, when a batch ends, and before the segment's files are removed.
+    Written when the next delete is not adjacent, when a batch ends, and before the segment's files are
+    removed.
 
-    ``segment``: the one of these messages, or None. ``count`` records from ``start`` to ``end`` are not
-    written yet; the last begins at ``last``.
+    ``segment``: that of the messages, or None. ``count`` records from ``start`` to ``end`` are not written
+    yet; the last begins at ``last``.
     """
 
     __slots__ = ("segment", "start", "last", "end", "count")
@@ -492,7 +493,7 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Start a run with the record at this position, which does not follow on.
+        """Start a run with the record at this position, which is not adjacent to the last run.
 
         The store itself adds a record that begins at ``end``: the call would cost a tenth of taking a
         message.
@@ -516,7 +517,7 @@ class AckRun:
     def turn_to(self, segment):
         """Start runs in another segment, or in none.
 
-        Drops what was not written.
+        Drops unwritten runs.
         """
         self.segment = segment
         self.end = self.count = 0
@@ -542,7 +543,7 @@ class Stage:
         self.user = self._octets = None
 
     def take(self, user):
-        """Reserve it for this store; False if another store has it."""
+        """Reserve the stage for this store; False if another store has it."""
         if self.user is not None:
             return self.user is user
         if self._octets is None:
@@ -556,5 +557,5 @@ class Stage:
         return memoryview(self._octets)[:count]
 
     def release(self):
-        """Free it for other stores."""
+        """Free the stage for other stores."""
         self.user = None

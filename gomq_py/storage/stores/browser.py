@@ -2,7 +2,7 @@
 
 Beside message_store, which it only reads. The store may change between two calls: messages that left are
 skipped, later ones than the browser are not shown. Closed segments are mapped for reading and closed again.
-Reads only what it shows; ``skip`` and ``next`` do not yield, so a long walk has to yield between them.
+Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between them.
 """
 import heapq
 import mmap

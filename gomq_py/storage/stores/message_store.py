@@ -2,7 +2,7 @@
 
 Below broker.queues, above segment and format. append() copies a message in; peek() shows the oldest ready one
 and shift() takes it; delete() acks it, requeue() returns it to its place. No object per message: a location
-is a number, and a backlog costs one Segment per 8 MiB. Never yields or flushes: durability belongs to
+is a number, and a backlog costs one Segment per 8 MiB. Never switches or flushes: durability belongs to
 storage.flush.group_commit, which a store notifies once per sync if it has something to flush. A location
 (storage.format.record) is returned with each message and identifies it until it is deleted.
 """

@@ -2,7 +2,7 @@
 with x-max-priority.
 
 Above message_store; locations contain the level. The highest level with a ready message is shown first;
-within a level messages keep their order. An unused level costs nothing. Never yields, never flushes.
+within a level messages keep their order. An unused level costs nothing. Never switches, never flushes.
 """
 import os
 import re
@@ -279,7 +279,7 @@ class PriorityStore(_store.Store):
     # called by levels
 
     def store_fenced(self, store, error):
-        """Fence all levels, as one was."""
+        """Fence all levels, because one was fenced."""
         self.fence(error)
 
     def segment_opened(self, store):

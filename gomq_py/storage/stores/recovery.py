@@ -65,7 +65,7 @@ class Recovery:
     def __init__(self, store):
         self.store = store
         self.files = store.files
-        # what an orderly stop has listed here, or None
+        # the content that an orderly stop has listed, or None
         self.listed = store.pool.listed.pop(store.folder, None)
         self.scanned = self.lost = 0
         self.removed = []
@@ -205,7 +205,7 @@ class Recovery:
                 acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
                 self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
         except OSError:
-            self.files.close(acks)  # the caller may not know it
+            self.files.close(acks)  # the caller may not have it
             raise
         return acks
 
@@ -341,7 +341,7 @@ class Recovery:
     def _set_foreign_aside(self, msgs, acks):
         """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
 
-        False: it holds none that are wanted.
+        False: the file holds no wanted messages.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -445,8 +445,7 @@ class Recovery:
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Quarantine another segment's acks that somebody has put here. Returns those of this segment: None.
-        """
+        """Quarantine another segment's acks that somebody has put here. Returns None, for no acks."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(

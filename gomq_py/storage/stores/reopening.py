@@ -43,7 +43,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 def _laters(pool, committer):
-    """Stand-ins for both in a thread."""
+    """Stand-ins for the pool and the committer, for a thread."""
     return (
         Later(pool, "files", "stage", "folder", "last_end", "listed", "settled", "damage"),
         Later(committer, "enabled", "begun"))
@@ -59,7 +59,7 @@ def _opened(pool, committer, laters, store, report):
 class Later:
     """Takes the place of a hub's object in a thread: records each call, to make it later.
 
-    The attributes ``known`` can be read at once.
+    Its attributes named in ``known`` can be read at once.
     """
 
     def __init__(self, target, *known):

@@ -1,6 +1,6 @@
 """Requeued messages: the ordered locations of messages to redeliver, and how often each came back.
 
-Typed arrays hold both, without an object per message. A message_store has them once a message came back.
+Typed arrays hold both, without an object per message. A message_store makes a Requeued when it needs one.
 """
 from array import array
 
@@ -236,7 +236,7 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Take a message out of its turn. False: it is not here."""
+        """Take a message out of its turn. False: it is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
@@ -254,7 +254,7 @@ class Requeued:
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due):
-        """As Segment.put_count, with more room if need be. Returns the entry, if there is one.
+        """As Segment.put_count; makes the acks file larger if necessary.
 
         On a full disk, counts are not kept over a restart.
         """
@@ -273,11 +273,11 @@ class Requeued:
         return written or entry
 
     def empty(self, segments, write, keeps_counts):
-        """Take all ready messages, for a purge. Returns the segments of which nothing else is taken and not
-        acked, and the ordered locations of the messages in others.
+        """Take all ready messages, for a purge. Returns the segments without other unacked messages, and the
+        ordered locations of the ready messages in other segments.
 
-        The ``write`` segment is among the others if dropping it whole does not pay. ``keeps_counts``: of
-        messages that are not ready.
+        The ``write`` segment is among the others if dropping it whole does not pay. ``keeps_counts``: keep
+        the counts of messages that are not ready.
         """
         heap, self.heap = self.heap, LocationHeap()
         whole = {}

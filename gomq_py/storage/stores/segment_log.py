@@ -2,8 +2,8 @@
 
 Rolls to new segments, tells the committer what to flush, seals, closes, and gives files back to the pool.
 Below message_store (and the stream store), which decide what is written; above segment and pool. Only
-segments between the reader and the writer of a long log are closed; open ones are mapped. Never yields, never
-flushes.
+segments between the reader and the writer of a long log are closed; open ones are mapped. Never switches,
+never flushes.
 """
 import os
 from functools import partial
@@ -95,7 +95,7 @@ class SegmentLog(_store.Store):
         """
         self._next_number = number + 1
 
-    # how it ends
+    # its end
 
     def close(self):
         """Refuse all further calls; files stay.
@@ -125,8 +125,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """What the folder of a closed store holds, for the segment list; None if it has no segments, or after
-        an error.
+        """The Listed of a closed store's folder, for the segment list; None without segments or after an
+        error.
         """
         if self._fenced or not self._segments:
             return None
@@ -135,7 +135,7 @@ class SegmentLog(_store.Store):
 
     def delete_files(self):
         """Stop the store and remove its files."""
-        self.listener = None  # the two hold each other
+        self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = False
         self._unsynced = []
@@ -150,7 +150,7 @@ class SegmentLog(_store.Store):
 
     def forget_files(self):
         """Stop the store. The caller removes the folder, when it likes."""
-        self.listener = None  # the two hold each other
+        self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = self._closing = False
         self._unsynced = []
@@ -228,7 +228,7 @@ class SegmentLog(_store.Store):
             self.fence(error)
             return False
 
-    # what must be flushed
+    # flushes
 
     def mark(self):
         """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a commit of a
@@ -267,7 +267,7 @@ class SegmentLog(_store.Store):
         return files
 
     def synced(self):
-        """The files of the last sync_files have been flushed."""
+        """Note that the files of the last sync_files() are flushed."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
             if segment.is_open:
@@ -298,8 +298,8 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Whether the next record, of this size, can be put into the stage. If not, nothing of this store is
-        in it. Raises StoreClosed if it was full and could not be written.
+        """Whether the next record, of this size, fits into the stage. If not, the stage holds nothing of this
+        store. Raises StoreClosed if the stage was full and could not be written.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
@@ -364,7 +364,7 @@ class SegmentLog(_store.Store):
         self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
 
     def _end_stage(self):
-        """Write what is staged, so that all appends are in the file, or the store is fenced."""
+        """Write the staged records: then all appends are in the file, or the store is fenced."""
         if self._staged:
             self._write_staged()
 
@@ -488,7 +488,7 @@ class SegmentLog(_store.Store):
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
     def named(self):
-        """A file has got its final name: readers that waited for it go on."""
+        """Resume readers that waited for a file to get its final name."""
         if self.listener is not None and self.failure is None:
             self.listener.segment_opened(self)
 

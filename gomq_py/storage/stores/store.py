@@ -1,7 +1,7 @@
-"""Store: the interface for keeping the messages of a queue or stream, and what all stores share.
+"""Store: the interface for keeping the messages of a queue or stream, and the base of all stores.
 
 Below broker.queues, which uses nothing else of a store; above it are message_store (FIFO), priority_store (a
-message store for each level) and stream_store (read without being consumed). Never yields, never flushes.
+message store for each level) and stream_store (read without being consumed). Never switches, never flushes.
 """
 import os
 
@@ -24,7 +24,7 @@ class Store:
     count)`` and, after ``open_aside``, ``segment_opened(store)``.
 
     A subclass implements the methods that raise NotImplementedError. The methods for taking messages find
-    nothing here; a store that has messages to take implements them, too.
+    nothing here; stores that have messages to take override them.
     """
 
     __slots__ = (
@@ -71,8 +71,8 @@ class Store:
     # whether a message is stored, for records elsewhere that were made before it
 
     def place_of(self, size):
-        """A number for the place of a record of so many bytes if it is appended next, on the lowest level. No
-        later run puts another record there.
+        """A number for the place that a record of ``size`` bytes gets if it is appended next, on the lowest
+        level. No later run puts another record there.
         """
         return 0
 
@@ -97,7 +97,7 @@ class Store:
     # taking messages
 
     def peek(self, message):
-        """Show the next message without taking it. False if there is none, or if it ``is_waiting``.
+        """Show the next message without taking it. False if there is none, or while the store ``is_waiting``.
 
         Valid until the next peek, read, shift, or switch.
         """
@@ -149,7 +149,7 @@ class Store:
         return False
 
     def body_file(self, message):
-        """A Reading of the file with the body of a shown message, at ``body_at``, if that is never
+        """A Reading of the file with the body of a shown message, at ``body_at``, if that file is never
         overwritten or reused; otherwise None, also for a message that was copied since (Message.own). The
         caller closes it.
         """
@@ -158,7 +158,7 @@ class Store:
     def pick(self, location):
         """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
 
-        False: it is not ready (any more).
+        False: the message is not ready (any more).
         """
         return False
 
@@ -185,7 +185,7 @@ class Store:
 
     def failed_deliveries(self, bounds):
         """Counts of messages, ready or unacked, that came back more than ``bounds[n - 1]`` and up to
-        ``bounds[n]`` times, as a list; the last entry counts those above.
+        ``bounds[n]`` times, as a list; the last entry counts messages above all bounds.
         """
         return [0] * (len(bounds) + 1)
 

@@ -2,8 +2,8 @@
 
 Any number of cursors read one store; none changes it. Above stream_store, below broker.queues.stream_reader.
 A cursor keeps its segment open. Records of this run are shown unchecked; those of earlier runs are checked
-each time, and damaged ones skipped. A cursor before the first message kept goes on there. A cursor behind the
-last record is at ``next_offset``: below that there is something to read.
+each time, and damaged ones skipped. A cursor before the first message kept goes on at that message. A cursor
+behind the last record is at ``next_offset``: a cursor at a lower offset has something to read.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -15,7 +15,7 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """``offset``: of the record that peek shows or waits for.
+    """``offset`` is that of the record that peek shows or waits for.
 
     A closed segment is opened at once, unless after ``let_wait``.
     """
@@ -37,8 +37,7 @@ class StreamCursor:
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to the message of this offset, or to the first one kept if it was dropped; a later offset is
-        waited for.
+        """Go to the message of this offset, or to the first one kept if it was dropped; wait for a later one.
         """
         self._leave()
         self.store.flush()  # includes the appends of this batch
@@ -50,8 +49,8 @@ class StreamCursor:
     def peek(self, message):
         """Show the message at the cursor.
 
-        False: it has not arrived yet, or the cursor has skipped so much damage that others come first
-        (forget_skipped). Valid until the next peek or switch.
+        False: the message has not arrived yet, or the cursor has skipped so much damage that other readers
+        come first (forget_skipped). Valid until the next peek or switch.
         """
         segment = self._segment
         if segment is None or not segment.is_direct or self._at >= segment.end:

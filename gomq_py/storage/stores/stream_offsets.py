@@ -19,7 +19,7 @@ Little-endian.
 
 A new position overwrites the half with the lower sequence, so that a torn write leaves the previous one.
 Owned by stream_store, whose syncs flush the file without hurry: after a power cut a consumer may get some
-messages again. Never yields.
+messages again. Never switches.
 """
 import os
 from struct import Struct
@@ -43,7 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Count of consumers whose position in this content is unreadable; None if the head does not check.
+    """Count of consumers whose position in this content is unreadable; None if the head is invalid.
 
     For fsck: no I/O.
     """

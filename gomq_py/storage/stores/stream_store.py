@@ -6,7 +6,7 @@ take. A record's offset is its segment's first offset plus its ordinal, from 0 o
 Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is closed. A
 segment is readable once its file has its name: before that a kill loses its messages and reuses their
 offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
-yields, never flushes.
+switches, never flushes.
 """
 import os
 from functools import partial
@@ -142,8 +142,8 @@ class StreamStore(segment_log.SegmentLog):
     def enter(self, segment, can_wait):
         """Register a cursor in the segment, which stays mapped meanwhile.
 
-        False: the segment cannot be read, and the store is fenced; or a cursor that ``can_wait`` has to; or
-        its file has no name yet, and no cursor enters it before ``segment_opened``.
+        False: the segment cannot be read, and the store is fenced; or the cursor, which ``can_wait``, must
+        wait; or the segment's file has no name yet, and no cursor enters it before ``segment_opened``.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -236,7 +236,7 @@ class StreamStore(segment_log.SegmentLog):
     def put_offset(self, tag, offset, now_ms):
         """Save the next offset of a consumer for later runs; flushed without hurry.
 
-        A full disk keeps the old one.
+        On a full disk the old offset stays.
         """
         try:
             is_new = self.offsets.file is None
@@ -252,7 +252,7 @@ class StreamStore(segment_log.SegmentLog):
         """Delete a consumer's position. Returns whether there was one."""
         if not self.offsets.forget(tag):
             return False
-        self.committer.mark(self)  # an operator waits until it is on the disk
+        self.committer.mark(self)  # an operator waits until the deletion is on the disk
         return True
 
     # retention
@@ -337,7 +337,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """SegmentLog.listed with the next offset and the checksum of the consumers' positions."""
+        """As SegmentLog.listed, with the next offset and the checksum of the consumers' positions."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
@@ -360,7 +360,7 @@ class StreamStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """SegmentLog.sync_files; notes what the sync will cover."""
+        """As SegmentLog.sync_files; notes the offset that the sync will cover."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -371,7 +371,7 @@ class StreamStore(segment_log.SegmentLog):
         return files
 
     def synced(self):
-        """The files of the last sync_files have been flushed."""
+        """Note that the files of the last sync_files() are flushed."""
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         segment_log.SegmentLog.synced(self)
