@@ -204,7 +204,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The filters by which the client may receive now. Cached: many topics match one filter."""
+        """The filters by which the client may receive messages now. Cached: many topics match one filter."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

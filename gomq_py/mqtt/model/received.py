@@ -146,7 +146,7 @@ class Received:
             self.records.flush()
 
     def is_storing(self, identifier):
-        """Whether its message waits for files."""
+        """Whether the message of an identifier waits for files."""
         return identifier in self.storing
 
     def when_stored(self, identifier, callback):

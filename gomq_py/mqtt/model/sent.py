@@ -41,7 +41,7 @@ SETTLED_MS = 1
 # connection and not yet over this one.
 FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE = 0, 1, 2, 3, 8
 
-# What to do after an acknowledgement.
+# What the caller has to do after an acknowledgement.
 NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
@@ -419,7 +419,7 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message at a row's location, stored at that time, is the one sent."""
+        """Whether the message at a row's location, stored at that time, is the message sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
@@ -428,7 +428,7 @@ class Sent:
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
-        """Handle a message sent before that is no longer in the queue."""
+        """Handle the deletion of a message that was sent before."""
         row = (identifier - 1) * ROW
         if self.at[row + 20] & 3 == QOS_2:
             # the client may hold the identifier and would take another message for the same

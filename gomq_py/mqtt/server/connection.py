@@ -85,7 +85,7 @@ class Connection(ClientConnection):
         self._inbound = self._expiry_s = None
         self._inbound_maximum = 0
         self._is_connected = False
-        self._until_safe: Any = None  # what begin() waits for
+        self._until_safe: Any = None  # the event that begin() waits for
 
     # its life
 
@@ -148,7 +148,7 @@ class Connection(ClientConnection):
         return self._inbound
 
     def publishers(self):
-        """The objects that count its publishes."""
+        """The objects that count the client's publishes."""
         return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
@@ -231,7 +231,7 @@ class Connection(ClientConnection):
         return True
 
     def _takes_connack(self, greeting):
-        """Whether the client accepts a packet as large as its CONNACK; otherwise it is closed."""
+        """Whether the client accepts a packet as large as its CONNACK; otherwise its connection is closed."""
         most = self.maximum_packet_size
         if not most or fitting(greeting.connack(False), most):
             return True

@@ -399,7 +399,7 @@ class Sink(routes.Destination):
         return REPLAYED_AT_ONCE
 
     def turn(self):
-        """Send the gathered packets. Returns their octets."""
+        """Send the gathered packets. Returns the count of their octets."""
         count = self.gathered
         if count:
             self.send()

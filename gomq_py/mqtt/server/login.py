@@ -273,5 +273,5 @@ class Greeting:
 
 @lru_cache(maxsize=1)
 def _packet_limits(most_octets, payload_octets):
-    """Cached: all connections share one object."""
+    """The Limits of packets; cached: all connections share one object."""
     return Limits(packet_octets=most_octets, payload_octets=payload_octets)

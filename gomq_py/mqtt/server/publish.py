@@ -138,7 +138,7 @@ def _check(connection, topic, payload_octets):
 
 
 def _prepare(connection, walk, topic, properties, body):
-    """A Publication. Raises Refusal, Refused."""
+    """Check a PUBLISH; returns its Publication. Raises Refusal, Refused."""
     _check(connection, topic, len(body))
     expiry_s = None
     if walk.message_expiry_at >= 0:
