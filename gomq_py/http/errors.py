@@ -76,7 +76,7 @@ class TooLarge(APIError):
 
 
 class UnsupportedType(APIError):
-    """415: bodies are JSON."""
+    """415: the body is not JSON."""
 
     status, error = 415, "unsupported_content_type"
 
