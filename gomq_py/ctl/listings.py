@@ -1,4 +1,4 @@
-"""Commands that print a list: lavinmqctl's names and columns, and lists it lacks."""
+"""Commands that print a list: lavinmqctl's names and columns, and lists that lavinmqctl lacks."""
 import click
 
 from gomq_py.ctl.commands import command
