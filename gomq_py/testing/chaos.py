@@ -52,7 +52,7 @@ class Chaos:
         return len(connections)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from here on, or no longer."""
+        """Treat every password as wrong from here on; with ``refuse`` False, no longer."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
