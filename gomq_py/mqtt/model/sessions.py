@@ -157,7 +157,7 @@ class Sessions:
             return f"a topic filter has more than {NAME_OCTETS_MAX} octets, as no topic here has"
         return self.exchange.filter_fault(topic_filter)
 
-    # what clients publish to
+    # the exchange that clients publish to
 
     @property
     def source_name(self):

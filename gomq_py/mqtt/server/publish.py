@@ -234,7 +234,7 @@ def is_answered(connection, qos):
     return qos > 0 and connection.version >= MQTT_5
 
 
-# what the fast lane asks
+# questions of the fast lane
 
 def route_of(connection, key):
     """A Route for a topic's octets, or None if the slow lane must route each message."""
