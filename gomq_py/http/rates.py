@@ -114,7 +114,7 @@ class Rates:
     def forget(self):
         """Drop all looks and histories; sampling ends with the next round."""
         for looks in self._looks.values():
-            looks.clear()  # each of them refers to its holder
+            looks.clear()  # each look refers to its holder
         self._looks.clear()
         self._histories.clear()
 
@@ -223,7 +223,7 @@ def _reference(thing, gone=None):
     """A reference that returns the thing when called, or None once it is gone; then ``gone(reference)`` is
     called.
 
-    A connection with its channels is some 20 KiB, a queue 1.5: strong ones would keep those of two minutes.
+    A connection with its channels is some 20 KiB, a queue 1.5: strong references keep two minutes of them.
     """
     try:
         return weakref.ref(thing, gone)
