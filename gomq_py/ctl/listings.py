@@ -6,7 +6,7 @@ from gomq_py.ctl.session import argument
 from gomq_py.ctl.output import has
 
 _POLICY = "vhost name pattern apply-to definition priority"
-# command: (what it lists, path, columns)
+# command: (title of its list, path, columns)
 LISTS = {
     "list_users": ("users", "users", "name tags"),
     "list_vhosts": ("vhosts", "vhosts", "name"),
