@@ -171,7 +171,7 @@ class ChaosConnection:
         gevent.spawn_later(self._chaos.confirm_delay_s, self._time_has_come, self._count)
 
     def _time_has_come(self, number):
-        while self._waiting and self._waiting[0][0] <= number:  # earlier ones are due, too
+        while self._waiting and self._waiting[0][0] <= number:  # earlier answers are due, too
             self._answer(self._waiting.popleft()[1])
 
     def _answer(self, octets):
