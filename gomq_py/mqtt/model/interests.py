@@ -44,7 +44,7 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Set the values from these subscriptions."""
+        """Set the values from these Subscriptions."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])

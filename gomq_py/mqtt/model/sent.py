@@ -357,7 +357,7 @@ class Sent:
         return UNKNOWN if state == FREE else NOTHING
 
     def refused(self, identifier):
-        """Handle a PUBREC that refuses the message. Returns as acknowledged()."""
+        """Handle a PUBREC that refuses the message. Returns a result as of acknowledged()."""
         if self.queue.closed:
             return NOTHING
         if identifier == 0 or identifier > self.capacity:
@@ -388,7 +388,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Identifiers of an earlier connection, in the order of messages: PUBREL sent, or not settled."""
+        """Identifiers of an earlier connection in the order of messages: released, or not settled."""
         found = []
         places = array("Q")  # by identifier
         before = 0

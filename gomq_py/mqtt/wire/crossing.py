@@ -438,7 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the property that one of our own headers stands for, if the header exists."""
+    """Write an MQTT property from the header of ours that stands for it, if the header exists."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
