@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters from ``first`` to before ``last``, with details, in a JSON object; returns it."""
+        """Set the counters ``first`` to ``last`` (exclusive), with details, in a JSON object; returns it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -314,7 +314,7 @@ class History:
         return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """Add a sample to the day's alone, while no client looks."""
+        """Add a sample to the day's samples alone, while no client looks."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 
