@@ -141,8 +141,7 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """Forget tasks that have not begun: the connection is lost, and the broker delivers all of them
-        again."""
+        """Forget tasks that have not begun: the connection is lost, and the broker will deliver all again."""
         self._channel = None
         self._take_back()
         self._copies.cancel()

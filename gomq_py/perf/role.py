@@ -261,7 +261,8 @@ class ConsumerRole(Role):
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Arguments for a walk that checks and times bodies. ``kind``: class of the check in ``region``."""
+        """Arguments for a walk that checks and times bodies. ``kind``: a check's class; ``region``: its
+        data."""
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)
         content = b"" if options.random_bodies else messages.filler(options.size[1])
