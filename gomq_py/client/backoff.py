@@ -59,7 +59,7 @@ class Attempts:
         self.count = 0
 
     def failed(self):
-        """Seconds to wait before the next attempt, or None for no more attempts."""
+        """Note a failure; returns the seconds to wait before the next attempt, None for no more attempts."""
         at_s, self._succeeded_at_s = self._succeeded_at_s, None
         if at_s is not None and self._clock() - at_s > self._backoff.longest_s(self.count + 1):
             self.count = 0

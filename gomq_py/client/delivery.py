@@ -42,11 +42,11 @@ class Delivery(Message):
         self.message_count = getattr(method, "message_count", None)
 
     def ack(self, multiple=False):
-        """Acknowledge it (``multiple``: and every delivery before it)."""
+        """Acknowledge this delivery (``multiple``: and every delivery before it)."""
         self.channel.ack(self.delivery_tag, multiple)
 
     def nack(self, multiple=False, requeue=True):
-        """Refuse it: requeue it, or drop or dead-letter it."""
+        """Refuse this delivery: requeue, drop or dead-letter the message."""
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue=True):

@@ -126,7 +126,7 @@ def handshake(ssl, connected, context, host, options, timeout_s):
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """do_handshake() with one time limit; its own starts anew with each byte received."""
+    """do_handshake() with one time limit: the limit of ssl starts anew with each byte received."""
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
     while True:

@@ -78,7 +78,7 @@ class API:
         return self.request("DELETE", path, query=query, headers=headers)
 
     def request(self, verb, path, body=None, query=None, headers=None):
-        """One request; returns the decoded answer, None for an empty one. Raises APIError."""
+        """Send one request; returns the decoded answer, None for an empty one. Raises APIError."""
         target = f"{self.prefix}/api/" + "/".join(
             quote(part, safe="", errors="surrogateescape") for part in path)
         if query:

@@ -209,7 +209,7 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The msgs file's head, or one made from its twin; None without either, or if it is another segment's."""
+    """The msgs file's head, or one from its twin in acks; None without either, or for another segment's."""
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:

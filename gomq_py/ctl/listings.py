@@ -1,4 +1,4 @@
-"""Commands that print a list: lavinmqctl's names and columns, and lists it lacks."""
+"""Commands that print a list: lavinmqctl's names and columns, and lists that lavinmqctl lacks."""
 import click
 
 from gomq_py.ctl.commands import command
@@ -6,7 +6,7 @@ from gomq_py.ctl.session import argument
 from gomq_py.ctl.output import has
 
 _POLICY = "vhost name pattern apply-to definition priority"
-# command: (what it lists, path, columns)
+# command: (title of its list, path, columns)
 LISTS = {
     "list_users": ("users", "users", "name tags"),
     "list_vhosts": ("vhosts", "vhosts", "name"),

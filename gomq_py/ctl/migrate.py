@@ -125,7 +125,7 @@ class Migration:
         for row in self.rows():
             if row["state"] is None:
                 continue
-            if row["source"] != 0:  # None: not counted yet
+            if row["source"] != 0:  # None: messages not counted yet
                 left.append(row)
             else:
                 self._here.delete("parameters", "shovel", row["vhost"], PREFIX + row["queue"])

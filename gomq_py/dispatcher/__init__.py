@@ -5,7 +5,7 @@ Names are loaded at first use: a sender does not load the worker, nor a Go-like 
 
 from importlib import import_module
 
-# module: the names in it
+# module: names in the module
 _MODULES = {
     "app": "Dispatcher AppTask",
     "server": "Server ServerConfig InitQueue",

@@ -86,7 +86,7 @@ class AppTask:
         return self.signature.call(self.function, values)
 
     def config(self, run_in=None):
-        """Its TaskConfig; ``run_in``: the default for functions that do not say where they run."""
+        """The task's TaskConfig; ``run_in``: the default for functions that do not say where they run."""
         kind = self._run_in or (
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
         )

@@ -47,8 +47,8 @@ class Copies:
         """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is
         confirmed.
 
-        ``otherwise(error)`` is called if such a message is impossible, for example with headers too large for
-        a frame. ``bare``: without the original properties and headers.
+        ``otherwise(error)`` is called if the copy cannot be made, for example because its headers are too
+        large for a frame. ``bare``: without the original properties and headers.
         """
         if delivery.channel.closed:
             return

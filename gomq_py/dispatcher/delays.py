@@ -56,7 +56,7 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """(exchange, headers) to publish a task with that run it in so many seconds."""
+        """(exchange, headers) for a task that has to run in ``delay_s``."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}

@@ -103,6 +103,6 @@ def wait_for(future, timeout_s):
 
 
 def is_in_greenlet():
-    """Whether this thread has a hub and a greenlet runs: only then can others run meanwhile."""
+    """Whether this thread has a hub and a greenlet runs: only then can other greenlets run during a wait."""
     hub = gevent._hub_local.get_hub_if_exists() if "gevent._hub_local" in sys.modules else None
     return hub is not None and gevent.getcurrent() is not hub

@@ -195,7 +195,7 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raises ValueError for a function whose call runs nothing."""
+    """Raises ValueError for a function whose call runs nothing, such as a generator."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
     if inspect.iscoroutinefunction(function) and run_in != "asyncio":

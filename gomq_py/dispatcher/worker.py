@@ -141,7 +141,7 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """The connection is lost: forget tasks that have not begun; the broker delivers all of them again."""
+        """Forget tasks that have not begun: the connection is lost, and the broker will deliver all again."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
@@ -179,8 +179,8 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Call in the link's thread, from the user's; a lost connection is no error: all tasks have
-        returned."""
+        """Call in the link's thread, from the user's. Loss of the connection, which returns all, is no
+        error."""
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:

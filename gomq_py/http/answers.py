@@ -83,7 +83,7 @@ def paced_list(values):
 def no_content(status=204, location=None):
     """A response without a body."""
     response = Response(status=status)
-    del response.headers["Content-Type"]  # there is none; clients parse a body by its type
+    del response.headers["Content-Type"]  # there is no body; clients parse a body by its type
     if location is not None:
         response.headers["Location"] = location
     return response

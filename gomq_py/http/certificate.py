@@ -1,6 +1,6 @@
 """Certificate: the end of validity of a certificate in a PEM file, for the health check.
 
-Reads the five fields up to it (X.509, RFC 5280 §4.1) and no more. The standard library shows only the
+Reads the fields before that date (X.509, RFC 5280 §4.1) and no more. The standard library shows only the
 certificates of peers; a library for one date would be a dependency of megabytes.
 """
 import re

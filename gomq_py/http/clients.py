@@ -26,7 +26,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """One connection. ``late``: it was timed out, and further octets from it are ignored."""
+    """One connection. ``late``: the connection was timed out, and further octets from it are ignored."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 

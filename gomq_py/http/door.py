@@ -30,7 +30,7 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 
 
 class Management:
-    """State that the doors of one broker share."""
+    """State shared by the doors of one broker."""
 
     def __init__(self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.

@@ -22,7 +22,7 @@ def find_vhost(name):
 def caller(vhost_name):
     """The request's user in a vhost that it may look into, for verbs. Raises NoSuchObject, NotAuthorised.
 
-    For tracing it appears as a connection with one channel, as in RabbitMQ.
+    For tracing the request appears as a connection with one channel, as in RabbitMQ.
     """
     return Caller(Access(g.user, vhost_name), find_vhost(vhost_name), None, f"HTTP {request.remote_addr}", 1)
 

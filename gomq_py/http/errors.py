@@ -1,5 +1,5 @@
-"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; the only place
-of the management door that does.
+"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; nothing else in
+the management door does so.
 
 Answers name the requested thing and no internals; an unexpected error is logged whole and answered with 500
 and no detail.
@@ -76,7 +76,7 @@ class TooLarge(APIError):
 
 
 class UnsupportedType(APIError):
-    """415: bodies are JSON."""
+    """415: the body is not JSON."""
 
     status, error = 415, "unsupported_content_type"
 

@@ -44,7 +44,7 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """[(number, Change)] after that number; None if it is too old."""
+        """[(number, Change)] after that number; None if the number is too old."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None
@@ -64,7 +64,7 @@ class Feed:
             self.source.wake()
 
 
-# These events change nothing.
+# Events that change nothing.
 LEFT_OUT = frozenset(("user.authentication.success", "user.authentication.failure"))
 
 

@@ -78,7 +78,7 @@ class Index:
         return self._column(rows, what, read, False).values
 
     def order(self, rows, what, read):
-        """Indexes of the Rows in the order of their facts, see ``in_order``. May switch."""
+        """Indexes of the Rows, sorted by their facts as by ``in_order``. May switch."""
         return self._column(rows, what, read, True).order
 
     def _column(self, rows, what, read, is_ordered):

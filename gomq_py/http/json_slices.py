@@ -184,7 +184,7 @@ class _Text:
 
 
 def _object(text, limit):
-    """The object at the reading position; its element must end at ``limit``, None for the outermost."""
+    """Parse the object at the reading position, which must end by ``limit`` (None: the outermost object)."""
     found: dict = {}
     text.expect("{")
     if text.peek() == "}":
@@ -206,7 +206,7 @@ def _object(text, limit):
 
 
 def _list(text, limit):
-    """The list at the reading position, likewise."""
+    """Parse the list at the reading position, which must end by ``limit`` (None: no limit)."""
     elements: list = []
     text.expect("[")
     if text.peek() == "]":

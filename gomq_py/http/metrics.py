@@ -228,7 +228,7 @@ class Families:
             len(channel.consumers) for one in paced(connections) for channel in list(one.channels.values())
         )
 
-    # one series per object; ``vhosts`` are the wanted names, None for all
+    # one series per object; ``vhosts``: the wanted names, None for all
 
     def queue_coarse(self, vhosts=None):
         """The lengths of every queue."""

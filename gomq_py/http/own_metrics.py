@@ -149,7 +149,7 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """For each queue how many of its messages came back how often, if any did."""
+        """For each queue with returned messages: how many came back how often."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
             "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
@@ -170,7 +170,7 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """For each queue the number of its messages that are set aside, if it has any."""
+        """For each queue with set-aside messages: their number."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))

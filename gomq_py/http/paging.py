@@ -64,7 +64,7 @@ def _shown(rows, places, query):
 
 
 def _page(query):
-    """(page, its size); page None if the query has none. Raises BadRequest with RabbitMQ's text."""
+    """(page, its size); page None if the query names no page. Raises BadRequest with RabbitMQ's text."""
     texts = [query.get(name) or None for name in ("page", "page_size")]
     page, size = [None if text is None else number_in(text) for text in texts]
     if any(text is not None and number is None for text, number in zip(texts, (page, size))):

@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters from ``first`` to before ``last``, with details, in a JSON object; returns it."""
+        """Set the counters ``first`` to ``last`` (exclusive), with details, in a JSON object; returns it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -114,7 +114,7 @@ class Rates:
     def forget(self):
         """Drop all looks and histories; sampling ends with the next round."""
         for looks in self._looks.values():
-            looks.clear()  # each of them refers to its holder
+            looks.clear()  # each look refers to its holder
         self._looks.clear()
         self._histories.clear()
 
@@ -223,7 +223,7 @@ def _reference(thing, gone=None):
     """A reference that returns the thing when called, or None once it is gone; then ``gone(reference)`` is
     called.
 
-    A connection with its channels is some 20 KiB, a queue 1.5: strong ones would keep those of two minutes.
+    A connection with its channels is some 20 KiB, a queue 1.5: strong references keep two minutes of them.
     """
     try:
         return weakref.ref(thing, gone)
@@ -314,7 +314,7 @@ class History:
         return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """Add a sample to the day's alone, while no client looks."""
+        """Add a sample to the day's samples alone, while no client looks."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 

@@ -128,7 +128,7 @@ def number_in_cookie():
 
 
 def numbers_in_cookies():
-    """The numbers of all its session cookies: a browser may hold one of a page over TLS, and one without."""
+    """The numbers of all session cookies: a browser may hold one of a page over TLS, and one without."""
     return [request.cookies[each] for each in _cookie_names() if each in request.cookies]
 
 

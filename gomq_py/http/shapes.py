@@ -340,7 +340,7 @@ def content_shown(message, encoding, most):
 
 
 def peer_of(one):
-    """(host, port) of the client, as announced by a proxy if there is one."""
+    """(host, port) of the client; behind a proxy, as the proxy announces it."""
     return one.peer_host, one.peer_port
 
 
@@ -354,7 +354,7 @@ def address_of(ask):
 
 
 def tls_of(socket):
-    """(protocol, cipher) of a TLS socket; None for others and for one that has been closed."""
+    """(protocol, cipher) of a TLS socket; None for other sockets and for a closed one."""
     try:
         if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
             cipher = socket.cipher()

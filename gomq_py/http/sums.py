@@ -54,7 +54,7 @@ def of_gone_queues(totals):
 
 
 def of_exchanges(vhost):
-    """(unroutable messages, returned ones among them)."""
+    """(unroutable messages, those of them that were returned)."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -63,7 +63,7 @@ def of_exchanges(vhost):
 
 
 def of_channels(vhost, connections):
-    """CHANNEL_COUNTERS of a vhost; ``connections`` are those in it. May switch."""
+    """CHANNEL_COUNTERS of a vhost with these ``connections``. May switch."""
     publishes, confirmable, confirmed = _channel_counters(vhost.totals)
     for connection in paced(connections):
         for channel in connection.publishers():

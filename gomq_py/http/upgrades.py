@@ -145,7 +145,7 @@ class Upgrades:
     def _check_origin(self, headers):
         """Raises UpgradeRefused for pages neither of this host nor of a configured origin."""
         origins = headers.get_all("Origin", ())
-        if not origins:  # programs send none
+        if not origins:  # programs send no Origin
             return
         allowed = [origin.lower().rstrip("/") for origin in self._settings.websocket_origins]
         if ANY_ORIGIN in allowed:

@@ -101,7 +101,7 @@ def run_throughput(options):
 
     def interrupted(*_):
         for number in before:
-            signal.signal(number, signal.SIG_DFL)  # the second one aborts
+            signal.signal(number, signal.SIG_DFL)  # the second signal aborts
         scenario.interrupt()
 
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -27,7 +27,7 @@ def queue_count(options):
                 else:
                     channel.queue_declare(name, durable=options.durable, arguments=options.arguments)
             if options.no_wait and names:
-                # answered after all earlier methods
+                # the broker answers this after all earlier methods
                 channel.queue_declare(names[len(names) - 1], passive=True)
         if options.delete:
             for name in names:

@@ -21,7 +21,7 @@ from gomq_py.perf.role import ConsumerRole, PublisherRole, Role
 _CYCLES_OCTETS = 64 << 20
 _CYCLE_OCTETS = 65536
 _PUBLISHER_READ_OCTETS = 16384  # acknowledgements of four bytes
-_PUBLISHER_PACKET_OCTETS = 4096  # for one with a reason
+_PUBLISHER_PACKET_OCTETS = 4096  # for an acknowledgement with a reason
 _HEAD_OCTETS = 70000  # before a body: a topic and a broker's additions
 _SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
 

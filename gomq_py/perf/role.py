@@ -227,7 +227,7 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """Messages that are due; sets when the next are."""
+        """Messages that the rate allows now; sets when it allows the next."""
         rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
         if due > rate * _CATCH_UP_S + burst:
@@ -260,8 +260,8 @@ class ConsumerRole(Role):
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Arguments for a walk that checks and times bodies. ``kind``: the check's class; ``region``: its
-        memory."""
+        """Arguments for a walk that checks and times bodies. ``kind``: a check's class; ``region``: its
+        data."""
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)
         content = b"" if options.random_bodies else messages.filler(options.size[1])

@@ -86,7 +86,7 @@ class _Server(HTTPServer):
             guard.cancel()
 
     def handle_error(self, request, client_address):
-        """A client that went away is its own affair."""
+        """Ignore it: a client that went away is no error."""
 
 
 class _Server6(_Server):

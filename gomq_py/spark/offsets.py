@@ -38,7 +38,7 @@ def encode(positions):
 
 
 def decode(given):
-    """{stream: Position} from the JSON of ``encode``. Raises GomqError for another version's or program's."""
+    """{stream: Position} from the JSON of ``encode``. Raises GomqError for another version or program."""
     try:
         if given["v"] != VERSION:
             raise GomqError(

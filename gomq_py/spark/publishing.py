@@ -89,7 +89,7 @@ class Target(AmqpDoor):
     """The sink's exchange or queue, and the connection to it."""
 
     def check(self):
-        """Check that it exists and accepts messages. Raises the reason if not."""
+        """Check that the target exists and accepts messages. Raises the reason if not."""
         exchange, queue = self.options["exchange"], self.options["queue"]
         with self.connect() as connection:
             try:

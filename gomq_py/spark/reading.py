@@ -173,7 +173,7 @@ _MOST_PLACES = 1024
 
 
 class Source:
-    """A window on a piece's bytes: ``buffer`` up to ``end`` holds those from the file's ``position`` on."""
+    """A window on a piece's bytes: ``buffer`` up to ``end`` has the bytes from the file's ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()

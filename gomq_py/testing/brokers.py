@@ -156,7 +156,7 @@ class ChildBroker:
         return self._ask("close_connections", reason)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from here on, or no longer."""
+        """Treat every password as wrong from here on; with ``refuse`` False, no longer."""
         self._ask("refuse_logins", refuse)
 
     def delay_confirms(self, seconds):

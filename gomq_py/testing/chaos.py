@@ -52,7 +52,7 @@ class Chaos:
         return len(connections)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from here on, or no longer."""
+        """Treat every password as wrong from here on; with ``refuse`` False, no longer."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
@@ -171,7 +171,7 @@ class ChaosConnection:
         gevent.spawn_later(self._chaos.confirm_delay_s, self._time_has_come, self._count)
 
     def _time_has_come(self, number):
-        while self._waiting and self._waiting[0][0] <= number:  # earlier ones are due, too
+        while self._waiting and self._waiting[0][0] <= number:  # earlier answers are due, too
             self._answer(self._waiting.popleft()[1])
 
     def _answer(self, octets):

@@ -51,7 +51,7 @@ def does(body=None, query=()):
 
 
 def moves(body, done):
-    """POST that moves messages; the answer counts what it did, or would do."""
+    """POST that moves messages; the answer counts the messages moved, or to be moved."""
     counts = {"type": "object", "additionalProperties": {"type": "integer"}}
     return Operation({200: record({
         "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"},

@@ -84,7 +84,7 @@ class Arrangements:
 
 
 class FilterTree:
-    """Topic filters to destinations. ``size``: additions not removed; ``arrangements``: of the filters."""
+    """Topic filters to destinations. ``size``: additions not removed; ``arrangements``: those of ``+``."""
 
     __slots__ = ("root", "size", "arrangements")
 

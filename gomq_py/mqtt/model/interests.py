@@ -44,7 +44,7 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Set the values from these subscriptions."""
+        """Set the values from these Subscriptions."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
@@ -204,7 +204,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The filters by which the client may receive now. Cached: many topics match one filter."""
+        """The filters by which the client may receive messages now. Cached: many topics match one filter."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

@@ -331,7 +331,7 @@ class KeyedStore(Destination):
     def write_anew(self, key, location):
         """Rewrite the key's message behind all others. Raises StoreError."""
         shown = self._shown
-        if not self._store.read(location, shown):  # it is fenced
+        if not self._store.read(location, shown):  # the store is fenced
             return
         copy, about = Message(), shown.describe()
         copy.assign(
@@ -377,7 +377,7 @@ class KeyedStore(Destination):
             self._complained_ms = now_ms
             LOG.error("%s takes no messages: %s", self.name, error)
 
-    # what the store tells
+    # reports of the store
 
     def store_fenced(self, store, error):
         """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""

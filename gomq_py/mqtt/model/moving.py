@@ -25,7 +25,7 @@ class Moving(Job):
         self._records = records
         self._oldest = oldest
         self._left = None
-        self._first = 1  # next sent identifier of the last session
+        self._first = 1  # sent identifier to go on with in the last session
 
     def step(self):
         if self._records.failed:  # all records are written to a new store

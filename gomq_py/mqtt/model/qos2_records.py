@@ -89,8 +89,8 @@ class QoS2Records(_scheduler.TurnTaker):
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Make the store in advance, so that the first record does not wait for the log to name it (a kill
-        does not wait). Returns whether it was made and needs a flush.
+        """Make the store in advance: the first record should not wait until the log names the store, and a
+        kill does not wait. Returns whether it was made and needs a flush.
         """
         if self.store is not None or not self._opened():
             return False
@@ -184,8 +184,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
     def partly(self, key, identifier, had, places):
-        """Record that some destinations have the message while others wait for files. ``places``: of all that
-        have it. Returns the location, 0 if it cannot be kept.
+        """Record that some destinations have the message while others wait for files. ``places``: of all
+        destinations that have it. Returns the location, 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -403,7 +403,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def _keep_partly(self, state, identifier, key, places):
-        """Like _keep(), with ``places`` instead of those noted last."""
+        """Like _keep(), with ``places`` instead of the places noted last."""
         record, length = self.record, self.places_length
         self._use(bytearray(self.message.body_at) + places)
         self.places_length = len(places)

@@ -63,7 +63,7 @@ class QoS2Recovery:
         self._stores = stores_of(records.vhost)
 
     def hand_out(self, by_key):
-        """Restore the durable sessions, {key: session}. Raises StoreError."""
+        """Restore the identifiers of the durable sessions, {key: session}. Raises StoreError."""
         sent, received, counting = {}, {}, []
         entries = self._entries()
         trust_at, doubt_at = (

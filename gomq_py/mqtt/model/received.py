@@ -146,7 +146,7 @@ class Received:
             self.records.flush()
 
     def is_storing(self, identifier):
-        """Whether its message waits for files."""
+        """Whether the message of an identifier waits for files."""
         return identifier in self.storing
 
     def when_stored(self, identifier, callback):
@@ -254,8 +254,7 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that ``added`` identifiers, up to ``mark`` (a last_received), are safe, before PUBREC
-        leaves."""
+        """Note that ``added`` identifiers, up to ``mark`` (a last_received), are safe."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]

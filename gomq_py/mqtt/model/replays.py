@@ -39,8 +39,8 @@ class Replay(Job):
         self._message = Message()
 
     def add(self, subscription, last):
-        """Replay for this subscription, too; restart it if it is being replayed. ``last``: place of the last
-        message stored before it.
+        """Replay for this subscription, too; restart its replay if one is running. ``last``: place of the
+        last message stored before it.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
         if waiting and next(iter(waiting)) == topic_filter:

@@ -268,7 +268,7 @@ class Waiting:
             try:
                 callback(error)
             finally:
-                if self.wait is None:  # else it waits again
+                if self.wait is None:  # otherwise the message waits again
                     self._waits.end(self.place)
 
         self.wait(waited)

@@ -41,7 +41,7 @@ SETTLED_MS = 1
 # connection and not yet over this one.
 FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE = 0, 1, 2, 3, 8
 
-# What to do after an acknowledgement.
+# What the caller has to do after an acknowledgement.
 NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
@@ -357,7 +357,7 @@ class Sent:
         return UNKNOWN if state == FREE else NOTHING
 
     def refused(self, identifier):
-        """Handle a PUBREC that refuses the message. Returns as acknowledged()."""
+        """Handle a PUBREC that refuses the message. Returns a result as of acknowledged()."""
         if self.queue.closed:
             return NOTHING
         if identifier == 0 or identifier > self.capacity:
@@ -388,7 +388,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Identifiers of an earlier connection, in the order of messages: PUBREL sent, or not settled."""
+        """Identifiers of an earlier connection in the order of messages: released, or not settled."""
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -419,7 +419,7 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message at a row's location, stored at that time, is the one sent."""
+        """Whether the message at a row's location, stored at that time, is the message sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
@@ -428,7 +428,7 @@ class Sent:
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
-        """Handle a message sent before that is no longer in the queue."""
+        """Handle the deletion of a message that was sent before."""
         row = (identifier - 1) * ROW
         if self.at[row + 20] & 3 == QOS_2:
             # the client may hold the identifier and would take another message for the same

@@ -181,7 +181,7 @@ class Session:
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
     def keeps(self, topic_filter):
-        """Whether messages of this filter's subscription go to its queue."""
+        """Whether messages of this filter's subscription go to the session's queue."""
         subscription = self.subscriptions.get(topic_filter)
         return subscription is None or subscription.binding.destination is not self.sink
 

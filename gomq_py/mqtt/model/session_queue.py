@@ -56,7 +56,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """All that the messages take in files: topics and properties may be large, and payloads empty."""
+        """Octets that the messages take in files: topics and properties may be large, and payloads empty."""
         counted = self.store.ready_octets()
         if message is None:
             return counted

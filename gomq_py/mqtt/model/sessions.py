@@ -157,7 +157,7 @@ class Sessions:
             return f"a topic filter has more than {NAME_OCTETS_MAX} octets, as no topic here has"
         return self.exchange.filter_fault(topic_filter)
 
-    # what clients publish to
+    # the exchange that clients publish to
 
     @property
     def source_name(self):
@@ -179,7 +179,7 @@ class Sessions:
             self.exchange_added(vhost.exchanges[name])
 
     def exchange_added(self, exchange):
-        """Use a new exchange of the vhost, if it has the name."""
+        """Use a new exchange of the vhost, if it has the source's name."""
         if exchange.name != self.vhost.topic_exchange or source.fault_of(exchange):
             return
         self.vhost.set_onward(exchange, self.exchange)
@@ -215,7 +215,7 @@ class Sessions:
             del self._arrangements[session.owner]
 
     def make_queue(self, session):
-        """Keep messages for a session that ends with its connection."""
+        """Make the queue of a session that ends with its connection."""
         arguments = _arguments(session.owner, NEVER, session.version, session.kept)  # ends with its owner
         self._create(session.client_id, arguments, session.connection)
 

@@ -134,7 +134,7 @@ class SharedSubscription(_routes.Destination):
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):
-        """Give the message to the next of these members that takes it."""
+        """Give the message to the next member of the rotation that takes it."""
         members = rotation.members
         count = len(members)
         first = rotation.next

@@ -31,8 +31,8 @@ def find(vhost):
 
 
 class SourceComponent(Component):
-    """The component's only parameter; ``default``: the name without it. For administrators only: it decides
-    whose topic permissions count, and what all MQTT clients of the vhost publish.
+    """The component's only parameter; ``default``: the name if it is not set. For administrators only: it
+    decides whose topic permissions count, and what all MQTT clients of the vhost publish.
     """
 
     administrators_only = True

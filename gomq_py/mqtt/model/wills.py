@@ -107,7 +107,7 @@ class Wills:
             if self.kept.index.get(client_id) is not None:
                 self._due.note(client_id, max(due_ms, earliest_ms))
 
-    # what happens to a client
+    # events of a client
 
     def begin(self, client_id, user, will=None):
         """Keep the Will (or None) of a User who has connected, in place of an earlier one. Returns whether it
@@ -299,7 +299,7 @@ class Wills:
 
     def _some_due(self):
         """Publish wills that are due."""
-        if self.kept.closed:  # _catch_up() handles them
+        if self.kept.closed:  # _catch_up() handles the wills
             return
         for _ in range(AT_ONCE):
             client_id = self._due.take()
@@ -319,7 +319,7 @@ class Wills:
     # the store
 
     def _get(self, client_id):
-        if self.vhost.is_gone:  # its wills are gone, too
+        if self.vhost.is_gone:  # the vhost's wills are gone, too
             return None
         message = Message()
         return _will_of(message) if self.kept.get(client_id, message) else None

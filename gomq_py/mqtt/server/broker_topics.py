@@ -46,12 +46,12 @@ class BrokerTopics:
         self._telling = None  # the job that publishes, while it runs
 
     def connected(self, session):
-        """The client of a session has connected."""
+        """Note that the client of a session has connected."""
         if wants(session):
             self.subscribed(session)
 
     def subscribed(self, session):
-        """A connected client's session has such a filter."""
+        """Note that a connected client's session has such a filter."""
         self._sessions[session] = None
         if not self._is_soon:
             self._start(SOON_MS)

@@ -85,7 +85,7 @@ class Connection(ClientConnection):
         self._inbound = self._expiry_s = None
         self._inbound_maximum = 0
         self._is_connected = False
-        self._until_safe: Any = None  # what begin() waits for
+        self._until_safe: Any = None  # the event that begin() waits for
 
     # its life
 
@@ -148,7 +148,7 @@ class Connection(ClientConnection):
         return self._inbound
 
     def publishers(self):
-        """The objects that count its publishes."""
+        """The objects that count the client's publishes."""
         return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
@@ -163,7 +163,7 @@ class Connection(ClientConnection):
         return False
 
     def _finish(self):
-        self.hub.slow_turns.has_time()  # so that its time counts
+        self.hub.slow_turns.has_time()  # so that the time of the end counts
         self.why = self.why or self.how_it_broke()
         try:
             self._take_leave()
@@ -231,7 +231,7 @@ class Connection(ClientConnection):
         return True
 
     def _takes_connack(self, greeting):
-        """Whether the client accepts a packet as large as its CONNACK; otherwise it is closed."""
+        """Whether the client accepts a packet as large as its CONNACK; otherwise its connection is closed."""
         most = self.maximum_packet_size
         if not most or fitting(greeting.connack(False), most):
             return True
@@ -283,7 +283,7 @@ class Connection(ClientConnection):
         """Whether the will is to be published: unless DISCONNECT came with reason code 0 (3.x: any)."""
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
-    # what happens to the session
+    # events of the session
 
     def taken_over(self):
         """End, because another connection has the client id."""
@@ -315,7 +315,7 @@ class Connection(ClientConnection):
         if self.lane is not None:
             self.lane.close()
             self.vhost.totals.add_channel(self.lane)
-            self.lane = None  # it holds the connection
+            self.lane = None  # the lane holds the connection
             if self._inbound is not None:
                 self._inbound.close()
                 self.vhost.totals.add_channel(self._inbound)
@@ -407,7 +407,7 @@ class Connection(ClientConnection):
             self._inbound.leave()
         self.answers.close()  # nothing follows the last word [MQTT-3.14.4-1]
         self._stop_delivering()
-        if last_word:  # 3.x has none
+        if last_word:  # 3.x has no last packet
             self.output.write(last_word)
         self._has_taken_leave = True  # octets still sent by the client must not reset it before it reads this
         self._stop()

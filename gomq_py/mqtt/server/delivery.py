@@ -213,8 +213,8 @@ class SessionConsumer(consumers.Consumer):
         return at
 
     def _drop(self, message):
-        """Settle a message that the client may not have as if it were sent and acknowledged [MQTT-3.1.2-25];
-        set an unreadable one aside.
+        """Settle a message that the client must not get as if it were sent and acknowledged [MQTT-3.1.2-25];
+        set an unreadable message aside.
         """
         if self.publication.size == mqtt_publication.UNREADABLE:
             self.source.shift_head()
@@ -393,13 +393,13 @@ class Sink(routes.Destination):
         return 1
 
     def room(self):
-        """How many retained messages may come now."""
+        """How many retained messages the sink may get now."""
         if self.output.blocked or self.gathered > buffers.SPARE_OCTETS // 2 or not self.is_open:
             return 0
         return REPLAYED_AT_ONCE
 
     def turn(self):
-        """Send the gathered packets. Returns their octets."""
+        """Send the gathered packets. Returns the count of their octets."""
         count = self.gathered
         if count:
             self.send()

@@ -242,7 +242,7 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Store the message once its queue number ``at`` can take it; the walk ends behind it."""
+        """Store the message once destination number ``at`` can take it; the walk ends behind it."""
         message = self.parts.message
         walk = self.parts.walk
         message.own()

@@ -45,7 +45,7 @@ LOGGED_MAX = 512
 # Client ids for clients without one: 128 random bits, 22 characters.
 ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
 PACKET_MAX = VARIABLE_MAX  # the largest value of the setting: no limit
-RECEIVE_MAXIMUM = 65_535  # the default of a client that sends none (§3.1.2.11.3)
+RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no value
 
 
 class LoginEnd(Exception):
@@ -273,5 +273,5 @@ class Greeting:
 
 @lru_cache(maxsize=1)
 def _packet_limits(most_octets, payload_octets):
-    """Cached: all connections share one object."""
+    """The Limits of packets; cached: all connections share one object."""
     return Limits(packet_octets=most_octets, payload_octets=payload_octets)

@@ -138,7 +138,7 @@ def _check(connection, topic, payload_octets):
 
 
 def _prepare(connection, walk, topic, properties, body):
-    """A Publication. Raises Refusal, Refused."""
+    """Check a PUBLISH; returns its Publication. Raises Refusal, Refused."""
     _check(connection, topic, len(body))
     expiry_s = None
     if walk.message_expiry_at >= 0:
@@ -234,7 +234,7 @@ def is_answered(connection, qos):
     return qos > 0 and connection.version >= MQTT_5
 
 
-# what the fast lane asks
+# questions of the fast lane
 
 def route_of(connection, key):
     """A Route for a topic's octets, or None if the slow lane must route each message."""

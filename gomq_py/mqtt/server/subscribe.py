@@ -59,7 +59,7 @@ class Answers:
 
 
 class _Suback(Answer):
-    """A SUBACK or UNSUBACK (``make``) with a reason code for each filter; ``replays`` as Answers.tell."""
+    """A SUBACK or UNSUBACK (``make``) with a reason code for each filter; ``replays``: see Answers.tell."""
 
     __slots__ = ("make", "connection", "packet_identifier", "codes", "replays")
 

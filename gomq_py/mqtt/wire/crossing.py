@@ -218,7 +218,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_fixed(self, out, at, p, routing_at, flags):
-        """Write the headers of every message."""
+        """Write the headers that every message has."""
         key = routing_at + 1 + p[routing_at]
         octets.copy(out, at, TOPIC_KEY, 0, TOPIC_KEY_BYTES)
         at += TOPIC_KEY_BYTES
@@ -239,7 +239,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """The headers that properties give, up to ``limit``."""
+        """Write the headers made from properties, up to ``limit``."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -296,7 +296,7 @@ def write_reply_to(out, at, p, response):
 
 
 def is_reserved(p, at, length):
-    """Whether a header of this name is one of those above."""
+    """Whether a header name is reserved: mqtt.* or x-mqtt-publish-qos."""
     if length >= PREFIX_BYTES and octets.same(p, at, PREFIX, 0, PREFIX_BYTES):
         return True
     return length + 1 == QOS_KEY_BYTES and octets.same(p, at, QOS_KEY, 1, length)
@@ -405,7 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """The properties that are not headers."""
+    """Write the properties that are not headers."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -438,7 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the property that one of our own headers stands for, if the header exists."""
+    """Write an MQTT property from the header of ours that stands for it, if the header exists."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -489,7 +489,7 @@ def write_amqp(out, at, limit, name, p, start):
 
 
 def write_number(out, at, limit, name, text):
-    """Write a user property of these bytes."""
+    """Write a user property with the bytes ``text`` as its value."""
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), octets.pointer(text), 0, len(text))
 
@@ -508,7 +508,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """The headers that are texts, numbers or booleans."""
+    """Write headers that are texts, numbers or booleans."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]

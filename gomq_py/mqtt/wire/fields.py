@@ -52,7 +52,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what):
-        """A Variable Byte Integer. MQTT 5 refuses one of more octets than it needs [MQTT-1.5.5-1]."""
+        """A Variable Byte Integer. MQTT 5 refuses more octets than the number needs [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)

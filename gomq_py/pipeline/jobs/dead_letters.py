@@ -4,7 +4,7 @@ A batch over a stream that receives dead letters (docs/spark.md), or over a tabl
 """
 from pyspark.sql import functions as f
 
-# The source's JSON of the x-death header, newest death first; only that one is counted.
+# The source's JSON of the x-death header, newest death first; only the newest is counted.
 DEATHS = "array<struct<count:bigint,queue:string,exchange:string,reason:string,time:string>>"
 LONGEST_SAMPLE = 200
 

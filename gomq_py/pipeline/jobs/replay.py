@@ -29,7 +29,7 @@ def counts(messages):
 
 
 def publish(messages, writing, rate=None):
-    """Publish the messages. With a ``rate`` one task does it all, so many messages a second."""
+    """Publish the messages. With a ``rate`` a single task publishes so many messages a second."""
     if rate is not None:
         messages = messages.coalesce(1)
         writing = {**writing, "messagesPerSecond": str(rate)}
