@@ -99,18 +99,17 @@ class QueueFactory:
             queue.fail(failure)  # closed; the boot goes on
         if durable:
             self._incarnations[queue] = incarnation
+            if recovered:
+                self._known_folders.add(folder)
         return queue
 
     def _place(self, vhost, name, durable, incarnation):
         """(incarnation, folder) of a new store, or, with ``incarnation``, of one of the last run."""
-        recovered = incarnation is not None
-        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
+        if incarnation is None:
+            incarnation = os.urandom(INCARNATION_SIZE)
         if not durable:
             return incarnation, self._data_dir.transient_folder
-        folder = self._folder(vhost, name, incarnation)
-        if recovered:
-            self._known_folders.add(folder)
-        return incarnation, folder
+        return incarnation, self._folder(vhost, name, incarnation)
 
     def _make_queue(self, kind, name, vhost, store, durable, owner, auto_delete, arguments):
         queue = kind.make(Parts(
@@ -220,6 +219,8 @@ class QueueFactory:
         exchange.delayed_store = make(store)
         if exchange.durable:
             self._incarnations[exchange.delayed_store] = incarnation
+            if recovered:
+                self._known_folders.add(folder)
             exchange.delayed_store.on_failed = Reopening(self, exchange, make, changed).begin
         if failure is not None:
             exchange.delayed_store.fail(failure)
@@ -273,7 +274,10 @@ class QueueFactory:
         """A vhost's own store, new, or with ``incarnation`` from the last run's files: (store, incarnation).
         Raises StoreError.
         """
+        recovered = incarnation is not None
         incarnation, folder = self._place(vhost, name, True, incarnation)
+        if recovered:
+            self._known_folders.add(folder)
         return self._open_plain(_own(vhost, name), folder, incarnation), incarnation
 
     def _open_plain(self, whose, folder, incarnation, durable=True):

@@ -34,7 +34,7 @@ class VHostDescription:
         self._ends = {}  # (kind, name): keys of the bindings with that end
 
     def take(self, record):
-        """Take over a record. Raises ValueError for an unknown kind."""
+        """Take over a record of a vhost."""
         op = record["op"]
         if op == "bind":
             key = _binding_key(record)
@@ -46,13 +46,11 @@ class VHostDescription:
         elif op in LATEST:
             kept, fields = LATEST[op]
             getattr(self, kept)[_key(record, fields)] = record
-        elif op in DELETED:
+        else:
             kept, fields = LATEST[DELETED[op]]
             key = _key(record, fields)
             getattr(self, kept).pop(key, None)
             self._unbind_all(DELETED[op], key)
-        else:
-            raise ValueError("a record of a kind that is unknown here")
 
     def _unbind_all(self, kind, name):
         for key in list(self._ends.get((kind, name), ())):
@@ -141,8 +139,10 @@ def _take_over(record, vhosts, parameters):
         parameters.pop(text(record["name"]), None)
     elif op == records.REMOVAL:
         pass  # names the folder of a deleted entity, see noting_deleted
-    else:
+    elif op in LATEST or op in DELETED or op in ("bind", "unbind"):
         vhosts.setdefault(text(record["vhost"]), VHostDescription()).take(record)
+    else:
+        raise ValueError("a record of a kind that is unknown here")
 
 
 def restore(vhost, description, parameters):

@@ -18,7 +18,6 @@ from gomq_py.content.properties import Properties, PropertyEdit, PropertyScan
 from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
-from gomq_py.storage.stores import browser
 
 LOG = logger("queue")
 
@@ -114,6 +113,8 @@ class Move(Source):
 
     def start(self):
         """Begin; the first slice runs after the next poll of the loop."""
+        from gomq_py.storage.stores import browser  # only for moves
+
         self._browser = browser.browse(self._queue.store)
         self._transfer.start()
 

@@ -60,6 +60,7 @@ cdef class MessageStore(segment_log.SegmentLog):
     cdef bint _try_to_open(self, Segment segment, bint can_wait) except -1
     @cython.locals(at=Py_ssize_t, recovered=Recovered)
     cdef bint _find_recovered(self, Segment segment) except -1
+    cpdef adopt(self, Segment segment)
     cpdef int write_off(self, Segment segment, Py_ssize_t lost_count, uint64_t lost_bytes) except -1
     cdef int _pass(self, Segment segment) except -1
     cdef int _put_delivered(self, Segment segment) except -1
