@@ -2,7 +2,7 @@
 the system from the file that it lies in (FileDelivery), or from where it was received (MemoryDelivery).
 
 Beside delivery, which makes it; a Source of net.output, which asks for the next octets when the socket takes
-some. Never yields.
+some. Never switches.
 """
 import errno
 import os

@@ -3,7 +3,7 @@ function handles which method.
 
 Between connection, which owns the socket and turns errors into frames, and the handlers of topology, publish,
 consume, settle, confirms and tx. Its base HotChannel (fast_lane) holds what is touched per message. Answers
-leave through ``replies`` only. Never yields.
+leave through ``replies`` only. Never switches.
 """
 from functools import partial
 from typing import Any

@@ -1,7 +1,7 @@
 """Delivery: an AMQP consumer, taking its turns from the queue and filling the hub's output buffer.
 
 Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames). The queue
-calls it. It never waits for the socket: while the output is blocked its capacity is 0. Never yields.
+calls it. It never waits for the socket: while the output is blocked its capacity is 0. Never switches.
 """
 from gomq_py import octets
 from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery, Turn

@@ -3,7 +3,7 @@
 The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer. A
 publish whose method, header and single body frame are all there goes straight to its queues, a basic.ack
 straight to the unacked ring. Everything else goes frame by frame to ``handler.slow_frame``, which answers the
-same, only slower. Never yields; raises only for framing that ends the connection.
+same, only slower. Never switches; raises only for framing that ends the connection.
 
 This module is compiled without bounds checks, so each length is checked against the end of its frame before
 it is used.

@@ -2,7 +2,7 @@
 buffer.
 
 A kind of AMQPConsumer (delivery) with a StreamReader of its own, which tells each message's offset. Never
-yields.
+switches.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery

@@ -2,7 +2,7 @@
 names them.
 
 Below the vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
-exchange only matches its own bindings. Only its vhost changes it. Never yields, never stores.
+exchange only matches its own bindings. Only its vhost changes it. Never switches, never stores.
 """
 from typing import Any
 

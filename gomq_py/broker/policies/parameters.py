@@ -2,7 +2,7 @@
 shovels and federation upstreams.
 
 Between doors (HTTP, definitions) and the owners of components, which register a Component to check values and
-to be called with changes. Kept in the definitions log. Never yields.
+to be called with changes. Kept in the definitions log. Never switches.
 """
 import json
 

@@ -2,7 +2,7 @@
 
 Beside queue, which calls it (guard). As in RabbitMQ only the head is checked: the oldest ready message,
 before a delivery and at the end of the queue's turn, and one timer waits for its expiry. Messages beyond a
-limit become dead letters, if the queue has an exchange for them. Never yields; very many messages are removed
+limit become dead letters, if the queue has an exchange for them. Never switches; very many messages are removed
 in slices.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in

@@ -2,7 +2,7 @@
 
 Above storage.stores.message_store, below routes (publishing) and doors (consuming). A queue schedules its own
 consumers (docs/decisions/0003): whatever changes what could be delivered touches it, and it gets one turn at
-the end of the read. Never yields, never waits for a socket or a disk.
+the end of the read. Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.policies.policy import UNDER_NONE

@@ -4,7 +4,7 @@
 Beside limits, which passes on returned messages. A waiting message stays unacked in its store, so nothing is
 moved and a restart loses nothing; the store records the end of the back-off, to the second, so the rest is
 waited for after a restart. A delivery lost with the broker counts from the boot, if lost deliveries wait at
-all. Never yields; many due messages become ready in slices.
+all. Never switches; many due messages become ready in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS

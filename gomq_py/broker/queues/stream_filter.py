@@ -1,6 +1,6 @@
 """Stream filter: selects the messages of a stream that a consumer wants; the broker skips the others.
 
-broker.features.stream_filter defines the arguments. Never yields.
+broker.features.stream_filter defines the arguments. Never switches.
 """
 from gomq_py import octets
 from gomq_py.broker.features.stream_filter import ALL, ANY, filter_of

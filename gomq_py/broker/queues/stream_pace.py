@@ -4,7 +4,7 @@ are sent together.
 Beside stream_queue, which asks before a turn. A message for a hundred readers costs a hundred system calls,
 whether a call carries one message or fifty. The first message after a pause goes at once; later ones within
 PACE_MS of that turn wait for its end. Readers that are behind for lack of credit do not wait, nor does a
-large batch. Never yields; an idle stream has no timer.
+large batch. Never switches; an idle stream has no timer.
 """
 
 # Streams with fewer readers never wait: their calls are few.

@@ -2,7 +2,7 @@
 
 Beside queue, whose verbs it has; above storage.stores.stream_store. In a turn each consumer with credit that
 is not at the end gets a share, round robin; consumers at the end cost nothing until a message is published.
-Never yields, never waits for a socket or a disk.
+Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight

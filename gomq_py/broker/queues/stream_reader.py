@@ -1,7 +1,7 @@
 """Stream reader: one consumer's position in a stream, its unsettled messages and its filter.
 
 Between a door's consumer, which asks it for messages, and the stream, which finds it by its slot: a location
-in a channel's unacked ring is slot and offset, so an ack needs no lookup. Never yields.
+in a channel's unacked ring is slot and offset, so an ack needs no lookup. Never switches.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """

@@ -2,7 +2,7 @@
 
 Beside stream_queue, which calls it when a segment began, settings changed, or the timer fired. Whole segments
 are dropped, never the newest, so a stream may keep up to a segment less than its limits allow. The timer runs
-only while a segment will be too old. Never yields.
+only while a segment will be too old. Never switches.
 """
 # Segments dropped before others get their turn: each costs closing a file, and unlinking it later.
 SLICE = 32

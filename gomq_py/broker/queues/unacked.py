@@ -12,7 +12,7 @@ newest:
 
 When the ring is full and mostly settled, the stale entries at its head move aside into a list of 28-octet
 entries {tag, entry} sorted by tag, so that one forgotten message does not make the ring grow with every later
-delivery. An outstanding message costs 20 to 40 octets. Never yields.
+delivery. An outstanding message costs 20 to 40 octets. Never switches.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types what holders point to)

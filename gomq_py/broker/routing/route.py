@@ -1,7 +1,7 @@
 """Routes: from a message's exchange and routing key to its destinations.
 
 The broker makes a route for a publisher. The fast lane of its connection remembers the route and publishes
-each message to all destinations of it (to_all). Slow lanes use broker.verbs.publishing. Never yields.
+each message to all destinations of it (to_all). Slow lanes use broker.verbs.publishing. Never switches.
 """
 from gomq_py.hub import scheduler as _scheduler
 

@@ -2,7 +2,7 @@
 clients.
 
 The resource watch (or a test) raises and lifts alarms; doors act on them. Publishers resume when the last
-alarm is lifted. Never yields.
+alarm is lifted. Never switches.
 """
 from gomq_py.observability.log import logger
 

@@ -2,7 +2,7 @@
 
 Called by broker.verbs and by deliveries if ``vhost.tracing`` is on; RabbitMQ's exchange, keys
 (``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's
-own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never yields.
+own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never switches.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text

@@ -2,7 +2,7 @@
 binding and unbinding.
 
 Beside vhost, above exchanges and the definitions log. As in the vhost, a method checks everything first, then
-writes the log, then changes the model, all without yielding.
+writes the log, then changes the model, all without switching.
 """
 from base64 import urlsafe_b64encode
 from collections import Counter

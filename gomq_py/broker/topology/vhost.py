@@ -1,7 +1,7 @@
 """VHost: names to exchanges and queues, and every rule about declaring and deleting them.
 
 Above exchanges, queues and the definitions log, below broker.verbs, which checks permissions. A method checks
-everything first, then writes the log, then changes the model, all without yielding; its errors have
+everything first, then writes the log, then changes the model, all without switching; its errors have
 RabbitMQ's texts. Doors wait for the disk before they answer about durable entities. ``owner`` is any object
 that stands for a connection.
 """

@@ -2,7 +2,7 @@
 
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
 once and stays unacked until its copies are on disk; the due timer, rebuilt from the store at boot, has the
-order. Never yields.
+order. Never switches.
 
 Headers are read in place, and a due message is copied once, into a buffer of the slice: no Python object per
 message but its location. Properties that are not plain go through ``due_ms_of`` and ``release``, with the

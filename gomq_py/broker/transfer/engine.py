@@ -19,7 +19,7 @@ publishes them. The Transfer is a job that does the rest, in slices:
 - *Faults of the source's store* are the source's to settle; faults of no single message are reported to
   the source, which decides whether the job goes on (hub.job).
 
-A crash at any point leaves a message in two places rather than in none. Never yields.
+A crash at any point leaves a message in two places rather than in none. Never switches.
 """
 from typing import Any
 
