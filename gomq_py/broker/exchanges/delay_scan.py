@@ -1,29 +1,29 @@
-"""Delay scan: the headers of a delayed exchange read in place: when a message is due, and its table negated
-for the next exchange. Nothing is decoded.
+"""Delay scan: reads the headers of a delayed exchange in place, without decoding: when a message is due, and
+its table negated for the next exchange.
 
-Beside delayed, which defines these headers. Only the types that clients use are handled here; others are
-UNTOLD and left to delayed. For octets that were checked on arrival.
+Beside delayed, which defines these headers. Handles only the types that clients use; for others it answers
+UNTOLD, and delayed decodes them. For octets that were checked on arrival.
 """
 from gomq_py import octets
 from gomq_py.broker.exchanges import delayed
 from gomq_py.content import fields
 
-_DELAY, _DELIVER_AT = delayed.X_DELAY.encode(), delayed.X_DELIVER_AT.encode()  # kept, because C points there
+_DELAY, _DELIVER_AT = delayed.X_DELAY.encode(), delayed.X_DELIVER_AT.encode()  # kept, because C points into them
 DELAY, DELAY_BYTES = _DELAY, len(_DELAY)
 DELIVER_AT, DELIVER_AT_BYTES = _DELIVER_AT, len(_DELIVER_AT)
 MOST_MS = delayed.MAX_DELAY_MS
 LARGEST = delayed.LARGEST
 LAST_DATE_S = fields.LAST_DATETIME_S
-# Most octets that a table grows when negated: an integer of one octet then takes four.
+# Most octets that negating adds to a table: a one-octet integer then takes four.
 MOST_LONGER = 6
 
-# Answers of due_ms(): not delayed; ask delayed.due_ms_of().
+# Answers of due_ms(): NOT_DELAYED; UNTOLD: ask delayed.due_ms_of().
 NOT_DELAYED = 0
 UNTOLD = -1
 
 
 def due_ms(p, at, end, arrived_ms):
-    """When a message with these entries of a table is due, in Unix milliseconds; NOT_DELAYED; UNTOLD."""
+    """When a message with these header entries is due, in Unix milliseconds; NOT_DELAYED; UNTOLD."""
     delay_at = deliver_at = -1
     while at < end:
         value = at + 1 + p[at]
@@ -80,12 +80,12 @@ def is_key(p, at, key, length):
 
 
 def is_told(p, at):
-    """Whether told() can read the value at ``at``: a date, or an integer whose negative fits."""
+    """True if told() can read the value at ``at``: a date, or an integer whose negative fits."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST
 
 
 def told(p, at):
-    """The integer, or the date in milliseconds."""
+    """Read the integer, or the date in milliseconds, at ``at``."""
     return octets.be64(p, at + 1) * 1000 if p[at] == fields.TIMESTAMP else fields.integer(p, at)

@@ -1,14 +1,15 @@
-"""Exchange state: the numbers of an exchange that the fast lane reads and counts per message. Below exchanges
-and route.
+"""Exchange state: numbers of an exchange that the fast lane reads and counts per message. Below exchanges and
+route.
 
-``revision`` also guards other inputs of cached routes (a user's permissions have one): every change that may
-affect a route increments it, and cached routes with the old number are dropped when next used.
+``revision`` guards cached routes: every change that may affect a route increments it, and routes with an old
+number are dropped when next used. A user's rights have an ExchangeState, too, but only as a revision counter
+of this C type.
 """
 
 
 class ExchangeState:
-    """``revision`` of its routes, and counters: messages in, copies out, unroutable messages, and those of
-    them returned to their publisher.
+    """``revision`` of its routes, and counters: messages in, copies out, unroutable messages, and unroutable
+    messages returned to their publisher.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")

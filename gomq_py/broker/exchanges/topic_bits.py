@@ -1,18 +1,18 @@
-"""Topic bits: topic patterns that most keys reach at most of their words, as automata of bits.
+"""Topic bits: matches the topic patterns that most keys reach at most of their words, by automata of bits.
 
-Beside topic_trie, which walks a few such patterns itself and decides which: there a word costs a visit to
-each reached node, here a few operations on an integer per shard of some thousand words. Patterns are added to
-a shard as they are bound; a shard is rebuilt when more than half of it has been removed, so no change costs
-more than one shard.
+Beside topic_trie, which decides where a pattern goes, and walks a few such patterns itself: a word costs the
+trie a visit to each reached node, and this module a few operations on an integer per shard of some thousand
+words. Patterns are added to a shard as they are bound; a shard is rebuilt when more than half of it has been
+removed, so no change costs more than one shard.
 
-A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that i of them have been found. A
-``#`` between two of them lets bit i stay, whatever the word.
+A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that i words have been found. A
+``#`` between two words lets bit i stay, whatever the key's next word.
 """
 
-# Bits of a shard: a rebuild takes 1 to 2 ms. Smaller shards make matching slower, as each costs the same few
-# operations per word.
+# Bits of a shard: a rebuild takes 1 to 2 ms. Smaller shards slow down matching, as each costs a few
+# operations per word of the key.
 SHARD_BITS = 4096
-# Shifted instead of the literal, which would be a C integer in the compiled module.
+# A variable, because in the compiled module a shifted literal would be a C integer.
 _ONE = 1
 
 
@@ -25,15 +25,15 @@ class TopicShards:
         self.words = self.rebuilt = 0
         self._shards = {}  # as an ordered set
         self._room = {}  # shards that may have room; the last one is filled
-        self._homes = {}  # pattern, of folded words: its shard
+        self._homes = {}  # pattern (folded words): its shard
 
     def destinations_of(self, pattern):
-        """The destinations of a pattern, or None."""
+        """The dict of destinations of a pattern, or None."""
         shard = self._homes.get(pattern)
         return None if shard is None else shard.destinations_of(pattern)
 
     def add(self, pattern, words):
-        """Add a pattern that is not here. Returns its destinations: an empty dict, which the caller fills."""
+        """Add a new pattern. Returns its destinations: an empty dict, which the caller fills."""
         shard = self._with_room(len(words))
         self._homes[pattern] = shard
         self.words += len(words)
@@ -63,7 +63,8 @@ class TopicShards:
         return len(self._shards)
 
     def _with_room(self, count):
-        """A shard with room for ``count`` words; a shard with less is not asked again before its rebuild."""
+        """A shard with room for ``count`` words. Shards with less room are not asked again before a rebuild.
+        """
         while self._room:
             shard = next(reversed(self._room))
             if shard.used + count <= SHARD_BITS:
@@ -86,15 +87,15 @@ class TopicBits:
     def _clear(self):
         self.used = self.dead = 0
         self._starts = self._finals = self._stars = self._stays = 0
-        self._moves = {}  # word: the bits that it moves on
-        self._ends = []  # by bit: the destinations of the pattern that is complete there, else None
+        self._moves = {}  # word: the bits that it advances
+        self._ends = []  # by bit: the destinations of the pattern that is complete there, or None
 
     def destinations_of(self, pattern):
         """The destinations of an existing pattern."""
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
-        """Add a pattern; no two ``#`` of its words are neighbours."""
+        """Add a pattern without two adjacent ``#``."""
         at = self.used
         self.patterns[pattern] = (words, at, destinations)
         self._starts |= _ONE << at

@@ -1,26 +1,26 @@
 """Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any
 number of words (AMQP 0-9-1 §3.1.3.3).
 
-A match walks all nodes of a trie that the key reaches, word by word. Nodes with ``*`` in the same places are
-reached once per word together, so patterns of the same arrangement cost little, however many; a ``#`` at the
-end matches as soon as it is reached. Patterns that most keys would reach at most words (words behind a ``#``,
-or rare arrangements of ``*``) are walked only up to a limit; topic_bits has the rest. The empty key has no
-words: ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
+A match walks all nodes that the key reaches, word by word. Patterns with ``*`` in the same places share
+nodes, so patterns of one arrangement cost little, however many; a ``#`` at the end matches as soon as it is
+reached. Patterns that most keys would reach at most words (words behind a ``#``, or rare arrangements of
+``*``) are walked only up to a limit; topic_bits has the rest. The empty key has no words: ``#`` matches it,
+``*`` does not. A dot at either end adds an empty word.
 """
 from gomq_py.broker.exchanges.topic_bits import TopicShards
 
-# Most walked words of patterns with words behind a ``#``: a key of 128 words costs 1 ms at most, an ordinary
-# one less than with bits.
+# Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an
+# ordinary key less than with bits.
 WALKED = 512
-# Arrangements of ``*`` that are walked: patterns of seven words have no more.
+# Most arrangements of ``*`` that are walked: patterns of seven words have no more.
 ARRANGEMENTS = 128
-# Shifted instead of the literal, which would be a C integer in the compiled module.
+# A variable, because in the compiled module a shifted literal would be a C integer.
 _ONE = 1
 
 
 class TopicNode:
-    """A position in patterns: the words that may follow, and the destinations of the pattern that ends here.
-    ``seen``: the match step that last visited it.
+    """A position in patterns: the possible next words, and the destinations of the pattern that ends here.
+    ``seen``: the match step that last visited the node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -37,7 +37,7 @@ class TopicNode:
 
 class TopicTrie:
     """Patterns to destinations. ``match`` is the compiled part of routing. ``walked``: words of walked
-    patterns in which words follow a ``#``.
+    patterns with words behind a ``#``.
     """
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
@@ -47,12 +47,12 @@ class TopicTrie:
         self.step = 0
         self.size = 0
         self.walked = 0
-        # arrangement of *: count of walked patterns that have it, except those with words behind a #
+        # arrangement of *: count of walked patterns with it, without those that have words behind a #
         self.arrangements = {}
         self.shards = TopicShards()
 
     def add(self, pattern, destination):
-        """Bind a destination to a pattern; once more counts."""
+        """Bind a destination to a pattern; repeated bindings are counted."""
         words = folded(pattern)
         destinations = self.destinations_of(words)
         if destinations is None:
@@ -81,8 +81,8 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Words of the patterns that most keys must be compared with: those in shards, and walked ones with
-        words behind a ``#``.
+        """Words of the patterns that most keys must be compared with: patterns in shards, and walked ones
+        with words behind a ``#``.
         """
         return self.walked + self.shards.words
 
@@ -93,7 +93,7 @@ class TopicTrie:
         return len(words) if is_costly and self.destinations_of(words) is None else 0
 
     def _may_be_walked(self, words):
-        """Whether a new pattern goes into the trie rather than a shard."""
+        """True if a new pattern goes into the trie, not into a shard."""
         count = hash_words(words)
         if count:
             return self.walked + count <= WALKED
@@ -167,7 +167,7 @@ class TopicTrie:
                 targets.update(node.destinations)
 
     def is_empty(self):
-        """Whether no pattern and no node is left."""
+        """True if no pattern and no node is left."""
         root = self.root
         return (
             not self.shards.words and not root.words and root.star is None and root.hash is None
@@ -175,11 +175,11 @@ class TopicTrie:
         )
 
     def _enter(self, node, front, targets):
-        """Add the node to the front, and the ``#`` behind it, which may match no word; each once per step."""
+        """Add the node to the front, and its ``#`` child, which may match no word; each once per step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
-                targets.update(node.destinations)  # it matches any rest
+                targets.update(node.destinations)  # a final # matches any rest
                 return
             front.append(node)
             node = node.hash
@@ -219,7 +219,7 @@ def split_key(key):
 
 
 def folded(pattern):
-    """The words of a pattern, with adjacent wildcards in one order, which matches the same keys: every ``*``,
+    """The words of a pattern, with adjacent wildcards in one order that matches the same keys: every ``*``,
     then one ``#``.
 
     This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
@@ -240,12 +240,12 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """The number of words of a folded pattern with words behind a ``#``; else 0."""
+    """The number of words of a folded pattern with words behind a ``#``; 0 for other patterns."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 
 def arrangement(words):
-    """Positions of ``*`` in a pattern as a number; 0: none."""
+    """Positions of ``*`` in a pattern as a number; 0 without ``*``."""
     if "*" not in words:
         return 0
     return sum([_ONE << index for index, word in enumerate(words) if word == "*"])

@@ -15,7 +15,7 @@ BASIC = forms.BASIC
 
 
 class StreamFilter:
-    """Made by parse_filter. ``values``: octets wanted; ``conditions``: functions of a message's headers."""
+    """Made by parse_filter. ``values``: wanted octets; ``conditions``: functions of a message's headers."""
 
     __slots__ = ("values", "conditions", "match_unfiltered", "all_values", "any_part")
 
@@ -27,7 +27,7 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """Whether the message is wanted. An unreadable one is left to the consumer, which skips it."""
+        """True if the message is wanted, or unreadable: the consumer skips unreadable messages."""
         if message.kind == BASIC:
             return self._matches(message, message.buffer, message.properties_at)
         try:

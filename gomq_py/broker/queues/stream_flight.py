@@ -1,8 +1,8 @@
-"""Stream flight: a reader's unsettled messages in order of offsets; only for readers that need it.
+"""Stream flight: a reader's unsettled messages in order of offsets.
 
-Owned by stream_reader, for consumers with a stored position or a limit of octets in flight. A ring of 16
-octets a message: offset u64, size u64 with the highest bit set once settled. Settling in order, as most
-clients do, only looks at the head.
+Owned by stream_reader, for consumers with a stored position or a limit of octets in flight; other readers
+have none. A ring of 16 octets a message: offset u64, size u64 with the highest bit set once settled. Settling
+in order, as most clients do, only looks at the head.
 """
 from array import array
 
@@ -11,7 +11,7 @@ SETTLED, RETURNED = 1 << 63, 1 << 62
 
 
 class StreamFlight:
-    """``octets`` sums the bodies in flight; ``count`` includes settled ones that wait for an older one."""
+    """``octets``: sum of the bodies in flight; ``count`` includes settled ones behind an unsettled one."""
 
     __slots__ = ("octets", "count", "_done", "_items", "_room", "_first")
 
@@ -35,8 +35,8 @@ class StreamFlight:
     def settle(self, offset, is_done=True):
         """Settle a message in flight. Returns whether the oldest unsettled one has changed.
 
-        A returned message (not ``is_done``) stays the oldest until a later one is done: clients return their
-        messages before they disconnect.
+        A returned message (not ``is_done``) remains the oldest until a later message is done: clients return
+        their messages before they disconnect.
         """
         at = self._find(offset)
         if at < 0:
@@ -59,7 +59,7 @@ class StreamFlight:
         return self.count < before
 
     def oldest(self):
-        """The offset of the oldest message in flight. Only when ``count`` is not 0."""
+        """The offset of the oldest message in flight. Requires ``count`` > 0."""
         return self._items[self._place(0)]
 
     def _place(self, index):
@@ -69,7 +69,7 @@ class StreamFlight:
         return 2 * index
 
     def _find(self, offset):
-        """The index of an offset, -1 if it is not in flight."""
+        """The index of an offset; -1 if it is not in flight."""
         if self.count == 0:
             return -1
         if self._items[self._place(0)] == offset:

@@ -1,7 +1,7 @@
 """Stream reader: one consumer's position in a stream, its unsettled messages and its filter.
 
-Between a door's consumer, which asks it for messages, and the stream, which finds it by its slot: a location
-in a channel's unacked ring is slot and offset, so an ack needs no lookup. Never switches.
+Between a door's consumer, which asks it for messages, and the stream. A location in a channel's unacked ring
+is slot and offset, so an ack finds the reader without a look-up. Never switches.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """
@@ -13,7 +13,7 @@ OFFSET_BITS = 48
 OFFSET_MASK = (1 << 48) - 1
 SLOTS = 1 << 16
 
-# Most messages skipped by a filter in a turn, so that it does not hold up the hub: about 1 ms.
+# Messages skipped by a filter in one turn, at most: about 1 ms.
 PASSED_OVER = 2000
 # Cost of a skipped message, in octets of a turn.
 PASSED_OVER_OCTETS = 128
@@ -40,7 +40,7 @@ class StreamReader:
         self.moved = False
 
     def next(self, message):
-        """Show the next wanted message, for ``take``. False: none, or enough were skipped this turn."""
+        """Show the next wanted message, for ``take``. False: at the end, or enough were skipped this turn."""
         if self.wanted is None:
             return self.cursor.peek(message)
         while self.passed < PASSED_OVER and self.cursor.peek(message):
@@ -65,8 +65,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a message; ``is_done``: it was processed. Returns whether the position has to be stored and
-        was not marked so before.
+        """Settle a message; ``is_done``: it was processed. Returns True if the position is newly due to be
+        stored.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -77,17 +77,17 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """End a turn. Returns the cost of skipped messages and damage in octets of a turn."""
+        """End a turn. Returns the cost of skipped and damaged messages, in octets of a turn."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
 
     def is_behind(self):
-        """Whether there are messages that it has not looked at."""
+        """True if there are messages that the reader has not looked at."""
         return self.cursor.offset < self.cursor.store.next_offset
 
     def position(self):
-        """The offset to continue with: of the oldest unsettled message, or else the cursor's."""
+        """The offset to continue with: the oldest unsettled message's, or else the cursor's."""
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
@@ -95,13 +95,13 @@ class StreamReader:
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):
-        """As plain data."""
+        """The reader as plain data."""
         return {
             "offset": self.cursor.offset, "position": self.position(), "lag": self.lag(),
             "unacknowledged": self.outstanding,
         }
 
     def lag(self):
-        """Messages between it and the end of the stream."""
+        """Messages between the reader and the end of the stream."""
         store = self.cursor.store
         return max(0, store.next_offset - max(self.cursor.offset, store.first_offset))
