@@ -8,7 +8,7 @@ from gomq_py import octets
 from gomq_py.broker.exchanges import delayed
 from gomq_py.content import fields
 
-_DELAY, _DELIVER_AT = delayed.X_DELAY.encode(), delayed.X_DELIVER_AT.encode()  # kept, because C points into them
+_DELAY, _DELIVER_AT = delayed.X_DELAY.encode(), delayed.X_DELIVER_AT.encode()  # kept: C points here
 DELAY, DELAY_BYTES = _DELAY, len(_DELAY)
 DELIVER_AT, DELIVER_AT_BYTES = _DELIVER_AT, len(_DELIVER_AT)
 MOST_MS = delayed.MAX_DELAY_MS

@@ -145,8 +145,8 @@ class Queue(routes.Destination):
     def peek(self, message):
         """Fill ``message`` with the next message, without taking it.
 
-        Returns False if no message is ready, or the queue ``is_opening``. The next call on this queue
-        invalidates the message.
+        Returns False if no message is ready, or the queue ``is_opening``. The message is valid until the next
+        call.
         """
         if self.closed:
             return False
@@ -394,7 +394,8 @@ class Queue(routes.Destination):
         """
 
     def remove_consumer(self, consumer):
-        """Detach a consumer; its unacked messages stay with its channel. May call ``on_unused``."""
+        """Detach ``consumer``; its channel keeps its unacked messages. Calls ``on_unused`` if none is left.
+        """
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return

@@ -33,7 +33,7 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Keep the line until after the next poll. Other threads' lines are ignored."""
+        """Keep this thread's line until after the next poll; other threads must not wake the scheduler."""
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:
