@@ -1,7 +1,7 @@
 """Header stamp: adds a header to the encoded properties of each message, without decoding, for links.relay.
 
-A message that has the header already goes to the relay's ``edit``, and the resulting headers are cached: most
-messages that come over several brokers have the same.
+A message that already has the header goes to the relay's ``edit``, and the resulting headers are cached: most
+messages that come over several brokers have the same headers.
 """
 from struct import Struct
 
@@ -12,7 +12,7 @@ from gomq_py.content.properties import PropertyScan
 # Property flags; structs of the flags field and of the headers' length.
 HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
 HEAD, LENGTH = Struct(">H"), Struct(">I")
-# Most cached header tables, and the largest size of one.
+# Most cached header tables, and most octets of one.
 KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
@@ -30,10 +30,11 @@ class HeaderStamp:
         self.key, self.entry, self.entry_again = key, entry, entry_again
         self.scan = PropertyScan()
         self.known = None  # {(encoded headers, redelivered): encoded table from edit, b"": left out}
-        self.unknown = None  # key for the answer to come
+        self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """The properties with the header or a cached table; b"": the message is left out; None: ``edit``."""
+        """The properties with the header or a cached table; b"": leave the message out; None: call ``edit``.
+        """
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -58,7 +59,7 @@ class HeaderStamp:
         ))
 
     def answered(self, content):
-        """Cache the answer of ``edit`` for the last message: wire form, or None if it is left out."""
+        """Cache the last answer of ``edit``: properties in wire form, or None to leave the message out."""
         if self.unknown is None:
             return 0
         table = b""
