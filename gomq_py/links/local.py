@@ -26,7 +26,7 @@ CONTEXTS_MAX = 64
 
 
 class MachineOperator(User):
-    """The operator of this machine, who has all rights and is no listed user."""
+    """The operator of this machine, who has all rights and is not in the list of users."""
 
     __slots__ = ()
 

@@ -143,7 +143,7 @@ class PoisonDetection:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge the end of a session, or a failed start. Counts what it says about messages once."""
+        """Judge the end of a session, or a failed start; its facts about messages count once."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):

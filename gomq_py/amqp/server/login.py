@@ -45,7 +45,7 @@ def greeting(cluster_name, offers_external):
 class LoginAttempt(ClientLogin):
     """The login of the client of one connection, as lane and handler of its stream.
 
-    When the client may come in, it calls ``connection.let_in(user, vhost, handshake, has_rest)``, and the
+    Calls ``connection.let_in(user, vhost, handshake, has_rest)`` when the client may come in; the
     connection's own lane gets the rest of the input. If the stream ends before, the connection ends, and
     calls ``say_last_word``.
     """

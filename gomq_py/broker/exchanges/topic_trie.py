@@ -1,8 +1,8 @@
 """Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any
 number of words (AMQP 0-9-1 §3.1.3.3).
 
-A match walks all nodes that the key reaches, word by word. Patterns with ``*`` in the same places share
-nodes, so patterns of one arrangement cost little, however many; a ``#`` at the end matches as soon as it is
+A match walks all nodes that the key reaches, word by word. A key reaches one node per arrangement of ``*`` at
+a time, so patterns of one arrangement cost little, however many; a ``#`` at the end matches as soon as it is
 reached. Patterns that most keys would reach at most words (words behind a ``#``, or rare arrangements of
 ``*``) are walked only up to a limit; topic_bits has the rest. The empty key has no words: ``#`` matches it,
 ``*`` does not. A dot at either end adds an empty word.

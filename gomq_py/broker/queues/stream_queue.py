@@ -148,7 +148,7 @@ class StreamQueue(queue.Queue):
     # settling removes nothing; the consumer gets credit
 
     def settle(self, location):
-        """basic.ack."""
+        """basic.ack: settle a delivery."""
         if not self.closed:
             self._give_back(location, True)
             self.acked += 1

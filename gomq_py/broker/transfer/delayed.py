@@ -1,4 +1,4 @@
-"""Delay queue: messages that wait until they are due, in order of due time, stored on disk as a queue's.
+"""Delay queue: messages that wait until they are due, in order of due time, on disk like a queue's.
 
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
 once and stays unacked until its copies are on disk; the due timer, rebuilt from the store at boot, keeps the

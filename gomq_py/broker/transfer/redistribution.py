@@ -20,7 +20,7 @@ class Redistributions:
     def __init__(self, scheduler, timers, when_safe):
         self._others = scheduler, timers, when_safe
         self._when_safe = when_safe
-        self._transfers = {}  # Redistribution: its gone()
+        self._transfers = {}  # Redistribution: gone() of its give()
 
     def give(self, queue, target_of, gone):
         """Send the ready messages of a retired queue to ``target_of(message)``, a Destination or None; then,

@@ -79,7 +79,7 @@ class Publication:
 # checking and routing
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
-    """A Route for all such messages while it is current; None: each must take the slow lane.
+    """A Route for messages of this exchange and routing key while it is current; None: use the slow lane.
 
     ``headers``: with the list in the header that the key's Route watches; not needed for clients whose
     headers have no lists. ``tells_delayed``: the lane recognises delayed messages, and accepts Routes that
@@ -152,7 +152,7 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     lives_ms = envelope.lives_ms()
     more_keys = envelope.more_keys()
     persistent = envelope.is_persistent()
-    caller.access.write_topic(exchange, more_keys)  # RabbitMQ does not check these
+    caller.access.write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())
