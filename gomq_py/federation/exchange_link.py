@@ -280,7 +280,7 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Reconnect, because a binding could not be changed; that makes all bindings anew."""
+        """Reconnect, which makes all bindings anew, because one could not be changed."""
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -317,9 +317,8 @@ class ExchangeLink(FederationLink):
 
 
 class UpstreamTasks:
-    """Tasks of one link upstream, beside the flow of messages, over their own connection. The connection is
-    closed a little after the last task: bindings change in bursts, and a thousand idle links need no second
-    connection each.
+    """Tasks of one link upstream, beside the flow of messages, over their own connection, closed a little
+    after the last task: bindings change in bursts, and a thousand idle links need no second connection each.
 
     ``connect()`` returns a client's connection. ``failed(error)`` is called if the upstream cannot be reached
     or refuses a task; all waiting tasks are dropped. It must not switch.

@@ -48,7 +48,7 @@ class FederationLink:
         self.notes = []  # differences from the definition that do not stop messages
         self.fault = None  # "end: reason" why no messages are moved, if known without a connection
         self._context = context
-        self._is_administrators = False  # whether an administrator had set the upstream at the start
+        self._is_administrators = False  # an administrator had set it at the start
         self._by = None  # the upstream's setter at the last connect
         self._uri = ""  # URI of the last connect
         self._is_gone = False

@@ -31,9 +31,9 @@ FRUITLESS_MOST = 2
 # A nack gives no reason. A broker with a full disk reports that by connection.blocked after its next check:
 # RabbitMQ checks at least every 10 s, gomq-py every 5 s.
 NACKED_S = 10.0
-# GIVEN_UP_FREELY messages in a row are given up at the plain limit. Each further message doubles the limit,
-# up to DOUBLED_MOST refusals, one per second, until the destination takes a message. So a destination that is
-# full for hours costs tens of messages, and faulty messages do not stop the link for ever.
+# GIVEN_UP_FREELY messages in a row are given up at the plain limit. Each further one doubles it, up to
+# DOUBLED_MOST refusals, one per second, until the destination takes a message: so a destination that is full
+# for hours costs tens of messages, and faulty messages do not stop the link for ever.
 GIVEN_UP_FREELY, DOUBLED_MOST = 3, 600
 # Most refused large messages remembered: more than a source sends at once by default.
 LARGE_MOST = 4096

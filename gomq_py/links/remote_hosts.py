@@ -29,8 +29,7 @@ from gomq_py.hub import threads
 AT_ONCE = 16
 # A slower lookup gives its place to another; its thread waits on. Servers answer in a tenth of that.
 SLOW_S = 2.0
-# Threads for both kinds of lookup, the last quarter in reserve. An unanswered lookup ends after some 10 s, so
-# a thread is always about to be free.
+# Threads for both kinds of lookup, the last quarter in reserve. An unanswered lookup ends after some 10 s.
 THREADS_MOST = 64
 # Threads for names whose last lookup was slow and failed; as many again in reserve.
 LATE_AT_ONCE = 8
@@ -49,7 +48,7 @@ _EMBEDDING = (
     (IPv6Network("64:ff9b:1::/48"), (_LAST, (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))),
     (IPv6Network("2002::/16"), ((2, 3, 4, 5),)),
 )
-# Marks of an embedded address behind any prefix (ISATAP, RFC 5214 §6.1).
+# Embedded behind any prefix (ISATAP, RFC 5214 §6.1).
 _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
 
 

@@ -26,14 +26,13 @@ WAITS_FOR = "consumers to take the message before"
 
 HEAD = Struct(">BHI")
 END = bytes((FRAME_END,))
-# More octets follow at once: the system sends no packet for the seven octets of a frame's head alone.
+# More octets follow at once: no packet for the seven octets of a frame's head alone.
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """Sends the body from the pages of the message's file. A slow client sees what the pages hold when they
-    are sent, so the file must never be written again or reused (Store.body_file). Reading pages back from the
-    disk blocks, as it does for a mapped file.
+    """Sends the body from the pages of the message's file. A slow client gets what the pages hold by then, so
+    the file must never be written again or reused (Store.body_file). Reading evicted pages blocks.
 
     ``lead``: the frames before the body. The body is ``count`` octets from ``start`` on of the file of
     ``reading`` (storage.disk.open_file.Reading), which close() closes. ``left``: octets that the socket has
@@ -108,7 +107,7 @@ class MemoryDelivery:
         self._at = 0  # offset of the next octet of the body
         self._channel = channel
         self._room = frame_max - FRAME_OVERHEAD
-        # the frames to send before the next octets of the body, and the count of these octets
+        # frames to send before the next octets of the body, and their count
         self._lead, self._part = bytes(lead) + self._head(0), min(len(body), self._room)
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 

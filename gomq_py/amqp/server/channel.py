@@ -32,8 +32,7 @@ from gomq_py.observability.log import logger
 LOG = logger("amqp")
 # More deliveries than a client gets in its life.
 NO_LIMIT = 1 << 62
-# AT_ONCE: consumers that leave their queues in one step, some 6 us each. FEW: a channel with at most so many
-# consumers ends in one step.
+# Consumers that leave their queues in one step, some 6 us each; consumers of a channel that ends in one step.
 AT_ONCE, FEW = 8, 32
 # Most messages of a channel that operators may give back: the channel remembers their tags.
 RETURNED_MAX = 1000

@@ -1,9 +1,9 @@
 """Confirms: answers to the publishes of a channel in confirm mode.
 
 Between the channel and its connection's output. Once per read the lane passes on how far the channel has
-published. Publishes that went to disk are confirmed when they are safe, with one basic.ack for all reads
-covered by one flush. Other publishes are confirmed at once, but never past an earlier publish that still
-waits, because a basic.ack with ``multiple`` stands for all before it. Never counts or stores.
+published. Publishes that went to disk are confirmed when they are safe, with one basic.ack per flush. Others
+are confirmed at once, but never past an earlier publish that still waits, because a basic.ack with
+``multiple`` stands for all before it. Never counts or stores.
 """
 from struct import Struct
 

@@ -5,8 +5,8 @@ The only place of the AMQP door that turns errors into frames.
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
 
-Between net and the channels. A greenlet may send only the last frames of a connection; all other code runs in
-the hub and must not switch. Never parses a frame twice, and never waits for the peer without a time limit.
+Between net and the channels. A greenlet may send only a connection's last frames; all other code runs in the
+hub and must not switch. Never parses a frame twice; every wait for the peer has a time limit.
 """
 import logging
 from functools import partial

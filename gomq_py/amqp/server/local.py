@@ -1,9 +1,8 @@
 """Local clients: connections of this process to its own broker, without a port and without a password.
 
-Shovels and federation use an AMQP client at both ends. For an end in this broker the node gives them
-``LocalClients.connect``. Rights, limits, alarms and exclusive queues apply as to every client, because the
-octets take the same path. The pair of sockets is made here, so that no peer from the network can come in this
-way.
+Shovels and federation use an AMQP client at both ends; for an end in this broker the node gives them
+``LocalClients.connect``. Rights, limits, alarms and exclusive queues apply as to every client. The pair of
+sockets is made here, so that no peer from the network can come in this way.
 
 Beside the server. A local client logs in as a User. Its connection ends when this user is deleted, loses its
 permission for the vhost, or may no longer read a queue that it consumes.
@@ -52,8 +51,8 @@ class LocalClients:
         return ours
 
     def _rights_changed(self, user):
-        """End connections and channels that the user's rights no longer allow. Consumers of other clients are
-        cancelled (amqp.server.withdrawals); here the channel ends, so that the link reports the reason.
+        """End what the user's rights no longer allow. Consumers of other clients are cancelled
+        (amqp.server.withdrawals); here the channel ends, so that the link reports the reason.
         """
         if not self._clients.count_of_door(LOCAL):
             return

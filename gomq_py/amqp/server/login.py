@@ -244,8 +244,7 @@ class LoginAttempt(ClientLogin):
     # failure
 
     def say_last_word(self):
-        """Log why the stream has ended, and tell the client if possible. Returns whether the client was told.
-        May switch.
+        """Log why the stream has ended; tell the client if possible, and return whether that was. May switch.
         """
         connection, error = self.connection, None
         try:

@@ -6,8 +6,8 @@ properties, CC and BCC, direct reply-to.
                                    complete, as in RabbitMQ, except for the address of a large body
     store                          Publication -> queues; returns and confirm counting
 
-Between channel and broker.verbs.publishing, which defines what a publish does. Complete and simple, never
-fast. It answers as the fast lane does; a property test compares both.
+Between channel and broker.verbs.publishing, which defines a publish. Complete and simple, never fast. Answers
+as the fast lane does; a property test compares both.
 """
 from functools import partial
 

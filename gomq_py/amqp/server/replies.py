@@ -98,9 +98,9 @@ def in_turn(handler):
     """A handler that is called once the channel's earlier answers have left; the client is not read
     meanwhile.
 
-    For methods with effects that the client sees before the answer, such as deliveries and confirms, which
-    wait for no answer. A message that waits here with its delivery tag is settled by an ack of later
-    messages, which the client has seen.
+    For methods with effects that the client sees before the answer, such as deliveries and confirms. A
+    message that waits here with its delivery tag is settled by an ack of later messages, which its client has
+    seen.
     """
     def handle(channel, method):
         if channel.replies.waiting_count:

@@ -1,8 +1,7 @@
 """Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output
 buffer.
 
-A kind of AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never
-switches.
+An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery

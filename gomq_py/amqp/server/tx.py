@@ -2,8 +2,8 @@
 
 Between the channel's handlers and the verbs that they would have called at once. To clients a commit is all
 or nothing; in a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles once they
-are on disk. So after a power cut a client that consumes, publishes the result and commits both has at least
-one of the two. The answer leaves when everything is on disk.
+are on disk: after a power cut a client that consumes, publishes the result and commits both has at least one
+of them. The answer leaves when all is on disk.
 """
 from array import array
 from collections import deque

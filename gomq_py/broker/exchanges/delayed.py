@@ -2,9 +2,9 @@
 (milliseconds) is routed that much later.
 
 The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
-``delayed_store``, a broker.transfer.delayed.DelayQueue from the queue factory. When a message is due its
-header is negated, as RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a
-timestamp, or Unix milliseconds) gives the due time itself.
+``delayed_store``, a broker.transfer.delayed.DelayQueue. When a message is due its header is negated, as
+RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a timestamp, or Unix
+milliseconds) gives the due time itself.
 """
 from datetime import datetime
 

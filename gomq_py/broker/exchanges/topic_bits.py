@@ -1,8 +1,8 @@
 """Topic bits: matches the topic patterns that most keys reach at most of their words, by automata of bits.
 
-Beside topic_trie, which decides where a pattern goes, and walks a few such patterns itself: a word costs the
-trie a visit to each reached node, and this module a few operations on an integer per shard of some thousand
-words. Patterns are added to a shard as they are bound; a shard is rebuilt when more than half of it has been
+Beside topic_trie, which decides where a pattern goes, and walks a few such patterns itself: there a word
+costs a visit to each reached node, here a few operations on an integer per shard of some thousand words.
+Patterns are added to a shard as they are bound; a shard is rebuilt when more than half of it has been
 removed, so no change costs more than one shard.
 
 A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that i words have been found. A

@@ -3,7 +3,7 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
 
-# How a message comes back: LOST by the end of its channel; RETURNED by basic.nack or basic.recover; FAILED by
+# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
 # basic.reject. Same numbers as in queues.consumers.
 LOST, RETURNED, FAILED = 1, 2, 4
 

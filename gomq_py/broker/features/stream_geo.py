@@ -17,7 +17,7 @@ EARTH_RADIUS_KM = 6371
 
 
 def within_radius(value):
-    """Condition: great-circle distance (haversine) of at most radius_km."""
+    """Condition: great-circle distance (haversine)."""
     lat, lon = _position(
         _named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"),
         "geo-within-radius",

@@ -22,7 +22,7 @@ OPERATOR = ""
 DELETED = "\0"
 # Most characters of a field's name in a refusal.
 SHOWN_CHARACTERS = 100
-# {component: the feature that it belongs to}, for components that this broker may lack.
+# {component: its feature}, of components that this broker may lack.
 _FEATURES = {
     "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation",
     "sharding": "sharding", "delayed-message": "policies that delay",
@@ -163,8 +163,8 @@ class Parameters:
 
     def disown(self, vhosts, by):
         """Clear the setter of everything that a deleted user has set, so that a later user of that name does
-        not inherit it; the user's policies stop handing on messages. Raises OSError if the log cannot keep
-        the change, which still applies in this run.
+        not inherit it; the user's policies stop handing on messages. Raises OSError if this is not logged; it
+        holds for this run.
         """
         changed = []
         for vhost in vhosts:

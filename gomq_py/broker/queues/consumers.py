@@ -14,8 +14,8 @@ UNLIMITED = 1 << 30
 # Answers of QueueGuard.admits(): refuse; store; confirm and drop.
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
-# How a message comes back: LOST by the end of its channel; RETURNED by basic.nack or basic.recover; FAILED by
-# basic.reject. Bits, so that a setting can combine them.
+# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
+# basic.reject. Bits, which a setting combines.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 

@@ -2,7 +2,7 @@
 message and one timer.
 
 Below broker.transfer.delayed and broker.queues.retry, whose stores hold the messages; this module has only
-locations. The owner's job takes due messages one by one. Never switches.
+locations. The owner's job takes due messages. Never switches.
 """
 import heapq
 from array import array

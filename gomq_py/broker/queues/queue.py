@@ -173,7 +173,7 @@ class Queue(routes.Destination):
 
     def spare(self, message):
         """Take the message that head() has just shown, and that may not go, out of the queue until its client
-        comes, so that later ones can be dropped. False: only a consumer may take it.
+        comes. False: only a consumer may take it.
         """
         return False
 
@@ -609,7 +609,7 @@ class Queue(routes.Destination):
         return None
 
     def on_deleted(self, reason):
-        """Called when the deleted queue is not found any more. For the same kinds; must not switch."""
+        """Called when the deleted queue is not found any more. Must not switch."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""

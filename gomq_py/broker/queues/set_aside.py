@@ -1,9 +1,8 @@
 """Set aside: keeps messages that cannot be moved, such as a dead letter with unreadable headers, out of the
 way of others.
 
-A queue or delayed exchange has at most one SetAside. A message that is set aside stays in place,
-unacknowledged; it is ready and tried again when its queue is next opened, usually at a restart. Operators see
-the count and the reasons.
+A queue or delayed exchange has at most one SetAside. A message set aside stays in place, unacknowledged; it
+is tried again when its queue is next opened, usually at a restart. Operators see the count and the reasons.
 """
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger

@@ -1,8 +1,8 @@
 """Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
-message". Lines go out after the next poll, so a line logged within a change of state is not published in its
-middle. Lines logged by publishing itself are not published.
+message". Lines go out after the next poll, so none is published within a change of state. Lines logged by
+publishing itself are not published.
 """
 import logging
 import threading

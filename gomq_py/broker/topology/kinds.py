@@ -1,8 +1,8 @@
 """Kinds: this broker's kinds of exchanges and queues, and what each vhost has from the start.
 
 The code that builds the broker (node; gomq-py-ctl for a folder without a broker) makes the Kinds, and may
-register more kinds before the first vhost is made: a door with client state in queues has its own kind of
-queue. Vhosts, the queue factory, recovery and exports get the Kinds, and know no kind by name.
+register more kinds before the first vhost is made: a door with client state in queues has its own. Vhosts,
+the queue factory, recovery and exports get the Kinds, and know no kind by name.
 
 Below vhosts and the queue factory, above exchanges and queues.
 """

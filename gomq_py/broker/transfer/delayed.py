@@ -167,8 +167,8 @@ class DelayQueue(_routes.Destination):
             self.store.close()
 
     def retire(self):
-        """Accept and release no more messages; the store stays open until its files are removed. Messages
-        already released stay so, even if a kill undoes the deletion.
+        """Accept and release no more messages; the store stays open until its files are removed. Released
+        messages stay so even if a kill undoes the deletion.
         """
         self.flush()
         self.hold_back()

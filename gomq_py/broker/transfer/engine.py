@@ -302,7 +302,7 @@ class Transfer(Job):
             self._when_safe(lambda error: self._settle(sent, octets, error))
 
     def _settle(self, sent, octets, error):
-        """Settle these messages: they are safe or, with an ``error``, cannot be made safe."""
+        """Settle these messages: they are safe or, with an ``error``, cannot be."""
         self._unsafe -= len(sent)
         self._unsafe_octets -= octets
         try:

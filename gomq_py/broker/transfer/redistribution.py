@@ -2,7 +2,7 @@
 
 Between the queue factory, which removes the queue's files afterwards, and the destinations. The deleted
 queue's ``redistribution()`` returns a function that names each message's target; a Transfer per queue works
-in slices. Messages without a target are dropped with the queue. A kill in between drops the rest, because the
+in slices. Messages without a target are dropped with the queue, and so is the rest after a kill, because the
 deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer

@@ -9,9 +9,9 @@ from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
-    """Move or, with ``keep``, copy. Needs read on the queue ``name`` and write on the queue ``target``, which
-    may be in another vhost and must not hold state of clients (MQTT session). Returns (queue, route). Raises
-    AccessRefused, NotFound, ResourceLocked.
+    """Move or, with ``keep``, copy. Needs read on the queue ``name`` and write on the queue ``target``, maybe
+    in another vhost. A client's session (MQTT) is no target. Returns (queue, route). Raises AccessRefused,
+    NotFound, ResourceLocked.
     """
     queue = _source(caller, name)
     if not keep:

@@ -159,4 +159,4 @@ class PendingConfirms:
 
 
 def _to_nobody(octets):
-    """Drop the octets: takes the place of ``write`` after mute()."""
+    """Drop the octets: takes ``write``'s place."""
