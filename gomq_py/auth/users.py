@@ -34,7 +34,7 @@ class User:
 
     ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes
     notice. ``login_revision`` changes when the password or tags change, or the user is deleted: see
-    LoginProof. ``limits``: {name: whole number}, set by the operator; broker.user_limits explains them.
+    LoginProof. ``limits``: {name: whole number}, set by the operator; broker.policies.limits explains them.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Broker: the root of the model.
 
-The node makes it, empty, over its data folder; ``recover`` reads the folder. Doors get the broker from the
-node. Knows no socket and no frame.
+The node makes an empty Broker over its data folder; ``recover`` reads the folder. Doors get the broker from
+the node. Knows no socket and no frame.
 """
 import os
 from functools import partial
@@ -45,15 +45,15 @@ class Broker:
     ``events``, to which doors report.
 
     ``tables`` limits the depth and length of tables. Doors wait for ``durability`` before they answer about
-    durable things. ``alarms``, raised by ``resource_watch`` once the node has started it, reach all
-    connections of the hub.
+    durable things. ``alarms`` reach all connections of the hub; ``resource_watch``, once the node has started
+    it, raises them.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
-        """An empty model; ``recover`` reads the folder, which is not touched before.
+        """Make an empty model; the data folder is first touched by ``recover``.
 
-        ``hub``: the Hub it runs in. ``kinds``: kinds of queues and exchanges (broker.topology.kinds) if there
-        are more than the usual ones. Raises BackendError.
+        ``hub``: the Hub that the broker runs in. ``kinds``: kinds of queues and exchanges
+        (broker.topology.kinds), if not only the usual ones. Raises BackendError.
         """
         self.durability = durability
         committer = durability.disk
@@ -63,13 +63,13 @@ class Broker:
         self.events = events.Events(self.scheduler)
         self.vhosts = {}
         self.tables = TableLimits(settings.max_table_depth, settings.max_table_entries, settings.frame_max)
-        self.leaving = {}  # name: the VHostDeletion at work
-        self.totals = Totals()  # of deleted vhosts
+        self.leaving = {}  # name: the VHostDeletion in progress
+        self.totals = Totals()  # sums of deleted vhosts
         self._data_dir = data_dir
         self._files = files
         self._pool = None
         self.dead_letters = DeadLetters(self.vhosts, durability, self.scheduler, timers)
-        self.moves = set()  # operators' moves at work
+        self.moves = set()  # operators' moves in progress
         self._factory = QueueFactory(
             data_dir, files, durability, self.scheduler, settings.segment_size, self.dead_letters, timers,
             self._queue_expired, Kinds() if kinds is None else kinds)
@@ -103,13 +103,13 @@ class Broker:
     def recover(self):
         """Read the data folder, or make the first vhost and user. Once, at boot: blocks.
 
-        Raises DataDirError, LogError, OSError, StoreError. The model is then unusable and everything opened,
-        and the hub, is closed; that may switch.
+        Raises DataDirError, LogError, OSError, StoreError. The model is then unusable, and everything opened,
+        the hub included, is closed; closing may switch.
         """
         try:
             self._recover()
         except BaseException:
-            self._hub.close()  # before anything switches: no timer or job acts on half a model
+            self._hub.close()  # before anything switches: no timer or job may act on half a model
             try:
                 self.close()
             except Exception:  # the reason for the failed boot matters more
@@ -123,7 +123,7 @@ class Broker:
         self._log.open()
         self._replay()
         self._pool.listed, self._pool.settled = {}, None
-        self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
+        self._pool.last_end = KILLED  # a queue that is reopened in this run may have unfinished work
         self._make_defaults()
         self._data_dir.note_logs({DEFINITIONS: self._log.on_disk, USERS: self.users.on_disk})
         self._disown_of_deleted()
@@ -137,7 +137,7 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """(damaged messages found in this run, paths of quarantined files, which operators delete)."""
+        """(damaged messages found in this run, paths of quarantined files). Operators delete the files."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
@@ -149,12 +149,12 @@ class Broker:
         return given if isinstance(given, str) and given else self._data_dir.cluster_name
 
     def describe_pool(self):
-        """The content of the segment pool as text."""
+        """The segment pool's content as text."""
         return self._pool.describe()
 
     def close(self):
-        """Close and flush every queue and log. A failure does not stop the rest; the first one is raised at
-        the end. May switch.
+        """Close and flush every queue and log. A failure does not stop the rest; the first failure is raised
+        at the end. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
@@ -210,8 +210,8 @@ class Broker:
         """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
         OSError, PreconditionFailed.
 
-        A deleted vhost of this name that is not gone yet is finished first, synchronously unless the caller
-        has called ``wait_until_gone``.
+        If a deleted vhost of this name is not gone yet, its removal is finished first, synchronously unless
+        the caller has called ``wait_until_gone``.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -261,10 +261,8 @@ class Broker:
         self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
-        """Delete a vhost: it is no longer found, and is returned; None if there is none. ``connections``:
-        those in it, which are closed. Raises OSError, PreconditionFailed.
-
-        Its queues and permissions are removed in slices; a small vhost is gone when this returns.
+        """Delete a vhost: it is no longer found. Returns the VHost, or None for an unknown name.
+        ``connections``: the vhost's, which are closed. Raises OSError, PreconditionFailed.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -329,13 +327,13 @@ class Broker:
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])
-            kind = record.get("default_queue_type")  # logs of earlier versions have none
+            kind = record.get("default_queue_type")  # logs of earlier versions have no type
             vhost.default_queue_type = kind if kind in TYPES else CLASSIC
             vhost.protected_from_deletion = bool(record.get("protected"))
             left_out += recovery.restore(vhost, description, self.parameters)
         left_out += recovery.restore_global_parameters(self.parameters, global_parameters)
         self._log.leave_out(left_out)
-        # with records missing, the re-creation of a vhost may be among them
+        # missing records may include the re-creation of a vhost
         if not (left_out or self._log.lacks_records):
             self.users.forget_vhosts(deleted.keys() - self.vhosts.keys())
         lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
@@ -349,7 +347,7 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """Apply policies again after a change of their setter's rights."""
+        """Apply policies again after their setter's rights have changed."""
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
             self._disown(user.name)
@@ -357,7 +355,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot: an earlier run may have ended right after it had deleted a user."""
+        """At boot: clear the setter of values whose user an earlier run deleted just before it ended."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
@@ -384,7 +382,7 @@ class Broker:
         """At the first boot make vhost / and the first users with all rights in it, on disk.
 
         A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
-        back. The vhost is made whenever there is none.
+        back. The vhost is made if there is no vhost.
         """
         is_first = self.users.is_new
         if self._log.is_new:

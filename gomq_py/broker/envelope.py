@@ -1,7 +1,7 @@
 """Envelope: the parts of a published message that the broker reads: sender, lifetime, persistence, further
 routing keys.
 
-For broker.verbs.publishing, which checks every publish with it. A door makes it from its client's message:
+broker.verbs.publishing checks every publish with an Envelope, which the door makes from its client's message:
 envelope_of() reads basic properties. Pure functions of octets.
 """
 import re
@@ -23,8 +23,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 class Envelope:
     """A message's content, of a ``kind`` (content.forms) and with that kind's ``flags``.
 
-    Publishing calls the methods in the order in which they stand here, so that every door reports the same of
-    several faults.
+    Publishing calls the methods in the order of their definition here, so that every door reports the same
+    one of several faults.
     """
 
     __slots__ = ()
@@ -42,7 +42,7 @@ class Envelope:
         return ()
 
     def is_persistent(self):
-        """Whether the message outlives a restart. Raises PreconditionFailed."""
+        """True if the message outlives a restart. Raises PreconditionFailed."""
         return False
 
     def headers(self):
@@ -50,7 +50,7 @@ class Envelope:
         return None
 
     def properties(self):
-        """The basic properties, decoded, or their equivalent."""
+        """The decoded basic properties, or their equivalent."""
         return Properties()
 
     def octets(self):
@@ -122,7 +122,7 @@ def envelope_of(raw, tables, reply_to=None):
     """The Envelope of basic properties in wire form.
 
     ``tables`` (broker.tables) limits headers. ``reply_to(name)`` returns a replacement for this reply_to, or
-    None. Raises Malformed, and what ``reply_to`` raises.
+    None. Raises Malformed, and the errors of ``reply_to``.
     """
     scan = PropertyScan()
     if not scan.scan_octets(raw):
@@ -131,7 +131,7 @@ def envelope_of(raw, tables, reply_to=None):
     if decoded.headers:
         tables.check(decoded.headers, len(raw))
     instead = None if reply_to is None or decoded.reply_to is None else reply_to(decoded.reply_to)
-    if instead is not None:  # the headers stand before it
+    if instead is not None:  # headers precede reply_to
         at = scan.reply_to_at
         raw = raw[:at] + encode_shortstr(instead) + raw[at + 1 + raw[at]:]
     return BasicEnvelope(raw, scan, decoded)

@@ -1,4 +1,4 @@
-"""Names of exchanges and queues: which names clients may choose, and how texts show them. A leaf of the
+"""Names of exchanges and queues: the names that clients may choose, and how texts show names. A leaf of the
 broker; knows no entity.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
@@ -11,9 +11,9 @@ from gomq_py.errors import AccessRefused, PreconditionFailed
 
 RESERVED_PREFIX = "amq."
 SERVER_NAMED_PREFIX = "amq.gen-"
-# The default of ``VHost.topic_exchange``, the exchange of a vhost's topics.
+# The default of ``VHost.topic_exchange``, which names the exchange of a vhost's topics.
 TOPIC_EXCHANGE = "amq.topic"
-# Prefix of keys of the default exchange that address topics, whatever exchange these have.
+# Prefix of routing keys of the default exchange that address topics, whatever exchange the topics have.
 TOPIC_ADDRESS = "amq.topic."
 NAME_OCTETS_MAX = 255
 
@@ -26,20 +26,20 @@ def cleaned(name):
 
 
 def check_not_reserved(kind, name, prefixes=()):
-    """Refuse ``amq.``, and these prefixes, to clients that create something. Raises AccessRefused."""
+    """Refuse a client's new name that begins with ``amq.`` or one of these prefixes. Raises AccessRefused."""
     for prefix in (RESERVED_PREFIX, *prefixes):
         if name.startswith(prefix):
             raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{prefix}*'")
 
 
 def check_length(kind, name):
-    """Raise PreconditionFailed for a name that no short string holds; AMQP clients cannot send one."""
+    """Raise PreconditionFailed for a name too long for a short string: AMQP clients could not send it."""
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
 
 
 def fits_short_string(text):
-    """Whether the text fits in 255 octets; a text with half a surrogate pair, as JSON allows, does not."""
+    """True if the text fits in 255 octets; false for half a surrogate pair, which JSON allows."""
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS_MAX
     except UnicodeEncodeError:

@@ -1,10 +1,9 @@
 """Tables: limits of depth, length and size for nested values from outside: arguments, headers, parameters.
 One check for every door.
 
-The wire refuses nesting that could exhaust the stack; these are the operator's limits: a frame of 128 KiB
+The wire refuses nesting that could exhaust the stack. These are the operator's limits: a frame of 128 KiB
 holds up to 130 000 entries, each an object for a moment. JSON may be deeper and longer than any AMQP frame;
-its values must be shown, exported and delivered later, so they are held to the same limits before they are
-stored.
+its values must be shown, exported and delivered later, so the same limits apply before they are stored.
 """
 import math
 
@@ -12,22 +11,22 @@ from gomq_py.broker.values import is_integer
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed, PreconditionFailed
 
-# Infinity (as which JSON readers take 1e400) and NaN: answers could not show them, and exports could not be
+# Infinity (which JSON readers make of 1e400) and NaN: answers could not show them, and exports could not be
 # imported.
 NOT_FINITE = "a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
 # Octets of the smallest entry (in an array, a value without content) and of the smallest nested array (a
 # type, a size).
 ENTRY_OCTETS, NEST_OCTETS = 1, 5
-# The wire's own limit of depth: with a limit not below it, depth needs no check.
+# The wire's own limit of depth: with this limit or a larger one, depth needs no check.
 WIRE_DEPTH = 32
 # The settings' defaults.
 ENTRIES, FRAME_MAX = 8192, 131072
-# A content header frame beside its properties: frame header and end, class, weight, body size.
+# Octets of a content header frame besides its properties: frame header and end, class, weight, body size.
 HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """``depth`` of nesting, ``entries`` in a table with all its contents, ``frame_max``: octets of its frame.
+    """``depth`` of nesting, ``entries`` in a table with all its contents, ``frame_max``: octets of a frame.
     ``safe_octets``: a table of at most so many octets needs no check.
     """
 
@@ -112,12 +111,12 @@ def check_numbers(what, value):
         raise ValueError(f"{what}: a number of more than 64 bits")
 
 
-# For stored values: settings may have changed since.
+# For stored values: settings may have changed since they were stored.
 STORED = TableLimits(WIRE_DEPTH, 1 << 62)
 
 
 def _leaves(value):
-    """The scalars of a JSON value, keys too, in any order."""
+    """The scalars of a JSON value, including keys, in any order."""
     if not isinstance(value, (dict, list)):
         yield value
         return

@@ -3,7 +3,7 @@ from datetime import datetime
 
 from gomq_py.content.fields import Float32, Seconds, TypedInt, is_decimal
 
-# The integers that a field table, a compiled counter and JSON libraries hold alike.
+# Integers that a field table, a compiled counter and JSON libraries can all hold.
 MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 63) - 1
 # Ten years: RabbitMQ's longest timer.
 MAX_TIMER_MS = 10 * 365 * 24 * 3600 * 1000
@@ -13,7 +13,7 @@ _MISSING = object()
 
 
 def is_integer(value):
-    """Whether it is a 64-bit integer, excluding booleans and timestamps."""
+    """True for a 64-bit integer; booleans and timestamps are no integers."""
     return (
         isinstance(value, int) and not isinstance(value, (bool, Seconds))
         and MIN_INTEGER <= value <= MAX_INTEGER
@@ -21,12 +21,12 @@ def is_integer(value):
 
 
 def is_count(value):
-    """Whether it is a 64-bit integer of at least 0."""
+    """True for a 64-bit integer of at least 0."""
     return is_integer(value) and value >= 0
 
 
 def equal(one, other):
-    """Whether two decoded values are equal: numbers by value whatever their width, booleans are no numbers,
+    """True if two decoded values are equal: numbers by value whatever their width, booleans are no numbers,
     octets equal their text.
     """
     if isinstance(one, bool) or isinstance(other, bool):
@@ -43,8 +43,8 @@ def equal(one, other):
 
 
 def same_argument(one, other, key):
-    """Whether a key is in both tables with equal values, or in neither. Integers of any width may be equal;
-    an integer and a float never are.
+    """True if a key is in both tables with equal values, or in neither. Integers of different widths may be
+    equal; an integer and a float never are.
     """
     return (
         (key in one) == (key in other) and _class(one.get(key)) == _class(other.get(key))
@@ -60,7 +60,7 @@ def _class(value):
 
 
 def type_name(value):
-    """RabbitMQ's name for the field type such a value travels as."""
+    """RabbitMQ's name for the field type of a value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, TypedInt):
@@ -84,14 +84,14 @@ _TYPE_NAMES = (
 
 
 def written(value):
-    """A value as reply texts show it inside quotes."""
+    """A value as error texts show it inside quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def difference(key, entity, received, current):
-    """RabbitMQ's text for a different argument or property; one may be absent (see ``difference_in``)."""
+    """RabbitMQ's text for a different argument or property; one may be absent."""
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
@@ -103,7 +103,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """``difference`` of one key of two argument tables."""
+    """As ``difference``, for one key of two argument tables."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

@@ -364,12 +364,12 @@ def is_key(p, at, key, length):
 
 
 def is_told(p, at):
-    """Whether told() can read the value at ``at``: a date, or an integer whose negative fits."""
+    """True if told() can read the value at ``at``: a date, or an integer whose negative fits."""
     if p[at] == fields.TIMESTAMP:
         return octets.be64(p, at + 1) <= LAST_DATE_S
     return fields.is_integer(p, at) and fields.integer(p, at) >= -LARGEST
 
 
 def told(p, at):
-    """The integer, or the date in milliseconds."""
+    """Read the integer, or the date in milliseconds, at ``at``."""
     return octets.be64(p, at + 1) * 1000 if p[at] == fields.TIMESTAMP else fields.integer(p, at)

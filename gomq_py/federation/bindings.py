@@ -1,8 +1,8 @@
-"""Bindings of a federated exchange: which are to exist upstream, and what is to be changed there.
+"""Bindings of a federated exchange: which bindings must exist upstream, and the changes still to make there.
 
-Equal bindings here are one binding upstream. A binding made here for a downstream broker is passed on
-upstream with one hop less, and not to the broker that it was made for: so bindings spread through a ring of
-brokers and stop.
+Bindings here that are equal become one binding upstream. A binding that a downstream broker made here is
+passed on upstream with one hop less, but not to the broker that it was made for: so bindings spread through a
+ring of brokers and stop.
 """
 from typing import Any
 
@@ -10,21 +10,21 @@ from gomq_py.broker.exchanges.federation_upstream import BOUND_FROM, CLUSTER_NAM
 from gomq_py.broker.topology.bindings import frozen
 from gomq_py.content.fields import Int16
 
-# Key of bound-from tables: at how many more brokers the binding is made.
+# Key of bound-from tables: the number of further brokers that make the binding.
 HOPS = "hops"
-MOST_HOPS = 32767  # a 16-bit field
+MOST_HOPS = 32767  # hops are a 16-bit field
 
 
 class Bindings:
     """The distinct bindings that an exchange needs upstream, and those that exist there.
 
-    ``on_change()`` is called when something is to be changed upstream.
+    Calls ``on_change()`` when upstream bindings must change.
     """
 
     def __init__(self, exchange, on_change):
         self._on_change = on_change
         self._asked: dict = {}  # identity: (routing key, arguments, {destinations})
-        self._there: dict = {}  # identity: (routing key, arguments), as made upstream
+        self._there: dict = {}  # identity: (routing key, arguments) as made upstream
         self._changed: dict = {}  # identities that may differ between the two, as keys, in order
         for binding in [
             *exchange.bindings(), *(exchange.onward.bindings() if exchange.onward is not None else ())
@@ -32,7 +32,7 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a binding of the exchange, or of the exchange that it hands on to."""
+        """Add a binding of the exchange, or of an exchange that it sends all messages to."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -42,7 +42,7 @@ class Bindings:
         asked[2].add(_whom(binding))
 
     def gone(self, binding):
-        """Remove such a binding."""
+        """Remove a binding that was added by made()."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -53,18 +53,18 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Assume that none exists upstream; return (routing key, arguments) of all that are to be made."""
+        """Assume that upstream has no bindings; return (routing key, arguments) of all that must be made."""
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())
 
     @property
     def has_changes(self):
-        """Whether something is to be changed upstream."""
+        """True if upstream bindings must change."""
         return bool(self._changed)
 
     def take_changes(self):
-        """Return all changes, then done: (routing key, arguments, True to make or False to remove)."""
+        """Return all changes, then made: (routing key, arguments, True to make or False to remove)."""
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
             asked, there = self._asked.get(identity), self._there.get(identity)
@@ -86,13 +86,12 @@ class Bindings:
 
 
 def _whom(binding):
-    """Identity of the binding's destination; a destination that is reopened is a new object of the same name.
-    """
+    """Identify the binding's destination: a reopened destination is a new object of the same name."""
     return binding.destination_type, binding.destination.name or id(binding.destination)
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """The arguments for making a binding upstream, or None if it is not made.
+    """The arguments for making a binding upstream, or None if it must not be made there.
 
     ``here``: (name of this broker, vhost, exchange); ``there``: (name of that broker, vhost).
     """

@@ -1,12 +1,12 @@
-"""Exchange links: messages published to an exchange upstream also reach the same bindings here.
+"""Exchange links: messages published to an exchange upstream also reach the bindings of the exchange here.
 
-Each link has upstream a queue, and an exchange of its own between the upstream's exchange and that queue. The
-bindings of the exchange here are made between the two exchanges, so that only wanted messages are sent. The
-exchange in between also drops messages that have been here; if the broker upstream does not know its type it
-is a fanout exchange, and this end drops them.
+Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
+makes the bindings of the exchange here between the two exchanges, so that only wanted messages are sent. The
+exchange in between also drops messages that have been here. If the broker upstream does not know its type, it
+is a fanout exchange, and this end drops those messages.
 
-AMQP cannot list bindings. So each connect makes a new exchange in between, alternating between two names,
-with all bindings, and deletes the one before: no binding of an earlier run stays, and no message is missed
+AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, under the other
+one of two names, and deletes the previous one: no binding of an earlier run stays, and no message is missed
 meanwhile.
 """
 from functools import partial
@@ -39,9 +39,9 @@ COMMAND_INVALID = 503
 PRECONDITION_FAILED = 406
 # Header and end of a frame.
 FRAME_OCTETS = 8
-# Longest wait for an earlier link's cleanup upstream.
+# Longest wait for the cleanup upstream of an earlier link.
 REMOVING_S = 10
-# Seconds for which the connection of UpstreamTasks waits for the next one.
+# Seconds for which the connection of UpstreamTasks is kept for the next task.
 LINGER_S = 5.0
 
 
@@ -55,15 +55,15 @@ class ExchangeLink(FederationLink):
         # (name of the broker upstream, its vhost), once known
         self._there: tuple[str | None, str] = (None, "/")
         self._between = ""  # name of the exchange in between, once made
-        self._is_plain = False  # upstream does not know our exchange type
-        self._has_made = False  # True once something was made upstream
+        self._is_plain = False  # the broker upstream does not know our exchange type
+        self._has_made = False  # an object was made upstream
         self._is_over = False
         self._told_notes = set()
         super().__init__(context, vhost, name, upstream)
         self._tasks = UpstreamTasks(context.hub, self._connect_upstream, self._cannot_mirror)
         self._bindings = Bindings(self.exchange, self._bindings_changed)
 
-    # for the supervisor
+    # called by the supervisor
 
     def stop(self):
         self._tasks.stop()
@@ -72,7 +72,7 @@ class ExchangeLink(FederationLink):
 
     def clean_up(self):
         if self.upstream.cleans_up:
-            if not self._has_made:  # an earlier run may have made something
+            if not self._has_made:  # an earlier run may have made objects
                 try:
                     self._there = None, uris.parse(self._uri or self.upstream.uris[0]).path or "/"
                 except uris.URIError:  # no earlier run could connect either
@@ -87,11 +87,11 @@ class ExchangeLink(FederationLink):
             self._tasks = self._bindings = None
 
     def binding_made(self, binding):
-        """Note a new binding of the exchange, or of the exchange that it hands on to."""
+        """Note a new binding of the exchange, or of an exchange that it sends all messages to."""
         self._bindings.made(binding)
 
     def binding_gone(self, binding):
-        """Note that such a binding was removed."""
+        """Note that a binding given to binding_made() was removed."""
         self._bindings.gone(binding)
 
     @property
@@ -133,10 +133,10 @@ class ExchangeLink(FederationLink):
             properties, self._told(bool(delivery.redelivered)), passed if isinstance(passed, list) else [],
             self.upstream.trust_user_id)
 
-    # upstream; all of it may switch, and raises what the client raises
+    # upstream; all of these may switch, and raise the client's errors
 
     def _prepare(self, channel):
-        """Declare and bind everything upstream; returns the queue's name."""
+        """Declare and bind everything upstream. Returns the queue's name."""
         connection = channel.connection
         self._there = there_of(connection)
         self._check_other()
@@ -151,7 +151,7 @@ class ExchangeLink(FederationLink):
         for suffix in SUFFIXES:
             if _is_there(connection, queue + suffix):
                 exists.append(queue + suffix)
-        if len(exists) == len(SUFFIXES):  # the last attempt did not delete one
+        if len(exists) == len(SUFFIXES):  # the last attempt deleted neither
             self._make_between(channel, exists[1], queue)
             channel.exchange_delete(exists[0])
             del exists[0]
@@ -164,7 +164,7 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Raises ClientError if the upstream is, or looks like, this exchange: messages would come back."""
+        """Raise ClientError if the upstream is, or looks like, this exchange: messages would come back."""
         here = self._context.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (
@@ -172,7 +172,7 @@ class ExchangeLink(FederationLink):
                 "name of its own (PUT /api/cluster-name)"))
 
     def _ensure_exchange(self, connection):
-        """Declare the exchange upstream like the one here, if it is missing."""
+        """Declare the exchange upstream, like the exchange here, if it is missing."""
         is_there, here = _is_there(connection, self.upstream.exchange), self.exchange
         channel = connection.channel()
         try:
@@ -219,7 +219,7 @@ class ExchangeLink(FederationLink):
 
     def _make_between(self, channel, name, queue):
         """Make the exchange in between, with all bindings."""
-        if not self.upstream.max_hops:  # RabbitMQ's link fails and begins anew, without an end
+        if not self.upstream.max_hops:  # RabbitMQ's link fails and restarts for ever
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
         kind = FanoutExchange.type
@@ -257,10 +257,10 @@ class ExchangeLink(FederationLink):
             methods = [one for one in methods if self._fits(channel.connection, one)]
             call_all(channel, methods, None if self.upstream.bind_nowait else answer)
         if self.upstream.bind_nowait:
-            channel.exchange_declare(between, passive=True)  # errors of the methods before arrive here
+            channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """Whether the method fits into a frame of the broker upstream; one binding must not break all others.
+        """True if the method fits into a frame of the broker upstream; one binding must not break the link.
         """
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -269,7 +269,7 @@ class ExchangeLink(FederationLink):
                 "not fit into a frame")
         return fits
 
-    # changes while it runs
+    # changes while the link runs
 
     def _bindings_changed(self):
         if self._between and self._bindings.has_changes:
@@ -280,7 +280,7 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Reconnect, which makes all bindings anew."""
+        """Reconnect, which makes all bindings anew, because one could not be changed."""
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -290,14 +290,14 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """Identifies what is made upstream: equal for links that make the same."""
+        """Identifies the objects made upstream: equal for links that make the same objects."""
         return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
         self._there = there_of(channel.connection)
         self._check_other()
         queue = self.queue_upstream
-        if not self._has_made:  # the consumer is another broker of the same name
+        if not self._has_made:  # another broker of the same name consumes
             channel.queue_delete(queue, if_unused=True)
         for suffix in SUFFIXES:
             channel.exchange_delete(queue + suffix)
@@ -317,12 +317,11 @@ class ExchangeLink(FederationLink):
 
 
 class UpstreamTasks:
-    """Tasks of one link upstream, beside the flow of messages, over a connection of their own. The connection
-    is closed a little after the last task: bindings come and go in bursts, and a thousand idle links need no
-    second connection each.
+    """Tasks of one link upstream, beside the flow of messages, over their own connection, closed a little
+    after the last task: bindings change in bursts, and a thousand idle links need no second connection each.
 
-    ``connect()`` returns a client's connection; ``failed(error)`` is called if the upstream cannot be reached
-    or refuses something, and all waiting tasks are dropped. It must not switch.
+    ``connect()`` returns a client's connection. ``failed(error)`` is called if the upstream cannot be reached
+    or refuses a task; all waiting tasks are dropped. It must not switch.
     """
 
     def __init__(self, hub, connect, failed):
@@ -335,7 +334,7 @@ class UpstreamTasks:
         self._is_stopped = False
 
     def run(self, do):
-        """Have ``do(channel)`` called soon, once for all requests until then."""
+        """Call ``do(channel)`` soon, once for all requests until then."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -345,7 +344,7 @@ class UpstreamTasks:
             self._greenlet.name = "federation errands"
 
     def stop(self):
-        """Drop what waits; a running task ends, and its failure is not reported."""
+        """Drop waiting tasks; a running task ends, and its failure is not reported."""
         self._is_stopped = True
         self._waiting.clear()
         self._more.set()
@@ -386,7 +385,7 @@ def there_of(connection):
 
 
 def _is_there(connection, exchange):
-    """Whether there is such an exchange upstream."""
+    """True if this exchange exists upstream."""
     channel = connection.channel()
     try:
         channel.exchange_declare(exchange, passive=True)

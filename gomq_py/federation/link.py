@@ -1,8 +1,8 @@
 """A federation link: from one upstream to one exchange or queue of this broker.
 
-Subclasses say what is declared upstream, when messages are taken and which headers are added. The link of
-gomq_py.links moves the messages. Owned by the supervisor, which starts and stops it. A NoLink takes the place
-of an impossible link, to show operators the reason.
+Subclasses define what is declared upstream, when messages are taken and which headers are added. The link of
+gomq_py.links moves the messages. The supervisor owns, starts and stops it. A NoLink takes the place of an
+impossible link, to show operators the reason.
 """
 import time
 
@@ -17,9 +17,9 @@ from gomq_py.links.link import Link
 from gomq_py.links.uris import without_login
 from gomq_py.observability.secrets import without_passwords
 
-# URI of this broker, for the local end; the virtual host is given at the connect.
+# URI of this broker, for the local end; connecting adds the virtual host.
 HERE = "amqp://"
-# Longest back-off of an upstream with a shorter delay, in seconds.
+# Longest back-off in seconds, unless the upstream's delay is longer.
 MOST_DELAY_S = 30
 # Longest error text shown: it may come from another broker.
 ERROR_CHARACTERS = 500
@@ -29,7 +29,7 @@ NOT_FOUND = 404
 
 
 class FederationLink:
-    """``type``: "exchange" or "queue"; ``name``: its name here; ``id``: of the source and destination.
+    """``type``: "exchange" or "queue"; ``name``: its name here; ``id``: identifies source and destination.
 
     ``context``: shared by all links of a broker (supervisor.LinkContext).
     """
@@ -46,10 +46,10 @@ class FederationLink:
         self.changed_at_s = time.time()
         self.told_status = None
         self.notes = []  # differences from the definition that do not stop messages
-        self.fault = None  # "end: reason" why nothing is moved, if known without a connection
+        self.fault = None  # "end: reason" why no messages are moved, if known without a connection
         self._context = context
-        self._is_administrators = False  # as it was at the start
-        self._by = None  # who had set the upstream at the last connect
+        self._is_administrators = False  # an administrator had set it at the start
+        self._by = None  # the upstream's setter at the last connect
         self._uri = ""  # URI of the last connect
         self._is_gone = False
         self._link = (context.make_link or Link)(
@@ -67,10 +67,10 @@ class FederationLink:
 
     @property
     def title(self):
-        """Its name in the log and in lists of connections."""
+        """The link's name in the log and in lists of connections."""
         return title_of(self.type, self.vhost.name, self.name, self.upstream)
 
-    # for the supervisor
+    # called by the supervisor
 
     def start(self):
         """Run until stop(); no effect while running."""
@@ -83,11 +83,11 @@ class FederationLink:
 
     @property
     def has_ended(self):
-        """Whether no part of it runs any more."""
+        """True if no part of the link runs any more."""
         return self._link.has_ended
 
     def clean_up(self):
-        """After stop(): remove what was made upstream for this link."""
+        """After stop(): remove the objects made upstream for this link."""
 
     def gone(self):
         """After clean_up(): the supervisor has forgotten the link; release it once no part of it runs."""
@@ -100,7 +100,7 @@ class FederationLink:
             self._link = None
 
     def restart(self):
-        """Reconnect, if the user who set the upstream has the rights."""
+        """Reconnect, if the upstream's setter has the rights."""
         self.fault = self._refusal()
         self._is_administrators = self._context.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
@@ -110,7 +110,7 @@ class FederationLink:
             self._changed(self._link)
 
     def rights_changed(self):
-        """Stop or go on as the rights of the user who set the upstream now allow."""
+        """Stop or go on, as the rights of the upstream's setter now allow."""
         is_less = self._is_administrators and not self._context.is_administrators(
             self.vhost, self.upstream.name)
         if is_less or self._refusal() != self.fault:
@@ -118,14 +118,14 @@ class FederationLink:
 
     @property
     def state(self):
-        """The link's state; "error" also while it waits after a failed attempt, as in RabbitMQ."""
+        """The link's state; also "error" while it waits after a failed attempt, as in RabbitMQ."""
         if self.fault is not None:
             return "error"
         status = self._link.status
         return "error" if status.state == "starting" and status.error else status.state
 
     def described(self):
-        """Its description for operators, with RabbitMQ's keys where it has them."""
+        """The link's description for operators, with RabbitMQ's keys where RabbitMQ has them."""
         status = self._link.status
         shown = {
             "node": self._context.node_name, self.type: self.name,
@@ -156,7 +156,7 @@ class FederationLink:
         raise NotImplementedError
 
     def _received_from(self):
-        """The header about the upstream for every message, without the parts specific to a message."""
+        """The header about the upstream for every message, without the fields that depend on the message."""
         return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
 
     # for kinds
@@ -178,7 +178,7 @@ class FederationLink:
         return Target([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Connect to this URI, or to that of the last connect.
+        """Connect to this URI or, by default, to that of the last connect.
 
         May switch. Raises ValueError, OSError, ClientError.
         """
@@ -223,10 +223,10 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, some hundred at once, and wait for their answers; ``answer`` None: they have none.
+    """Send many methods, some hundred at once, and wait for their answers (``answer`` None: they have none).
     May switch.
 
-    Raises what the client raises.
+    Raises the client's errors.
     """
     waiting = 0
     for method in methods:
@@ -244,8 +244,8 @@ def _await_all(channel, count, answer):
 
 
 class NoLink:
-    """Takes the place of a link that cannot exist: the stored upstream is invalid, or was set while
-    the broker had no federation. Owned by the supervisor, with the methods of a link; never connects.
+    """Takes the place of a link that cannot exist: the stored upstream is invalid, or was set while the
+    broker had no federation. The supervisor calls it like a link; it never connects.
 
     ``type`` and ``name`` as of FederationLink; the Upstream has a ``fault``.
     """
@@ -273,12 +273,12 @@ class NoLink:
         self._context.on_change(self)
 
     def stop(self):
-        """Nothing to stop."""
+        """Do nothing."""
 
     clean_up = restart = rights_changed = gone = stop
 
     def binding_made(self, _binding):
-        """Ignored."""
+        """Do nothing."""
 
     binding_gone = queue_had_turn = binding_made
 

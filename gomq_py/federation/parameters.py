@@ -1,7 +1,8 @@
-"""Upstreams and sets of upstreams: their parameters, checked like RabbitMQ's, and those of a policy.
+"""Upstreams and sets of upstreams: their parameters, checked like RabbitMQ's, and those that a policy
+selects.
 
 Values only. A set is a list of upstream names, each with keys that override its upstream's; the set `all`
-need not be defined. Upstreams that a policy names and nobody has defined are ignored until they are.
+need not be defined. Undefined upstreams that a policy names are ignored until they are defined.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
@@ -30,13 +31,14 @@ PURPOSE = "x-internal-purpose"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Source of the messages of one link: the definition with the overrides for this exchange or queue.
+    """Source of the messages of one link: an upstream's definition with the overrides for this exchange or
+    queue.
 
-    ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: of the queue made
-    upstream for an exchange, None: no limit. Equal Upstreams need no new link.
+    ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: for the queue that an
+    exchange's link makes upstream, None: no limit. Equal Upstreams need no new link.
 
     ``chosen_by``: (what, who set it) of the policy and the set that lead to it (broker.policies.parameters).
-    ``fault``: why there can be no link, or None. ``waiting``: (component, name) of what was set while
+    ``fault``: why there can be no link, or None. ``waiting``: (component, name) of a value that was set while
     the broker had no federation, if that is the fault.
     """
 
@@ -57,12 +59,12 @@ class Upstream:
     queue_type: str | None = None
     cleans_up: bool = True
     chosen_by: tuple[tuple[str, str | None], ...] = ()
-    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given and have no effect
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # given keys without effect
     fault: str | None = None
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """Whether both may use the same objects upstream: a common broker address, and the same exchange."""
+        """True if both may use the same objects upstream: they share a broker address, and the exchange."""
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 
@@ -141,7 +143,7 @@ def _check_keys(name, value, checks, needed):
 
 
 def check_upstream(name, value, check_uri):
-    """Raises ParameterError unless ``value`` is a valid upstream. ``check_uri(uri)`` raises ValueError."""
+    """Raise ParameterError unless ``value`` is a valid upstream. ``check_uri(uri)`` raises ValueError."""
     def uri(key, item):
         if isinstance(item, list) and len(item) > URIS_MAX:
             raise ParameterError(f"{key} should be a list of at most {URIS_MAX}, actually was of {len(item)}")
@@ -156,7 +158,7 @@ def check_upstream(name, value, check_uri):
 
 
 def check_set(name, value):
-    """Raises ParameterError unless ``value`` is a valid set of upstreams."""
+    """Raise ParameterError unless ``value`` is a valid set of upstreams."""
     if not isinstance(value, list):
         raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
     for entry in value:
@@ -167,7 +169,7 @@ class UpstreamComponent(Component):
     """One of the two parameter components. ``on_change(vhost)`` is called after a change."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check``: check_upstream() or check_set(); ``check_setter``: check_set_by() of valid values."""
+        """``check``: check_upstream() or check_set(). ``check_setter``: check_set_by() of valid values."""
         self._component = component
         self._check = check
         self._on_change = on_change
@@ -197,7 +199,7 @@ class UpstreamComponent(Component):
 def upstreams_for(vhost, entity):
     """The Upstreams of an exchange or queue under the policy in force.
 
-    ``fault`` says why one has no link: the stored value is invalid, or it or the policy was set while
+    ``fault`` says why one has no link: its stored value is invalid, or the value or the policy was set while
     the broker had no federation (Parameters.waits).
     """
     policy, definition = entity.in_force.policy, entity.in_force.definition
@@ -289,7 +291,7 @@ def _without_link(name, entity, fault, waiting=()):
 
 
 def _with_vhost(uri, vhost):
-    """The URI of another broker, with this vhost if it names none, as in RabbitMQ."""
+    """The URI of another broker; a URI without a vhost gets this one, as in RabbitMQ."""
     parts = urlsplit(uri)
     if not parts.netloc or parts.path not in ("", "/"):
         return uri

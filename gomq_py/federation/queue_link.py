@@ -1,8 +1,8 @@
-"""Queue links: consumers of a queue here also get the messages of one upstream while they are idle.
+"""Queue links: idle consumers of a queue here also get the messages of one upstream.
 
-Messages are taken while a consumer here waits and none is ready; when that changes, up to the prefetch may be
-in flight and wait here. The link consumes with a priority below 0, so that clients upstream come first; links
-of other brokers do the same here, so two queues may take from each other.
+The link takes messages while a consumer here waits and no message is ready. When that changes, up to the
+prefetch may be in flight and wait here. The link consumes with a priority below 0, so that clients upstream
+come first; links of other brokers do the same here, so two queues may take from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
@@ -21,11 +21,11 @@ class QueueLink(FederationLink):
     """The link of one queue and one upstream."""
 
     type = "queue"
-    # Most messages in excess of demand: between two queues that take from each other, they go to and fro.
+    # Most messages taken in excess: between two queues that take from each other these go to and fro.
     prefetch = 100
     begins_paused = True  # until the queue reports an idle consumer
 
-    # for the supervisor
+    # called by the supervisor
 
     def queue_had_turn(self, queue):
         """Resume or pause, by whether consumers here are idle."""
@@ -50,13 +50,13 @@ class QueueLink(FederationLink):
         visits = 1
         for one in passed:
             if isinstance(one, dict) and all(one.get(key) == value for key, value in told.items()):
-                # a message that was there before goes to and fro between consumers that come and go
+                # a message that was here before goes to and fro between consumers that come and go
                 visits += one[VISITS] if isinstance(one.get(VISITS), int) else 1
                 visits = min(visits, VISITS_MOST)
                 passed = [each for each in passed if each is not one]
                 break
         told.update({"redelivered": bool(delivery.redelivered), VISITS: Int64(visits)})
-        # keys of CC were already routed upstream
+        # upstream has already routed by the keys of CC
         properties.headers = {
             **{"x-original-cc" if key == EXTRA_KEYS else key: value for key, value in headers.items()},
             "x-original-exchange": delivery.exchange, "x-original-routing-key": delivery.routing_key,

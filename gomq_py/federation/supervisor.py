@@ -1,7 +1,7 @@
 """Federation: the links of one broker, which follow from its policies, upstreams, exchanges and queues.
 
-Made by the node, which registers it with the kinds before the broker is recovered, starts it when the doors
-are open and stops it before they close.
+The node makes it, registers it with the kinds before the broker is recovered, starts it when the doors are
+open, and stops it before they close.
 """
 import time
 from operator import methodcaller
@@ -30,7 +30,7 @@ KINDS = (EXCHANGE, QUEUE)
 HEARD = ("binding.created", "binding.deleted", *[f"{kind}.deleted" for kind in KINDS])
 # Ends of a link in its errors; copied from links.session, which a broker without upstreams does not load.
 SOURCE, DESTINATION = "source", "destination"
-# Shortest pause in seconds before a link that has ended by itself is restarted.
+# Shortest pause in seconds before a link that ended by itself is restarted.
 AGAIN_S = 30
 # Time in seconds to settle messages in flight at the end: a little more than a link takes.
 END_S = 6.0
@@ -42,8 +42,8 @@ class LinkContext:
     """Shared by the links of one broker.
 
     ``cluster_name()``: this broker's name among brokers. ``make_link``: replaces the class of gomq_py.links,
-    or None. ``removing``: {name of a queue upstream: Event} of cleanups upstream in progress.
-    ``on_change(link)`` and ``on_end(link, reason)`` hear of links.
+    or None. ``removing``: {name of a queue upstream: Event} of cleanups in progress. Links call
+    ``on_change(link)`` and ``on_end(link, reason)``.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):
@@ -62,8 +62,8 @@ class LinkContext:
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
-        """A client's connection for a link of this vhost; in this broker it works as ``by``, who set the
-        upstream of this name. May switch. Raises ValueError, OSError, ClientError.
+        """A client's connection for a link of this vhost. In this broker it has the rights of ``by``, who set
+        the upstream of this name. May switch. Raises ValueError, OSError, ClientError.
         """
         try:
             user = self._setters.user_of(by, f"upstream '{upstream}'")
@@ -76,21 +76,21 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """The upstream's setter, or ``before`` if it was deleted: cleanup upstream still needs a login."""
+        """The upstream's setter, or ``before`` if the upstream was deleted: cleanup still needs a login."""
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
     def is_administrators(self, vhost, upstream):
-        """Whether an administrator has set the upstream of this name; its links may connect to more hosts."""
+        """True if an administrator has set the upstream of this name; its links may connect to more hosts."""
         try:
             return ADMINISTRATOR in self._setter(vhost, upstream).tags
         except ValueError:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Why the link is not allowed, as a text that begins with the end, or None. Checked: the setter of
-        this Upstream may publish to ``exchange`` and, if the upstream is in this broker too, read there; and
-        the setters of the policy and the set may choose it for the exchange or queue of this name.
+        """Why the link is not allowed, as a text that begins with the end's name, or None. Checked: the
+        setter of this Upstream may publish to ``exchange`` and, if the upstream is in this broker too, read
+        there; and the setters of the policy and the set may choose it for the exchange or queue of this name.
         """
         end = DESTINATION
         try:
@@ -109,10 +109,10 @@ class LinkContext:
         return None
 
     def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
-        """Check that ``by``, who set the policy or set ``what``, may have messages of the exchange or queue
-        ``there`` come to ``here`` over another user's upstream, whose login is not meant for that. In this
-        broker ``by`` needs the right to read ``there``. In another one, where rights are unknown, ``by``
-        needs the right to read ``here``, which gives the same messages anyway.
+        """Check that ``by``, who set the policy or set ``what``, may lead messages of the exchange or queue
+        ``there`` to ``here`` over another user's upstream, whose login is not meant for that. In this broker
+        ``by`` needs the right to read ``there``. In another broker, where rights are unknown, ``by`` needs
+        the right to read ``here``, which gives the same messages anyway.
 
         Raises NoPermission, ValueError.
         """
@@ -139,7 +139,7 @@ class LinkContext:
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
     def check_setter(self, name, value, by):
-        """Raises ValueError if the setter of this upstream could have no link."""
+        """Raise ValueError if the setter of this upstream could have no link."""
         user = self._setters.user_of(by, f"upstream '{name}'")
         try:
             self._connector.check(value["uri"], user=user)
@@ -147,7 +147,7 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raises ValueError if a set names an upstream that its setter may not use."""
+        """Raise ValueError if a set names an upstream that its setter may not use."""
         for entry in value:
             upstream = entry["upstream"]
             there = vhost.parameters.get((UPSTREAM, upstream))
@@ -164,12 +164,12 @@ class LinkContext:
 
 
 class Federation(Job):
-    """The supervisor. A job that checks possible changes in slices."""
+    """Supervises the links. A job that checks possible changes in slices."""
 
     name = "federation links"
 
     def __init__(self, kinds):
-        """Registers its components and its listeners of queues, exchanges and policies with the Kinds."""
+        """Register its components, and its listeners of queues, exchanges and policies, with the Kinds."""
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
@@ -187,7 +187,7 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Take the recovered broker, the links' connector (links.local), and a class in place of Link."""
+        """Take the recovered broker, the links' connector (links.local), and a replacement of class Link."""
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)
@@ -215,7 +215,7 @@ class Federation(Job):
             self._is_changed.wait(rest_s)
         self._federated.clear()
 
-    # for doors
+    # called by doors
 
     def links(self, vhost=None):
         """The links, of one vhost (its name) or of all."""
@@ -225,7 +225,7 @@ class Federation(Job):
         ]
 
     def restart(self, vhost, link_id, by):
-        """Have a link reconnect; returns whether it exists.
+        """Make a link reconnect. Returns whether it exists.
 
         An upstream that waits (Parameters.waits) takes effect as if ``by`` (see Parameters.set) had set it
         now. Raises OSError, ValueError.
@@ -262,7 +262,7 @@ class Federation(Job):
                    for links in there.values() for link in links.values()):
                 self._upstreams_changed(vhost)
         for link in self.links():
-            # None: the setter is gone, and may be this user, just deleted
+            # None: the setter is gone, maybe this very user, just deleted
             if link.vhost.set_by.get((UPSTREAM, link.upstream.name)) in (user.name, None):
                 link.rights_changed()
 
@@ -307,7 +307,7 @@ class Federation(Job):
             for link in links.values():
                 (link.binding_made if is_made else link.binding_gone)(binding)
 
-    # bringing links in line with policies
+    # making links match the policies
 
     def _look(self, vhost, kind, name):
         if self._is_started:
@@ -328,7 +328,7 @@ class Federation(Job):
         return bool(self._look_at)
 
     def _match(self, vhost, kind, name):
-        """Start and stop links of an exchange or queue, so that there is one for each upstream."""
+        """Start and stop links of an exchange or queue, so that it has one for each upstream."""
         links = self._federated.get(vhost, {}).get((kind, name))
         if links is None:
             return
@@ -387,7 +387,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Have the links of a queue hear of idle consumers."""
+        """Report idle consumers of a queue to its links."""
         if not links:
             queue.on_turn = None
             return
@@ -412,7 +412,7 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
-        """Restart a link that ended by itself: no error is final while it is wanted."""
+        """Restart a link that ended by itself: no error is final while the link is wanted."""
         self._link_changed(link)
         self._hub.timers.start(
             max(AGAIN_S, link.upstream.reconnect_delay_s) * 1000, lambda: self._start_again(link))
@@ -423,7 +423,7 @@ class Federation(Job):
 
 
 def _may_be_federated(entity):
-    """Whether it may have links: clients use it, and it was not made for another broker's link."""
+    """True if it may have links: clients use it, and it was not made for another broker's link."""
     if isinstance(entity, Exchange):
         return bool(entity.name) and not entity.internal
     return (
@@ -433,10 +433,10 @@ def _may_be_federated(entity):
 
 
 def _hands_on(broker, onward, name):
-    """Whether the exchange of this name hands all its messages on to ``onward``."""
+    """True if the exchange of this name sends all its messages on to ``onward``."""
     exchange = broker.vhosts[onward.vhost].exchanges.get(name)
     return exchange is not None and exchange.onward is onward
 
 
 def _nothing(_vhost):
-    """A new vhost has nothing to federate."""
+    """Do nothing: a new vhost has nothing to federate."""

@@ -1,11 +1,11 @@
 """Confirms: the target's answers to publishes, parsed in the read buffer.
 
-No I/O, and no Python object per message on the plain path: publishes ``low`` to ``following`` - 1 are not all
-settled, and a byte for each says whether it was settled out of order. A confirm of an unpublished message or
-a frame of another channel raises an AMQPError.
+No I/O, and no Python object per message on the plain path: some of the publishes from ``low`` to
+``following`` - 1 are unsettled, and a byte for each says whether it was settled out of order. A confirm of an
+unpublished message or a frame of another channel raises an AMQPError.
 
 basic.return does not name the number of its message, whose confirm follows. So all messages that are
-unsettled when it arrives count as refused once they are confirmed.
+unsettled when a return arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -19,7 +19,7 @@ FIRST_SLOTS = 16
 class Confirms:
     """The confirms of one channel. ``refused``: numbers below ``low`` that were refused, in order; the caller
     removes them. ``others``: (channel, payload) of all other methods. ``returned``: count of returned
-    messages; ``doubted``: highest number that may be among them.
+    messages; ``doubted``: highest number that a return may be about.
     """
 
     __slots__ = (
@@ -37,11 +37,11 @@ class Confirms:
         self.mask = FIRST_SLOTS - 1
         self.returned = 0
         self.doubted = 0
-        self.awaits_header = False  # of a returned message
-        self.body_left = 0  # bytes of it still to come
+        self.awaits_header = False  # the header of a returned message comes next
+        self.body_left = 0  # bytes of a returned message's body still to come
 
     def published(self, count):
-        """Count ``count`` more publishes."""
+        """Note ``count`` more publishes."""
         self.following += count
         slots = len(self.marks)
         if self.following - self.low > slots:
@@ -56,7 +56,7 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames up to a method that is no confirm; the count of bytes. Raises AMQPError."""
+        """Parse whole frames up to a method that is no confirm. Returns their bytes. Raises AMQPError."""
         if end > len(buffer):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(buffer)
@@ -117,11 +117,11 @@ class Confirms:
         return 0
 
     def answered(self, number, is_refused):
-        """Settle one message for a target that does not speak AMQP."""
+        """Settle one message, for a target that does not speak AMQP."""
         self.settle(number, False, REFUSED if is_refused else CONFIRMED)
 
     def settle(self, number, multiple, how):
-        """Mark messages as confirmed or refused. A message that is settled already stays as it is."""
+        """Mark messages as confirmed or refused. Messages settled before keep their mark."""
         if number == 0 and multiple:
             number = self.following - 1
         if number >= self.following or not number and not multiple:

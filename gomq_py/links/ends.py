@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 LIMIT_PREFETCH = 65535
-# Acknowledged at the source: after the target's confirm; after the write to the target; never (the source
-# asks for no acks).
+# When a message is acknowledged at the source: after the target's confirm; after the write to the target;
+# never (the source expects no acks).
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 
 
 class Refused(Exception):
-    """The destination does not take a message now; it may later."""
+    """The destination does not take a message now; it may take it later."""
 
 
 class Source:
-    """A queue, or whatever ``prepare`` declares.
+    """A queue that exists, or that ``prepare`` declares.
 
-    ``uris``: one broker, or equivalent nodes; each attempt picks one at random. ``prepare(channel)`` declares
-    and binds on every connection and returns the name of the queue; it may switch and may lose its channel.
-    ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when they are
-    sent, so the ones in flight are lost with the link. ``offset_argument``: consumer argument with the offset
-    of a stream, and name of the header with the offset in each delivery; a link that reconnects goes on
-    behind the last settled offset. Other queues ignore the argument, and have such headers only on messages
-    that came from a stream.
+    ``uris``: one broker, or equivalent nodes, one of which each attempt picks at random. ``prepare(channel)``
+    declares and binds on every connection and returns the name of the queue; it may switch and may lose its
+    channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when
+    they are sent, so the ones in flight are lost with the link. ``offset_argument``: consumer argument with
+    the offset of a stream, and name of the header with the offset in each delivery; a link that reconnects
+    goes on behind the last settled offset. Other queues ignore the argument, and have such headers only on
+    messages that came from a stream.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Source:
 
 
 class Target:
-    """An exchange, which may be the default one.
+    """An exchange, maybe the default exchange.
 
     ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its
     result is ignored. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
@@ -103,12 +103,12 @@ class Status:
 
 
 class ClosedSession:
-    """Takes the place of a session that has ended, for callers left over: a transfer slice scheduled before,
-    a greenlet that is being killed. Every method does nothing.
+    """Takes the place of a session that has ended, for callers that still have it: a transfer slice scheduled
+    before, a greenlet that is being killed. Every method does nothing.
 
-    The ends of a session release it by this, so there is no reference cycle and the memory of a session (some
-    megabytes) is freed with its last user: a broker's own process may freeze what the cycle collector would
-    find (observability.garbage).
+    The ends of a session release it by this, so there is no reference cycle, and a session's memory (some
+    megabytes) is freed with its last user: a broker's process may freeze what the cycle collector would find
+    (observability.garbage).
     """
 
     __slots__ = ()
@@ -118,7 +118,7 @@ class ClosedSession:
         return False
 
     def paused(self, *_: Any) -> None:
-        """Ignored, as all other reports: the session has ended."""
+        """Does nothing, like all other reports: the session has ended."""
 
     may_send = may_take
     fail = target_turn = target_methods = refused = paused

@@ -15,7 +15,7 @@ from gomq_py.client.transport import TLS_ALERT
 READ_OCTETS = 16 * 1024
 # Largest body of an answer. A larger one closes the connection, which is cheaper than reading it.
 ANSWER_OCTETS_MAX = 64 * 1024
-# Largest head of an answer, and largest chunk header or trailer.
+# Most octets of an answer's head, and of a chunk header or trailer.
 HEAD_OCTETS_MAX = 32 * 1024
 # Extra time for sending a body: a slow line is not a dead one.
 SLOWEST_OCTETS_PER_S = 64 * 1024
@@ -27,12 +27,12 @@ HELLO_TIMEOUT_S = 1.0
 PLAIN_TO_TLS = re.compile(
     rb"plain HTTP request was sent to HTTPS port|plain HTTP to an SSL-enabled server port"
     rb"|HTTP request to an HTTPS server", re.IGNORECASE)
-# BODY_SHOWN: bytes of such a body that are searched.
+# BODY_SHOWN: bytes of a 400's body that are searched.
 BAD_REQUEST, BODY_SHOWN = 400, 2048
 
 
 class NoAnswer(OSError):
-    """The peer gave no answer, or not an HTTP one. It may have carried out the request."""
+    """The peer gave no answer, or no HTTP answer. It may have carried out the request."""
 
 
 class SpeaksTLS(OSError):
@@ -48,7 +48,7 @@ class NoRequest(ValueError):
 
 class Answer(NamedTuple):
     """``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like a TLS port's
-    answer to plain HTTP; a server that echoes requests may look so, too.
+    answer to plain HTTP; the answer of a server that echoes requests may, too.
     """
 
     status: int
@@ -63,8 +63,8 @@ class Answer(NamedTuple):
 class HTTPConnection:
     """``connect()`` returns a connected gevent socket, with TLS if needed; it raises OSError.
 
-    ``timeout_s``: from the first byte of the request to the answer; large bodies get more. ``has_asked``:
-    bytes of the last request were sent, or may have been.
+    ``timeout_s``: from the first byte of the request to the answer; large bodies get more time.
+    ``has_asked``: bytes of the last request were sent, or may have been.
     """
 
     def __init__(self, connect: Any, timeout_s: float):
@@ -77,10 +77,10 @@ class HTTPConnection:
         self._has_answered = False  # the first byte of the answer has arrived
 
     def open(self) -> None:
-        """Connect, unless connected. Raises OSError. May switch."""
+        """Connect, unless connected already. Raises OSError. May switch."""
         if self._socket is None:
             self._socket = self._connect()
-            self._socket.settimeout(None)  # each request has one timeout for all its steps
+            self._socket.settimeout(None)  # each request sets its own timeout for all its steps
             self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_OCTETS_MAX)
             self._is_used = False
 
@@ -109,7 +109,7 @@ class HTTPConnection:
             return self._exchange(target, headers, body)
 
     def expects_tls(self) -> bool:
-        """True if the port answers a ClientHello, sent over a connection of its own, with TLS. May switch."""
+        """True if the port answers a ClientHello with TLS; tested over a separate connection. May switch."""
         try:
             connected = self._connect()
         except OSError:
@@ -196,7 +196,7 @@ class HTTPConnection:
         return answer
 
     def _is_kept_alive(self) -> bool:
-        """Prepare the connection for another request; True if that is possible."""
+        """Prepare the connection for another request. Returns whether that is possible."""
         state = self._state
         if self._socket is None or state.our_state is not h11.DONE or state.their_state is not h11.DONE:
             return False

@@ -23,7 +23,7 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("links")
-# Rate-limited: a thousand links to one broker that is down are one trouble.
+# Rate-limited: a thousand links to one broker that is down are one fault.
 QUIET = QuietLog(LOG, most=50)
 
 QUEUE_LENGTH = "queue-length"
@@ -57,7 +57,7 @@ class Link:
     begin as after ``pause()``. ``account``: (user who set it, virtual host), for its memory share.
     """
 
-    # Saves the instance dict of 2 KiB; tests that replace a method have one.
+    # Saves the instance dict of 2 KiB; there is a dict where tests replace a method.
     __slots__ = (
         "name", "account", "source", "target", "stream_offset", "poison_detection", "is_paused",
         "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
@@ -108,7 +108,8 @@ class Link:
             self._spawn()
 
     def stop(self):
-        """Take nothing more, and settle what is in flight for up to DRAIN_S; then the state is "stopped"."""
+        """Take no more messages, and settle those in flight for up to DRAIN_S. The state is then "stopped".
+        """
         self._is_stopping = True
         self._starts_again = False
         if self.has_ended and self._state not in (TERMINATED, ERROR):
@@ -116,7 +117,7 @@ class Link:
         self.wake()
 
     def restart(self):
-        """Reconnect at once, without the back-off and suspicions of earlier attempts."""
+        """Reconnect at once, forgetting the back-off and suspicions of earlier attempts."""
         if self.has_ended:
             self.start()
         else:
@@ -139,12 +140,12 @@ class Link:
 
     @property
     def has_ended(self):
-        """True if neither a connection nor an attempt at one is left."""
+        """True if no connection and no attempt to connect is left."""
         return self._greenlet is None and not self._keepalive.is_on
 
     @property
     def status(self):
-        """The Status now."""
+        """The present Status."""
         writer = self._session and self._session.writer
         return Status(
             self._state, self._error, self._since_ms, self._moved,
@@ -155,7 +156,7 @@ class Link:
 
     @property
     def lag(self):
-        """Ready messages at the source by its last answer, or None; each read asks the source again."""
+        """Ready messages at the source by its last answer, or None; each call asks the source again."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -167,7 +168,7 @@ class Link:
     # Called by the session.
 
     def lag_told(self, count):
-        """Store the count of messages that are ready at the source."""
+        """Note the source's count of ready messages."""
         self._lag = count
 
     def up(self):
@@ -177,7 +178,7 @@ class Link:
         self._set_state(RUNNING, "")
 
     def settled(self, batch):
-        """Count a batch that is settled at its source; True once ``delete_after`` is reached."""
+        """Count a batch that is settled at its source. Returns True once ``delete_after`` is reached."""
         if batch.is_rejected:
             self._set_aside += batch.count
             QUIET.warning(
@@ -200,7 +201,7 @@ class Link:
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
     def has_stalled(self, text):
-        """Report that the target has confirmed nothing for long; it is sent no more."""
+        """Report that the target has confirmed nothing for long, as ``text``."""
         if not self._error:
             QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
             self._set_state(self._state, f"{DESTINATION}: {text}")
@@ -224,7 +225,7 @@ class Link:
             self._keepalive.end()
             self._spawn()
 
-    # The rest is private; the greenlet.
+    # private from here on: the greenlet
 
     def _spawn(self):
         self._greenlet = self._hub.spawn(self._run)
@@ -238,7 +239,7 @@ class Link:
         self.poison_detection.forget()
 
     def _run(self):
-        """Run until the link ends or a session needs no greenlet: a waiting greenlet takes 10 KiB."""
+        """Run until the link ends or a session needs no greenlet (a waiting greenlet takes 10 KiB)."""
         outcome = STOPPED, ""
         try:
             while (outcome := self._keep_up()) is not None and self._starts_again:
@@ -260,7 +261,7 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions in turn; the final (state, error), or None while one needs no greenlet. May switch."""
+        """Run sessions in turn. Returns the final (state, error); None: no greenlet is needed. May switch."""
         while self._session is not None or not self._is_stopping:
             try:
                 if not self._pass():
@@ -281,7 +282,7 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect, or look why it was woken; True once the session is over. Raises _Failed. May switch."""
+        """Connect, or look why it was woken. True: the session is over. Raises _Failed. May switch."""
         is_over = True
         try:
             if self._session is None:
@@ -309,7 +310,7 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which makes a session, in another greenlet and return its result or raise its
+        """Run ``function()``, which makes a session, in another greenlet, and return its result or raise its
         error; None if the link is stopped before. The deep stack of connecting is freed with that greenlet.
         May switch.
         """
@@ -323,7 +324,7 @@ class Link:
                 outcome.append((None, error))
             else:
                 outcome.append((made, None))
-                if is_left and made is not None:  # it finished before the kill arrived
+                if is_left and made is not None:  # it has finished before the kill arrived
                     made[0].abort()
 
         worker = self._hub.spawn(work)
@@ -343,7 +344,7 @@ class Link:
         return answer
 
     def _open(self):
-        """(session, queue to consume), or None if nothing is left to move. Raises _Failed. May switch."""
+        """Connect: (session, queue to consume); None: nothing is left to move. Raises _Failed. May switch."""
         source = writer = None
         try:
             with self._at(SOURCE):
@@ -379,7 +380,7 @@ class Link:
         return name, channel
 
     def _open_target(self):
-        """The writer. May switch."""
+        """Make the target's writer. May switch."""
         if not self.target.has_lane:
             return self.target.open_writer(self._target_uri, self._hub)
         connection = self._connect_target(self._target_uri)
@@ -447,11 +448,11 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Record what a failure means for the next session; return its text."""
+        """Record what a failure means for the next session. Returns its text."""
         self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]
-        # at a stop, an end may close before the link does
+        # at a stop, either end may close before the link does
         say = QUIET.info if self._is_stopping else QUIET.warning
         say((self.name, failed.end), "%s: %s", self.name, text)
         return text

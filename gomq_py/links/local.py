@@ -1,9 +1,9 @@
-"""Connections of links: opens a client's connection for any URI, and finds the user as whom a link works.
+"""Connections of links: opens a client's connection for any URI, and finds the user whose rights a link has.
 
-A URI without a host means this broker: the connection is then a socket pair, whose other end the AMQP door
-serves like any client's, logged in without a password as the user who set the link. So the client, the lane
-and all checks of clients (rights, limits, alarms, owner of an exclusive queue) are the same at both ends of a
-link. The door makes the pair (``amqp.server.local``) and the node hands it over: this room knows no door.
+A URI without a host means this broker. The connection is then a socket pair; the AMQP door serves its other
+end like any client's, logged in without a password as the user who set the link. So the client, the lane and
+all checks of clients (rights, limits, alarms, owner of an exclusive queue) are the same at both ends of a
+link. The door makes the pair (``amqp.server.local``) and the node passes it on: this room knows no door.
 
 A link has no more rights than the user who set it (Setters).
 """
@@ -21,7 +21,7 @@ from gomq_py.links.remote_hosts import Lookups
 
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 CONNECT_TIMEOUT_S = 30.0
-# Cached contexts: one with the system's authorities takes 10 ms and half a megabyte to make.
+# Cached TLS contexts: one with the system's authorities takes 10 ms and half a megabyte to make.
 CONTEXTS_MAX = 64
 
 
@@ -31,7 +31,7 @@ class MachineOperator(User):
     __slots__ = ()
 
     def __init__(self):
-        # impersonator: messages keep the user-id that they came with
+        # impersonator: messages keep their user-id
         super().__init__("gomq-py", "", "", (ADMINISTRATOR, "impersonator"), ExchangeState())
 
     def permission(self, vhost):
@@ -47,7 +47,7 @@ class Setters:
         self._operator = MachineOperator()
 
     def user_of(self, by, what):
-        """The User who set ``what``; ``by`` is as in broker.policies.parameters. Raises ValueError."""
+        """The User who set ``what``; ``by``: as in broker.policies.parameters. Raises ValueError."""
         if by == OPERATOR:
             return self._operator
         user = None if by is None else self._broker.users.get(by)
@@ -64,8 +64,8 @@ class Setters:
 class Connector:
     """Connects the links of one broker.
 
-    ``settings``: the broker's; those of [links] are read at each attempt. ``connect_local(user)`` returns a
-    socket whose other end is served as this user's.
+    ``settings``: the broker's; its [links] are read at each attempt. ``connect_local(user)`` returns a socket
+    whose other end is served as this user's.
     """
 
     def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
@@ -87,13 +87,13 @@ class Connector:
 
         Raises URIError (retrying is of no use), ClientError and OSError. May switch.
         """
-        from gomq_py.client.connection import Connection  # loaded only by brokers with links
+        from gomq_py.client.connection import Connection  # imported here: only brokers with links load it
 
         link_uri = uris.parse(uri)
         parameters = uris.parameters(link_uri, self._settings.links_tls_folder, vhost)
         if link_uri.is_local:
             connected = self._local(user, parameters)
-            options.setdefault("heartbeat_s", 0)  # a socket pair ends with the process
+            options.setdefault("heartbeat_s", 0)  # no heartbeats: a socket pair ends with the process
         else:
             timeout_s = parameters.options.get("connection_timeout", CONNECT_TIMEOUT_S * 1000) / 1000
             connected = self._remote(link_uri, timeout_s, account, user)
@@ -135,8 +135,8 @@ class Connector:
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
         user: Any = None,
     ) -> None:
-        """Check a URI, or each of a list, as far as possible before it is used, when ``user`` sets a link.
-        ``tls``: options by which web servers are verified. Raises URIError.
+        """Check a URI, or each of a list, as far as that is possible before its use, when ``user`` sets a
+        link. ``tls``: options to verify web servers by. Raises URIError.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):
@@ -179,7 +179,7 @@ class Connector:
         return remote_hosts.HostRules(denied, settings.links_amqp_hosts_allowed, key)
 
     def _context(self, options: dict[str, Any]) -> Any:
-        """The cached TLS context of a URI's options, renewed when a file of it changes. Raises OSError."""
+        """The cached TLS context of a URI's options, renewed when their files change. Raises OSError."""
         from gevent import ssl
 
         from gomq_py.client import transport
@@ -200,5 +200,5 @@ class Connector:
 
 
 def _changed_at(path: str) -> int:
-    """Time of the file's last change, in ns; OSError if it is missing."""
+    """Time of the file's last change, in ns. Raises OSError if it is missing."""
     return os.stat(path).st_mtime_ns if path else 0

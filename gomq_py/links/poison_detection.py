@@ -1,12 +1,12 @@
-"""PoisonDetection: finds the message that ends the sessions of a link, and decides when it is given up.
+"""PoisonDetection: finds the message that ends the sessions of a link, and decides when the link gives it up.
 
-Outlasts the sessions, beside the link. After an end that a message may have caused, messages are sent one at
-a time until as many are settled as were in flight; the message at which a session ends again is recognized by
-its checksum (links.relay).
+Belongs to the link and outlasts its sessions. After an end that a message may have caused, messages are sent
+one at a time until as many are settled as were in flight; the message at which a session ends again is
+recognized by its checksum (links.relay).
 
-A destination that is full, on its disk or in its queue, refuses messages that are not at fault, and brokers
-report that late or never. So a refused message is given up only after a while, never while the broker has
-asked for a pause, and ever more slowly while the broker takes none.
+A destination with a full disk or queue refuses messages that are not at fault, and brokers report that late
+or never. So a refused message is given up only after a while, never while the broker has asked for a pause,
+and ever more slowly while the broker accepts no message.
 """
 import re
 import time
@@ -15,25 +15,25 @@ from gomq_py.client.errors import ClosedError, is_distrust
 from gomq_py.links.session import Unsendable
 from gomq_py.links.wire import Silent
 
-# Final before a link was ever up: waiting mends no wrong name, password or right.
+# Final before a link was ever up: retrying cannot mend a wrong name, password or right.
 FINAL_CODES = frozenset({402, 403, 404, 530})
-# Except a queue that exists but is not running: our texts and RabbitMQ's.
+# Texts of a 404 that is not final: the queue exists but is not running; ours and RabbitMQ's.
 AWAY = re.compile("closed after a fault|stopped by supervisor|failed to restart|down or inaccessible")
-# A message may be at fault if a broker closes with these: too large, or malformed.
+# A message may be at fault (too large, or malformed) if a broker closes with these codes.
 POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
-# The same if each message has its own exchange, or a routing key without write permission.
+# The same, if each message has its own exchange, or a routing key without write permission.
 ACCESS_REFUSED, NOT_FOUND, TO_TOPIC = 403, 404, " to topic '"
 # The broker stops or an operator closes the connection: no message is at fault.
 CONNECTION_FORCED = 320
-# Sessions in a row that end at the target without an error and without moving anything, until a message is
-# suspected: some brokers and proxies close the socket instead of reporting the fault.
+# Sessions in a row that end at the target without an error and without moving anything, before a message is
+# suspected: some brokers and proxies close the socket instead of reporting a fault.
 FRUITLESS_MOST = 2
-# A nack gives no reason. A broker with a full disk reports it by connection.blocked after its next check:
+# A nack gives no reason. A broker with a full disk reports that by connection.blocked after its next check:
 # RabbitMQ checks at least every 10 s, gomq-py every 5 s.
 NACKED_S = 10.0
 # GIVEN_UP_FREELY messages in a row are given up at the plain limit. Each further one doubles it, up to
-# DOUBLED_MOST refusals, one per second, until the destination takes a message: a destination that is full for
-# hours costs tens of messages, and faulty messages do not stop the link for ever.
+# DOUBLED_MOST refusals, one per second, until the destination takes a message: so a destination that is full
+# for hours costs tens of messages, and faulty messages do not stop the link for ever.
 GIVEN_UP_FREELY, DOUBLED_MOST = 3, 600
 # Most refused large messages remembered: more than a source sends at once by default.
 LARGE_MOST = 4096
@@ -51,8 +51,8 @@ def is_final(error, codes):
 
 
 class PoisonDetection:
-    """One link's poison detection. ``limit``: sessions that a message may end, or refusals, before it is
-    given up (rejected at its source); 0: no limit.
+    """One link's poison detection. ``limit``: number of ended sessions, or of refusals, after which a message
+    is given up (rejected at its source); 0: no limit.
 
     ``careful``: count of messages to send one at a time. Set by a session at its end: ``alone``, the checksum
     of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.
@@ -71,13 +71,13 @@ class PoisonDetection:
         self._large = {}  # {checksum: (refusals, time of the first)}
 
     def forget(self):
-        """Reset."""
+        """Forget all suspicions and counts."""
         self.careful = 0
         self._given_up = 0
         self.has_no_room()
 
     def has_no_room(self):
-        """Clear all suspicion, because the target asks for a pause or takes messages again."""
+        """Clear all suspicions: the target asks for a pause or takes messages again."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()
@@ -88,12 +88,12 @@ class PoisonDetection:
             self._refused_s = time.monotonic()
 
     def is_limit(self, refusals):
-        """True if a message with so many refusals is to be given up."""
+        """True if a message with so many refusals must be given up."""
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a message that links do not keep; True if it is to be given up. The count is the
-        message's own, because others overtake it before it is delivered again.
+        """Count a refusal of a message that links do not keep. Returns True if it must be given up. The
+        message has its own count, because others overtake it before it is delivered again.
         """
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1
@@ -105,7 +105,7 @@ class PoisonDetection:
         return False
 
     def large_settled(self, checksum):
-        """Note that such a message is taken, or rejected at its source."""
+        """Forget a large message that was taken, or rejected at its source."""
         self._large.pop(checksum, None)
 
     def _is_limit(self, refusals, since_s):
@@ -138,7 +138,7 @@ class PoisonDetection:
         self.careful = max(0, self.careful - batch.count)
 
     def passed(self, checksum):
-        """Note that the target has taken a message sent alone."""
+        """Note that the target has taken a message that was sent alone."""
         if self._suspect is not None and self._suspect[0] == checksum:
             self._suspect = None
 
@@ -153,7 +153,7 @@ class PoisonDetection:
             self.careful = max(self.careful, unsettled, 1)
 
     def _may_be_of_message(self, error, alone, unsettled):
-        """True if a message, sent alone or one of many, may have caused the error."""
+        """True if a message, sent alone or among many, may have caused the error."""
         code = getattr(error, "reply_code", 0)
         if isinstance(error, Unsendable):
             return True

@@ -7,9 +7,9 @@ No I/O, and no Python object per message. Input and output of a message:
     header   copied but for the channel (or with the properties that ``edit`` returns)
     body     copied but for the channel; split if the target's frames are smaller
 
-A message that lies in the buffer whole is relayed whole. A larger one is relayed in pieces as its body
-arrives (``missing``). Trusts nothing: every size is checked before it is used, and malformed or unexpected
-frames raise an AMQPError, after which the relay must not be used.
+A message that lies in the buffer whole is relayed whole. A larger message is relayed in pieces as its body
+arrives (``missing``). Trusts nothing: every size is checked before use, and malformed or unexpected frames
+raise an AMQPError, after which the relay must not be used.
 
 Header stamp: adds a header to the encoded properties of each message, without decoding. A message that has
 the header already goes to the relay's ``edit``, and the resulting headers are cached: most messages that come
@@ -23,13 +23,13 @@ from gomq_py.content import fields, properties
 from gomq_py.content.properties import Properties, PropertyScan
 
 DELIVER, PUBLISH = 0x3C003C, 0x3C0028
-# The largest frame that the client negotiates with a source: payload and frame header and end.
+# The largest frame that the client negotiates with a source: payload, frame header and end.
 FRAME_MOST = 131072 + 8
 # Larger bodies are relayed in pieces, and are not kept until they are confirmed.
 WHOLE_OCTETS = 128 * 1024
-# One body frame, behind a method and the largest header, and room for one read.
+# Room for a method, the largest header and one body frame, and for one read.
 INPUT_OCTETS = 2 * FRAME_MOST + 64 * 1024
-# The same with longer exchanges, routing keys and headers, and 8 bytes more for every 4088 of body.
+# The same with longer exchanges, routing keys and headers, and 8 bytes more per 4088 of body.
 OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
 # Longest error text about a message.
@@ -37,12 +37,12 @@ TEXT_MOST = 200
 # Property flags; structs of the flags field and of the headers' length.
 HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
 HEAD, LENGTH = Struct(">H"), Struct(">I")
-# Most cached header tables, and the largest size of one.
+# Most cached header tables, and most octets of one.
 KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
 class Delivered:
-    """Facts about a delivery for ``edit``, besides its properties."""
+    """Facts about a delivery, besides its properties, for ``edit``."""
 
     __slots__ = ("exchange", "routing_key", "redelivered", "delivery_tag")
 
@@ -54,7 +54,7 @@ class Delivered:
 
 
 class Unfit(Exception):
-    """This target can never take the next message. args: reason, checksum."""
+    """This target can never take the next message. ``args``: reason, checksum."""
 
 
 class HeaderStamp:
@@ -71,10 +71,11 @@ class HeaderStamp:
         self.key, self.entry, self.entry_again = key, entry, entry_again
         self.scan = PropertyScan()
         self.known = None  # {(encoded headers, redelivered): encoded table from edit, b"": left out}
-        self.unknown = None  # key for the answer to come
+        self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """The properties with the header or a cached table; b"": the message is left out; None: ``edit``."""
+        """The properties with the header or a cached table; b"": leave the message out; None: call ``edit``.
+        """
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -99,7 +100,7 @@ class HeaderStamp:
         ))
 
     def answered(self, content):
-        """Cache the answer of ``edit`` for the last message: wire form, or None if it is left out."""
+        """Cache the last answer of ``edit``: properties in wire form, or None to leave the message out."""
         if self.unknown is None:
             return 0
         table = b""
@@ -128,15 +129,15 @@ class Relay:
     """Relays one channel of the source to one of the target.
 
     ``input`` and ``output`` are shared with other relays and empty between two walks. ``target_frame_max``:
-    as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's, or None.
+    as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's own, or None.
     ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``header_stamp``: a
     HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name of
     the header with a stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
 
-    After a walk: ``count`` messages from ``first_tag`` on were read, and ``written`` bytes lie in ``output``;
-    ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
-    ``offset``: the last message's, or -1. ``checksum``: recognizes the last message when it is delivered
-    again; computed if ``signs`` is set or its body arrives in pieces.
+    After a walk: ``count`` messages from ``first_tag`` on were read, and ``output`` has ``written`` bytes;
+    ``left_out``: none of these messages is sent. ``others``: (channel, payload) of methods that are not
+    deliveries. ``offset``: the last message's, or -1. ``checksum``: recognizes the last message when it is
+    delivered again; computed if ``signs`` is set or its body arrives in pieces.
     """
 
     __slots__ = (
@@ -176,7 +177,7 @@ class Relay:
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay up to ``most`` messages; the count of bytes read. Raises AMQPError, and Unfit, for none."""
+        """Relay up to ``most`` messages. Returns the count of bytes read. Raises AMQPError, Unfit."""
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(self.input)
@@ -198,10 +199,10 @@ class Relay:
             self.offset = self.find_offset(p)
         return at
 
-    # The rest is private.
+    # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message; where the next begins, or ``at`` if it is left for the next walk."""
+        """Process one frame or message. Returns where the next begins; ``at``: left for the next walk."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -267,7 +268,7 @@ class Relay:
         return 0
 
     def body_end(self, p, at, end, size):
-        """End of the last frame of a body of ``size`` bytes, or -1 if it is not in the buffer yet."""
+        """End of the last frame of a body of ``size`` bytes; -1 if not all of it is in the buffer yet."""
         while size > 0:
             at = self.content_at(p, at, end)
             following = self.frame_end(p, at, end)
@@ -312,7 +313,7 @@ class Relay:
                 return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         header_size = 20 + len(content) if content is not None else header_end - header_at
         if self.count and (self.left_out or body_end < 0):
-            return at  # left for a walk of its own
+            return at  # left for a separate walk
         if header_size > self.target_frame_max > 0 or header_size > FRAME_MOST:
             text = f"properties of {header_size - 20} octets and a frame of {self.target_frame_max} at most"
             return self.unfit(text, p, at, routing_at, method_end, header_at, header_end, body_end)
@@ -334,15 +335,14 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit, or return ``at`` if messages were relayed in this walk: Unfit needs a walk of its own.
-        """
+        """Raise Unfit. If this walk has relayed messages, return ``at`` instead, for a walk of its own."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """Checksum of what is the same at every delivery of this message: its address, size, properties and,
-        if it lies in the buffer whole, body; not its headers, which quorum queues change each time.
+        """Checksum of the parts of a message that every delivery repeats: address, size, properties and, if
+        the buffer holds it whole, body; not headers, which quorum queues change each time.
         """
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
@@ -382,8 +382,7 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """Relay the body of the message in progress, as far as it is in the buffer and the output has room.
-        """
+        """Relay the body of the message in progress as far as it has arrived and the output has room."""
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -391,7 +390,7 @@ class Relay:
             if octets.be16(p, at + 1) == 0:
                 self.control(p, at, following)
             elif p[at] == 1 and octets.be16(p, at + 1) == self.channel:
-                # channel.close or a protocol error: the reader of the methods decides
+                # channel.close or a protocol error: left to the reader of the methods
                 self.others.append((int(self.channel), bytes(p[at + 7:following - 1])))
             else:
                 size = self.body_size(p, at, following, self.missing)
@@ -414,7 +413,7 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """What ``edit``, called once per message, returns, in wire form; None leaves the message out."""
+        """The answer of ``edit``, called once per message, in wire form; None leaves the message out."""
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(
@@ -452,13 +451,13 @@ class Relay:
         return 0
 
     def write_shortstr(self, out, at, text):
-        """Write a short string whose length was checked; return where it ends."""
+        """Write a short string whose length was checked. Returns where it ends."""
         out[at] = len(text)
         octets.copy(out, at + 1, octets.pointer(text), 0, len(text))
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """Write the content header, with ``content`` as its properties unless None."""
+        """Write the content header, with ``content``, unless None, as its properties."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -477,7 +476,7 @@ class Relay:
         return 0
 
     def write_bodies(self, p, out, at, end):
-        """Write the body frames from ``at`` to ``end``; return ``end``."""
+        """Write the body frames from ``at`` to ``end``. Returns ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -488,7 +487,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Write body frames of ``size`` bytes in all, none larger than the target takes."""
+        """Write body frames of ``size`` bytes in all, each within the target's frame size."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece

@@ -1,11 +1,11 @@
 """Remote hosts: resolves the names that links connect to, checks their addresses, and connects.
 
 Lookups resolves names in threads of its own. A name server that does not answer holds a thread for half a
-minute, so no other work shares these threads and unresolved names do not hold up others: each lookup has a
-time limit, a slow one gives its place to the next, and a name that was slow and did not resolve is retried
-behind all others. An account is (user who set the link, virtual host): accounts take turns, and beyond each
-limit there is a reserve, of which an account may use half of what is left, so that one user's names leave
-room for others'.
+minute, so these threads do no other work, and unresolved names do not hold up others: each lookup has a time
+limit, a slow lookup gives its place to the next, and a name whose lookup was slow and failed is retried after
+all others. An account is (user who set the link, virtual host): accounts take turns. Beyond each limit there
+is a reserve, of which an account may use half of what is left, so that one user's names leave room for
+others'.
 
 A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
 that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
@@ -27,10 +27,9 @@ from gomq_py.hub import threads
 # Places: names looked up at once for all accounts, and as many again in reserve. With 16, three hundred names
 # at a server that answers in 20 ms are resolved in half a second.
 AT_ONCE = 16
-# A slower lookup gives its place to another; its thread waits on. A server answers in a tenth of that.
+# A slower lookup gives its place to another; its thread waits on. Servers answer in a tenth of that.
 SLOW_S = 2.0
-# Threads for both kinds of lookup, the last quarter in reserve. An unanswered lookup ends after some 10 s, so
-# one of them is always about to be free.
+# Threads for both kinds of lookup, the last quarter in reserve. An unanswered lookup ends after some 10 s.
 THREADS_MOST = 64
 # Threads for names whose last lookup was slow and failed; as many again in reserve.
 LATE_AT_ONCE = 8
@@ -40,8 +39,8 @@ RESOLVE_S = 15.0
 LATE_NAMES_MOST = 4096
 # Networks of IPv6 addresses with an embedded IPv4 address, and the positions of its bytes: compatible (RFC
 # 4291 §2.5.5.1), translated (RFC 2765 §2.1), NAT64 (RFC 6052 §2.1), local NAT64, whose prefix may have 48,
-# 56, 64 or 96 bits (RFC 8215, RFC 6052 §2.2), and 6to4 (RFC 3056 §2). The standard library knows mapped ones
-# and Teredo's.
+# 56, 64 or 96 bits (RFC 8215, RFC 6052 §2.2), and 6to4 (RFC 3056 §2). The standard library knows mapped
+# addresses and Teredo's.
 _LAST = (12, 13, 14, 15)
 _EMBEDDING = (
     (IPv6Network("::/96"), (_LAST,)), (IPv6Network("::ffff:0:0:0/96"), (_LAST,)),
@@ -49,7 +48,7 @@ _EMBEDDING = (
     (IPv6Network("64:ff9b:1::/48"), (_LAST, (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))),
     (IPv6Network("2002::/16"), ((2, 3, 4, 5),)),
 )
-# Behind any prefix (ISATAP, RFC 5214 §6.1).
+# Embedded behind any prefix (ISATAP, RFC 5214 §6.1).
 _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
 
 
@@ -69,8 +68,8 @@ class Lookups:
         self._slow_s = slow_s
         self._resolve_s = resolve_s
         self._waiting: dict[str, _Lookup] = {}
-        # account: {name: lookup}, oldest request first; accounts ordered by their last turn, oldest first. A
-        # name that several accounts ask for is in the row of each.
+        # account: {name: lookup}, oldest request first; accounts in order of their last turn, oldest first. A
+        # name that several accounts ask for is in each one's row.
         self._rows: dict[Any, dict[str, _Lookup]] = {}
         self._late_rows: dict[Any, dict[str, _Lookup]] = {}
         self._running: dict[str, _Lookup] = {}  # oldest first
@@ -124,8 +123,8 @@ class Lookups:
         return self._late_rows if lookup.is_late else self._rows
 
     def _left(self, lookup: "_Lookup") -> None:
-        """Drop a lookup that nobody waits for any more."""
-        if self._waiting.get(lookup.host) is lookup:  # otherwise it has ended and a new one waits
+        """Drop a lookup that no caller waits for any more."""
+        if self._waiting.get(lookup.host) is lookup:  # else it has ended, and a new lookup of the name waits
             self._wait_no_more(lookup)
         if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
             self._note_late(lookup.host)
@@ -145,13 +144,13 @@ class Lookups:
             self._late.popitem(last=False)
 
     def _begin_waiting(self) -> None:
-        """Begin as many waiting lookups as there are places."""
+        """Begin waiting lookups while there are places."""
         for rows in (self._rows, self._late_rows):
             while rows and self._begin_one(rows):
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Begin one lookup of these rows; False without a free place."""
+        """Begin one lookup of these rows. Returns False without a free place."""
         is_late = rows is self._late_rows
         running = list(self._running.values())
         kinds = [
@@ -164,7 +163,7 @@ class Lookups:
             kinds.append((lates, LATE_AT_ONCE, 2 * LATE_AT_ONCE))
         for account, row in rows.items():
             if all(_has_place(account, *kind) for kind in kinds):
-                rows[account] = rows.pop(account)  # behind the others
+                rows[account] = rows.pop(account)  # behind other accounts
                 # The newest first: under overload the oldest are the next to time out.
                 self._begin(row[next(iter(row) if is_late else reversed(row))], account)
                 return True
@@ -195,7 +194,7 @@ class Lookups:
 
 
 class _Lookup:
-    """Lookup of one name, shared by all ``accounts`` that ask for it; ``account``: whose turn it used."""
+    """Lookup of one name for all ``accounts`` that ask for it, in the turn of ``account``."""
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
 
@@ -210,7 +209,7 @@ class _Lookup:
         self.ended = Event()
 
     def has_failed(self) -> bool:
-        """True if it has ended without an address."""
+        """True if the lookup has ended without an address."""
         try:
             self.work.get()
         except Exception:
@@ -219,7 +218,7 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """True if one more lookup may begin: below the limit always, in the reserve within half of what is left.
+    """True if one more lookup may begin: always below the limit, in the reserve within half of what is left.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -235,11 +234,11 @@ def is_address(host: str) -> bool:
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. An OSError, because the name may change its address later."""
+    """The settings refuse this address. An OSError: later the name may have another address."""
 
 
 class HostRules:
-    """Refuses addresses in networks ``denied`` and not ``allowed``; ``key``: the setting that errors name."""
+    """Refuses addresses in networks ``denied`` and not ``allowed``; ``key``: the setting in error texts."""
 
     def __init__(self, denied: Any, allowed: Any, key: str):
         self._denied = denied
@@ -294,7 +293,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """The address and any embedded IPv4 addresses; a mapped address yields the IPv4 address alone."""
+    """The address and any embedded IPv4 address; for a mapped address only the IPv4 address."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

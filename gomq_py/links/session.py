@@ -1,7 +1,7 @@
 """Link session: a link's two connections while they last, and the transfer between them.
 
 Runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's greenlet makes a
-session, waits for its end and calls ``tick``; while no greenlet waits, Keepalive calls ``tick``.
+session, waits for its end and calls ``tick``; Keepalive calls ``tick`` while no greenlet waits.
 """
 import time
 from functools import partial
@@ -30,12 +30,12 @@ SOURCE, DESTINATION, OURS = "source", "destination", "link"
 FAULTS = (AMQPError, ClientError, Malformed, OSError)
 # Most messages of a batch without acks, where no prefetch limits them.
 RUN_MOST = 4096
-# A batch is a part of the prefetch: the source sends the next messages while these are confirmed.
+# A batch is this part of the prefetch: the source sends the next messages while these are confirmed.
 RUNS_OF_PREFETCH = 4
 # Time for the source to answer basic.consume; time without a confirm after which operators are told.
 ANSWER_S, STALL_S = 30.0, 60.0
 UNBOUNDED = 1 << 30
-# Most unsolicited methods per interval; a broker whose alarm flaps sends a few per second.
+# Most unsolicited methods per interval; a broker with a flapping alarm sends a few per second.
 MOST, INTERVAL_S = 200, 10.0
 
 
@@ -44,7 +44,7 @@ class Unsendable(ClientError):
 
 
 class LinkSession:
-    """``link`` outlasts the session and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
+    """``link`` outlasts the session, which calls its ``up``, ``settled``, ``were_refused`` and ``wake``.
 
     ``failure``: (end, error) that ended it. ``is_done``: all messages to be moved are settled. ``careful``:
     count of messages to send one at a time, because one of them may have ended the last session.
@@ -97,7 +97,7 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume if the link is not paused, otherwise cancel. Waits for a pending answer first."""
+        """Consume, or cancel if the link is paused; after a pending answer."""
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -114,14 +114,14 @@ class LinkSession:
         self.wire.flush()
 
     def ask_lag(self, queue):
-        """Ask the source for the ready messages of the queue; the link hears the count by ``lag_told``."""
+        """Ask the source for the queue's ready messages; the count goes to the link's ``lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
             self.wire.flush()
 
     def tick(self):
-        """Send and check heartbeats of both connections; seconds until the next, None: never."""
+        """Send and check heartbeats of both ends. Returns seconds until the next call, None: never."""
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
@@ -138,14 +138,14 @@ class LinkSession:
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     def stop(self):
-        """Take nothing more; settle the messages in flight."""
+        """Take no more messages; settle those in flight."""
         self.is_stopping = True
         self.consume_or_cancel()
         if not self.reader.on_its_way():
             self.link.wake()
 
     def is_over(self):
-        """True if nothing is left to wait for."""
+        """True if the session has nothing left to wait for."""
         return self.failure is not None or self.is_done or self.is_stopping and not self.reader.on_its_way()
 
     def end(self):
@@ -181,10 +181,10 @@ class LinkSession:
             self.transfer.close()
             self.link.wake()
 
-    # Called by the reader.
+    # called by the reader
 
     def may_send(self):
-        """True if the target may be sent something now."""
+        """True if the target may be sent more now."""
         return self.failure is None and not self.is_stopping and self.writer.can_take()
 
     def may_take(self):
@@ -223,7 +223,7 @@ class LinkSession:
             self._is_rejecting = not batch.count
 
     def unfit(self, error):
-        """Note that the next message cannot be sent; True if it is to be rejected at its source."""
+        """Note that the next message cannot be sent. Returns True if it must be rejected at its source."""
         text, checksum = error.args
         if self.link.poison_detection.is_poison(checksum):
             return True
@@ -250,7 +250,7 @@ class LinkSession:
             self.link.wake()
 
     def refused(self, count, error):
-        """Count refused messages; they are sent again after a pause."""
+        """Note ``count`` refused messages; they are sent again after a pause."""
         self.link.poison_detection.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.reader.on_its_way():
@@ -262,13 +262,13 @@ class LinkSession:
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def requeued(self, count):
-        """Note that a pause is over and ``count`` deliveries were requeued; they are delivered again."""
+        """Note the end of a pause: the source delivers ``count`` requeued messages again."""
         self._room += count
         self.wire.flush()
         self._turn()
 
     def paused(self):
-        """Flush: the transfer has taken what it could."""
+        """Flush: the transfer has no more to take."""
         self.wire.flush()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
@@ -276,7 +276,7 @@ class LinkSession:
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
-        """Handle methods of the source that are no deliveries."""
+        """Handle methods of the source other than deliveries."""
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
@@ -295,10 +295,10 @@ class LinkSession:
             elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self._any_method(self.wire, channel, method)
 
-    # Called by the writer.
+    # called by the writer
 
     def target_methods(self, wire, methods):
-        """Handle methods of the target that are no confirms."""
+        """Handle methods of the target other than confirms."""
         for channel, payload in methods:
             self._unsolicited[1].count()
             method = decode_method(payload)
@@ -316,13 +316,13 @@ class LinkSession:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Let the writer process its input, then settle and take."""
+        """Let the writer process its input with ``act``, then settle and take messages."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.flush()
             self._turn()
 
-    # The rest is private.
+    # private from here on
 
     def _tick_of_answer(self):
         """Seconds left for the answer to basic.consume, None if none is due. Raises Timeout."""
@@ -397,8 +397,8 @@ def _shortstr(text):
 
 
 class Keepalive:
-    """Keeps a session alive while no greenlet waits for it: sends heartbeats in time and ends it with the
-    hub. Runs in callbacks of the loop and never switches. ``is_on``: resting.
+    """Keeps a session alive while no greenlet waits for it: sends its heartbeats, and ends it with the hub.
+    Runs in callbacks of the loop and never switches. ``is_on``: it has a session.
     """
 
     __slots__ = ("is_on", "_hub", "_session", "_timer")
@@ -426,7 +426,7 @@ class Keepalive:
             self._timer = None
 
     def _tick(self):
-        """Send due heartbeats. This may end the session, and the rest with it."""
+        """Send due heartbeats. This may end the session, and the Keepalive's work with it."""
         self._timer = None
         due_s = self._session.tick()
         if self.is_on and due_s is not None:
@@ -440,7 +440,7 @@ class UnsolicitedLimit:
     """Rate limit for the unsolicited methods of one connection, which are few.
 
     Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
-    so a peer that sends nothing else would starve the loop.
+    so a peer that sends only such methods would starve the loop.
     """
 
     __slots__ = ("_count", "_ends_s")

@@ -1,14 +1,14 @@
 """Source reader: the source of a transfer: a consumer at another broker, over a wire.
 
 Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them.
-Refused messages wait here, in order; nothing else is taken before they are sent again.
+Refused messages wait here, in order; no other message is taken before they are sent again.
 
 Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share: a slow
 target costs memory up to its link's share. Each link may keep a part of the memory that is left, so a few
-links get all they need, many links get less each, and the next link always finds something. No link waits for
-another: below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target
-confirms. When the whole budget is used, half as much again is in reserve, and one account may take half of
-what is left of the reserve: so the links of one user leave something for those of another.
+links get all they need, many links get less each, and a new link always gets some. No link waits for another:
+below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms.
+When the whole budget is used there is a reserve of half as much, and one account may take half of what is
+left of it: so the links of one user leave memory for those of others.
 """
 from bisect import insort
 from struct import Struct
@@ -22,7 +22,7 @@ from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Unfit
 from gomq_py.links.wire import READ_OCTETS
 
 # Reads in a row without a message (only heartbeats or left-out messages) before others get their turn: a
-# source may send such things faster than they are read.
+# source may send these faster than they are read.
 FRUITLESS_WALKS = 8
 # type 1, channel, size | class and method, delivery tag, bits | CE
 _SETTLE = Struct(">BHIIQBB")
@@ -41,7 +41,7 @@ _OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class SourceReader(Source):
-    """``owner``: the session; it says how many messages may be taken and hears what becomes of them."""
+    """``owner``: the session. It says how many messages may be taken, and is told what becomes of them."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
@@ -58,7 +58,7 @@ class SourceReader(Source):
         self._rejects_next = False  # the next message is to be rejected as unfit
         self._refused = []  # (tag, LinkBatch) to be sent again, in order
         self._is_probing = False  # the first of _refused is sent alone
-        self._probe = None  # the batch being sent alone; nothing else is taken
+        self._probe = None  # the batch being sent alone; no other batch is taken
         self._is_pausing = False  # pause after a refusal, until the transfer calls try_again()
         self._held = set()  # refused tags, not settled: multiple may not ack past them
         self._requeued = []  # tags of refused messages that were not kept
@@ -66,10 +66,10 @@ class SourceReader(Source):
         self.kept_octets = 0  # bytes of messages kept until they are confirmed
         self.unsettled = 0
 
-    # Called by the transfer.
+    # called by the transfer
 
     def take(self, message):
-        """The next batch, or None if nothing has arrived or nothing may be taken now."""
+        """The next batch; None if no message has arrived or none may be taken now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -96,7 +96,7 @@ class SourceReader(Source):
         return None
 
     def show(self, item, message):
-        """Nothing to do: a batch is its own message."""
+        """Do nothing: a batch is its own message."""
         return True
 
     def drop(self, item):
@@ -109,13 +109,12 @@ class SourceReader(Source):
             self._owner.settled(item)
 
     def has_refused(self):
-        """True if a refused message is to be sent again now."""
+        """True if a refused message must be sent again now."""
         return bool(self._refused) and self._probe is None and not (self._is_pausing or self.relay.missing)
 
     def waits(self):
         """True while the source is not read: during the pause after a refusal, and until refused messages are
-        settled. A large message that is half sent is finished first, because nothing may be sent in the
-        middle of it.
+        settled. A large message that is half sent is finished first: no other message may interrupt it.
         """
         return self._is_pausing or not self.relay.missing and (
             bool(self._refused) or self._probe is not None)
@@ -129,21 +128,20 @@ class SourceReader(Source):
         return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
-        """Count ``count`` more kept bytes, or fewer if negative."""
+        """Count ``count`` more bytes (or fewer, if negative) as kept."""
         self.kept_octets += count
         self._budget.keep(count, self._account)
 
     def close(self):
-        """Release all that is kept and let go of the owner. May be called again."""
+        """Release all kept messages and the owner. May be called again."""
         self.keep_octets(-self.kept_octets)
         self._refused.clear()
         self._probe = None
         self._owner = CLOSED
-        self._budget = MemoryBudget()  # later settlements change no account
+        self._budget = MemoryBudget()  # later settlements count in no shared budget
 
     def has_unread(self):
-        """True if whole messages may be left in the tail of the last read; the socket does not report them.
-        """
+        """True if the last read may have left whole messages, which the socket does not report."""
         return self._rewalk and self._probe is None
 
     def has_held(self):
@@ -175,7 +173,7 @@ class SourceReader(Source):
 
     def try_again(self):
         """Resume after a pause: requeue refused messages that were not kept. A stream does not requeue, so
-        its link reconnects and goes on behind the last settled offset.
+        its link reconnects and goes on after the last settled offset.
         """
         self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
@@ -187,15 +185,15 @@ class SourceReader(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the session because of our fault; its messages are delivered again."""
+        """End the session because of a fault of ours; its messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """End the session because of our fault."""
+        """End the session because of a fault of ours."""
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the session because of our fault, which is logged."""
+        """End the session because of a fault of ours, already logged."""
         self._owner.fail("link", error)
         return False
 
@@ -204,13 +202,13 @@ class SourceReader(Source):
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Tell the session that nothing can be taken for now."""
+        """Tell the session that no message can be taken for now."""
         self._owner.paused()
 
-    # The rest is private.
+    # private from here on
 
     def _read(self):
-        """Relay the tail of the last read, or a new read; None if nothing has arrived."""
+        """Relay the rest of the last read, or a new read, as a batch. None: no message has arrived."""
         tail, view, relay = self._tail, self._buffers.input_view, self.relay
         end = len(tail)
         view[:end] = tail
@@ -227,7 +225,7 @@ class SourceReader(Source):
         try:
             done = relay.walk(end, most)
         except Unfit:
-            self._rewalk = True  # the message is in the tail and can be rejected without another read
+            self._rewalk = True  # the message is still buffered and can be rejected without another read
             raise
         finally:
             self._tail = bytes(view[done:end])
@@ -257,7 +255,7 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch; the first after a pause goes alone, or others would overtake it."""
+        """The next refused batch. The first after a pause goes alone, or others would overtake it."""
         _, batch = self._refused.pop(0)
         if self._is_probing:
             self._probe = batch
@@ -322,7 +320,7 @@ class SourceReader(Source):
 
 
 class LinkBatch:
-    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, its
+    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, the
     last piece 1.
 
     ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
@@ -386,7 +384,7 @@ class MemoryBudget:
 
 
 class LinkBuffers:
-    """The read and the write buffer of all links in a hub; both are empty between two turns of the loop."""
+    """The read and the write buffer of all links in a hub, both empty between two turns of the loop."""
 
     def __init__(self):
         self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)

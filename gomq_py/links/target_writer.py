@@ -1,7 +1,7 @@
 """Target writer: the target of a transfer, which reports when sent messages are safe.
 
-A WireTargetWriter publishes to another broker over a wire: a message is safe once the broker confirms it or
-once it is written to the socket, by the link's mode. Webhooks have a writer of their own (links.webhook).
+A WireTargetWriter publishes to another broker over a wire. By the link's mode, a message is safe once the
+broker confirms it or once it is written to the socket. Webhooks have their own writer (links.webhook).
 """
 import time
 from typing import Any
@@ -11,15 +11,15 @@ from gomq_py.links.confirms import Confirms
 from gomq_py.links.ends import CLOSED, Refused
 from gomq_py.links.wire import READ_OCTETS, Wire
 
-# Output is written at once above this size, otherwise at the end of the slice.
+# Output above this size is written at once, otherwise at the end of the slice.
 FLUSH_OCTETS = 64 * 1024
-# With so much unwritten, nothing more is taken from the source.
+# With so much unwritten output, no more is taken from the source.
 FULL_OCTETS = 256 * 1024
 
 
 class TargetWriter(Target):
-    """``channel`` and ``frame_max``: of the frames it is sent. ``is_blocked``: the target has asked for a
-    pause. ``refused``: numbers of refused publishes, for the reader to take.
+    """``channel`` and ``frame_max``: for the frames sent to it. ``is_blocked``: the target has asked for a
+    pause. ``refused``: numbers of refused publishes, which the reader removes.
     """
 
     channel = 1
@@ -38,7 +38,7 @@ class TargetWriter(Target):
         self._is_settling = False
 
     def start(self, session):
-        """Begin to report everything that happens to ``session``, by ``target_turn`` and ``fail``."""
+        """Begin to report to ``session``, by ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
     def is_held(self):
@@ -46,7 +46,7 @@ class TargetWriter(Target):
         return self.is_blocked or not self.is_flowing
 
     def can_take(self):
-        """True if more may be sent now."""
+        """True if the target may be sent more now."""
         return not self.is_held()
 
     def unconfirmed(self):
@@ -54,7 +54,7 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds without a due confirm, as seen at the last call; 0 while the target asks for a pause."""
+        """Seconds for which confirms have been due, by the last call; 0 while the target asks for a pause."""
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
             self._seen_low, self._seen_s = self.confirms.low, now
@@ -76,7 +76,7 @@ class TargetWriter(Target):
         self._session = CLOSED
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` once all that was sent so far is safe or refused."""
+        """Call ``callback(error or None)`` once everything sent so far is safe or refused."""
         self._waiting.append((self.sent(), callback))
         self.settle()
 
@@ -94,16 +94,16 @@ class TargetWriter(Target):
             self._is_settling = False
 
     def sent(self):
-        """Mark of the last message sent."""
+        """The mark of the last message sent."""
         return self.confirms.following - 1
 
     def reached(self):
-        """Mark up to which everything is safe or refused."""
+        """The mark up to which everything is safe or refused."""
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """The error for what was sent up to ``mark``, or None. A caller that asks again after a refusal gets
-        it once more, so that there is a pause before the refused messages are sent again.
+        """The error for messages up to ``mark``, or None. A caller that asks again after a refusal gets the
+        error once more, so that there is a pause before the refused messages are sent again.
         """
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark
@@ -118,7 +118,7 @@ class TargetWriter(Target):
         return None
 
     def refusal(self, number):
-        """The error for messages that the target refuses; ``number``: of the first."""
+        """The error for messages that the target refuses, the first with this ``number``."""
         return Refused("the broker refuses messages (basic.nack)")
 
 
@@ -143,7 +143,7 @@ class WireTargetWriter(TargetWriter):
         self._wire.watch()
 
     def can_take(self):
-        """False while the socket takes nothing."""
+        """True unless the socket's output is full."""
         return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
@@ -197,7 +197,7 @@ class WireTargetWriter(TargetWriter):
         super().abort()
         self._wire.abort()
 
-    # The rest is private.
+    # private from here on
 
     def _readable(self):
         self._session.target_turn(self._read)
@@ -225,7 +225,7 @@ class WireTargetWriter(TargetWriter):
         return kept
 
     def _walk(self, end):
-        """Parse confirms, settle what they decide, and pass on other methods in their order."""
+        """Parse confirms, settle the messages they decide, and pass on other methods in order."""
         confirms = self.confirms
         while True:
             done = confirms.walk(self._buffers.input, end)

@@ -1,4 +1,4 @@
-"""Troubles: error texts for the user who set a link: what is wrong, what mends it, and no secret.
+"""Troubles: error texts for the user who set a link: what is wrong and what mends it, without secrets.
 
 Values only. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
 """
@@ -41,11 +41,11 @@ _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """Error text for the end at ``uri``, as it is shown."""
+    """The error text shown for the end at ``uri``."""
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)
-    except uris.URIError:  # the error itself, which shows no secret
+    except uris.URIError:  # the URIError's own text, which shows no secret
         return text
     text = without_secrets_of(link_uri, text)
     if isinstance(error, ClosedError) and error.reply_code in _OF_LOGINS:
@@ -71,7 +71,7 @@ def explained(error: Any) -> str:
 
 
 def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
-    """``text`` without the secrets of this end's URI."""
+    """``text`` without the secrets in this end's URI."""
     for secret in _secrets_of(link_uri):
         if len(secret) >= _SECRET_CHARACTERS_LEAST:
             text = text.replace(secret, "***")
@@ -79,7 +79,7 @@ def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
 
 
 def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
-    """The secrets as sent and as written in URIs, longest first."""
+    """The secrets, as sent and as written in URIs, longest first."""
     secrets = {link_uri.options.get("password", "")}
     if link_uri.password != link_uri.user:  # guest is no secret and occurs in many texts
         secrets.add(link_uri.password or "")

@@ -4,8 +4,8 @@
     amqp:///vhost                                                             this broker (see links.local)
     http[s]://user:password@host:port/path?query                              a webhook
 
-This module alone interprets the text: everything is percent-decoded, and a URI of another broker without a
-path means the vhost ``/``. Query keys are RabbitMQ's; those without a meaning for a client are accepted and
+Only this module interprets the text: everything is percent-decoded, and a URI of another broker without a
+path means the vhost ``/``. Query keys are RabbitMQ's; keys without a meaning for a client are accepted and
 ignored. No error repeats a password.
 """
 import os
@@ -40,7 +40,7 @@ _VALUES = {"auth_mechanism": ("plain", "amqplain", "external"), "verify": ("veri
 
 
 class URIError(ValueError):
-    """A URI that retrying cannot make usable. The text holds no password."""
+    """A URI that no retry can make usable. The text holds no password."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LinkURI:
 
     @property
     def is_local(self) -> bool:
-        """True if it means this broker, without TCP."""
+        """True if the URI means this broker, without TCP."""
         return not self.host
 
     @property
@@ -86,7 +86,7 @@ def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
     try:
         parts = urlsplit(text)
         port = port_of(parts)
-    except ValueError:  # its text may repeat the password
+    except ValueError:  # not chained: its text may repeat the password
         raise URIError(
             "the URI has no host or port that can be read: @, / and : in a password are written as %40, %2F "
             "and %3A") from None
@@ -119,7 +119,7 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """The URI as messages and operators see it: without login and query, a web server's without its path."""
+    """The URI for logs and operators: without login and query; a web server's also without its path."""
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -142,7 +142,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """A copy of the options, files with full paths. Raises URIError for a file outside of ``tls_folder``."""
+    """A copy of the options with full paths of files. Raises URIError for one outside ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:

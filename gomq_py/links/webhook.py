@@ -43,7 +43,7 @@ USER_AGENT = f"gomq-py/{__version__}".encode()
 PATH_HEADER = "uri_path"
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
-# Retries before the session ends, about half a minute; the link then starts anew, with another URI if it has
+# Retries before the session ends, about half a minute; the link then reconnects, by another URI if it has
 # several.
 BACKOFF = Backoff(1.0, 15.0, retries=5)
 RETRY_AFTER_MOST_S = 300.0
@@ -55,12 +55,12 @@ HEADERS_MAX = 64
 VALUE_OCTETS_MAX = 4096
 PATH_OCTETS_MAX = 2048
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 §5.6.2
-# Our own fields, and fields that tell proxies and frameworks who asks for what: publishers may not set them.
+# Our own fields, and fields that tell proxies and frameworks who asks: publishers may not set them.
 _NOT_PUBLISHERS = re.compile(
     "x-(shovel|message-id|signature|forwarded.*|real-ip|client-ip|original-.*|rewrite-.*|accel-.*"
     "|remote-.*|auth-.*"
     "|(http-)?method(-override)?)", re.IGNORECASE)
-# Characters of a path that are not encoded; line breaks are.
+# Characters of a path that are not percent-encoded; line breaks are.
 _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
@@ -175,7 +175,7 @@ class Poster:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _failure(self, error: OSError) -> "_Failure":
-        """Classify a missing answer. Raises OSError if the URI is at fault and is the only one. May switch.
+        """Classify a missing answer. Raises OSError if the URI is at fault and there is no other. May switch.
         """
         if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
             error = SpeaksTLS()
@@ -185,7 +185,7 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the port expects TLS, where servers close or answer a 400; tested once. May switch."""
+        """True if the port expects TLS: servers then close or answer a 400. Tested once. May switch."""
         if self._has_answered or self._uri.tls:
             return False
         if self._number not in self._tls_expected:
@@ -197,7 +197,7 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Wait for the next attempt, but only once each URI had one. Raises Refused, OSError. May switch."""
+        """Wait for the next attempt, once each URI has had one. Raises Refused, OSError. May switch."""
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
         if wait_s is None:
@@ -258,7 +258,7 @@ class _Posted:
             end = at + 7 + int.from_bytes(view[at + 3:at + 7], "big")
             parts.append(view[at + 7:end])
             at = end + 1
-        # the publish, the header (class, weight, size, properties), the body
+        # parts: the publish, the header (class, weight, size, properties), the body
         self._raw_properties = bytes(parts[1][12:])
         self._properties = None
         self.body = bytes(parts[2]) if len(parts) == 3 else b"".join(parts[2:])
@@ -272,9 +272,9 @@ class _Posted:
 
 
 class WebhookTargetWriter(TargetWriter):
-    """Posts through ``poster``, which it owns, messages one by one: a 2xx is a confirm, any other answer a
-    refusal. A post runs in a greenlet of its own; everything else runs in callbacks. The transfer hands it
-    batches of one message or of a piece of one.
+    """Posts messages one by one through ``poster``, which it owns: a 2xx is a confirm, any other answer a
+    refusal. A post runs in its own greenlet, everything else in callbacks. The transfer gives it batches of
+    one message, or of a piece of one message.
     """
 
     def __init__(self, poster, hub):
@@ -321,7 +321,7 @@ class WebhookTargetWriter(TargetWriter):
         self.abort()
 
     def abort(self):
-        """Close at once; a message being posted may arrive and is delivered again."""
+        """Close at once; the message being posted may arrive, and is delivered again."""
         super().abort()
         self._pieces.clear()
         self._poster.on_trouble = None
@@ -333,7 +333,7 @@ class WebhookTargetWriter(TargetWriter):
     def refusal(self, number):
         return self._why or TargetWriter.refusal(self, number)
 
-    # The rest is private.
+    # private from here on
 
     def _post(self, number, octets):
         """Post a message and report the result. Runs in its own greenlet."""
@@ -344,7 +344,7 @@ class WebhookTargetWriter(TargetWriter):
             is_taken, self._why = False, Refused(*refused.args)  # a copy without a traceback
         except OSError as error:
             failure = error
-        except Exception as error:  # a fault of this message counts towards the refusal limit
+        except Exception as error:  # a fault in handling this message counts towards the refusal limit
             LOG.exception("a message cannot be posted: a fault of ours")
             is_taken, self._why = False, Refused(f"a fault of ours: {error}")
         self._posting = None

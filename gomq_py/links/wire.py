@@ -28,8 +28,8 @@ class Silent(ConnectionClosed):
 
 
 class Wire:
-    """Callbacks from the loop, none of which may switch: ``readable()`` when bytes are there,
-    ``broken(error)`` when writing failed, ``drained()`` when all kept output is written.
+    """Callbacks from the loop, none of which may switch: ``readable()`` when bytes have arrived,
+    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written.
 
     ``kept_octets``: queued and not yet written to the socket. ``queued_octets``: all bytes ever queued.
     """
@@ -42,7 +42,7 @@ class Wire:
 
     def __init__(self, connection, readable, broken, drained):
         self.heartbeat_s = connection.heartbeat_s
-        # bytes that the client has read ahead
+        # bytes that the client has already read
         self.ahead, self._socket = connection.release()
         is_plain = not hasattr(self._socket, "pending")
         raw = getattr(self._socket, "_sock", self._socket) if is_plain else self._socket
@@ -74,8 +74,7 @@ class Wire:
         return self._pending is not None and not self.is_closed and self._pending() > 0
 
     def receive_into(self, view):
-        """Read into ``view``; the count of bytes, 0 if there are none now. Raises ConnectionClosed, OSError.
-        """
+        """Read into ``view``. Returns the count of bytes, maybe 0. Raises ConnectionClosed, OSError."""
         try:
             count = self._receive_into(view)
         except _NOT_NOW:
@@ -92,7 +91,7 @@ class Wire:
         self.queued_octets += len(octets)
 
     def flush(self):
-        """Write what the socket takes; the rest follows when it takes more."""
+        """Write as much as the socket takes now; the rest follows when it takes more."""
         if not self._kept or self._writer is not None or self.is_closed:
             return
         self._flush()
@@ -101,8 +100,8 @@ class Wire:
             self._writer.start(self._writable)
 
     def tick(self, is_read):
-        """Send a heartbeat if one is due; seconds until the next, None: never. Raises ConnectionClosed if the
-        peer is silent. ``is_read``: the link reads its input; otherwise silence means nothing.
+        """Send a due heartbeat. Returns the seconds until the next, None: never. Raises ConnectionClosed if
+        the peer is silent. ``is_read``: the link reads its input; otherwise silence means nothing.
         """
         interval_s = self.heartbeat_s
         if not interval_s:
@@ -147,7 +146,7 @@ class Wire:
         self._readable = self._broken = self._drained = None
         self._socket.close()
 
-    # The rest is private.
+    # private from here on
 
     def _await_end(self):
         room = bytearray(READ_OCTETS)

@@ -1,6 +1,6 @@
 """Definition: a shovel's definition, checked key by key; RabbitMQ's and LavinMQ's names.
 
-A leaf of its room. A refusal names the key and what it may be, but not the value, which may hold a password.
+A leaf of its room. A refusal names the key and its valid values, not the value: it may hold a password.
 """
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from gomq_py.links import uris
 from gomq_py.links.ends import ACK_MODES, ON_CONFIRM
 
 NEVER, QUEUE_LENGTH = "never", "queue-length"
-VHOST = "vhost"  # key of a section of the configuration
+VHOST = "vhost"  # key in a section of the configuration
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PROTOCOL = "amqp091"
 # Longest short string of AMQP.
@@ -21,11 +21,11 @@ SECRET_CHARACTERS = FILE_CHARACTERS = 4096
 VERIFY = ("verify_peer", "verify_none")
 # Largest table of arguments or headers: it goes into one frame beside the message's own.
 TABLE_OCTETS = 32768
-# A 16-bit field in RabbitMQ, whose 0 means no limit; a shovel's memory has one.
+# A 16-bit field in RabbitMQ, where 0 means no limit; a shovel's memory has a limit.
 PREFETCH_MOST = 65535
 MOST = (1 << 63) - 1
 SECONDS_MOST = 86400
-# Properties that dest-publish-properties may set: kind.
+# Properties that dest-publish-properties may set, by the kind of their values.
 _TEXTS = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type",
     "user_id", "app_id", "cluster_id",
@@ -44,7 +44,7 @@ class DefinitionError(ValueError):
 
 
 class Definition:
-    """One shovel's definition: an attribute for each of KEYS, with underscores, given or its default."""
+    """One shovel's definition: for each of KEYS an attribute, with underscores, given or its default."""
 
     def __init__(self, value):
         """Raises DefinitionError."""
@@ -88,7 +88,7 @@ class Definition:
         if self.src_prefetch_count == 0:
             raise DefinitionError("src-prefetch-count is from 1 to 65535: without a limit memory has none")
 
-    def __getattr__(self, name: str) -> Any:  # declares the attributes, which __init__ sets
+    def __getattr__(self, name: str) -> Any:  # declares to type checkers the attributes that __init__ sets
         raise AttributeError(name)
 
     @property
@@ -100,22 +100,22 @@ class Definition:
 
     @property
     def is_predeclared(self):
-        """Whether the shovel leaves the declaration of an end to others."""
+        """True if the shovel does not declare the objects of an end."""
         return self.src_predeclared or self.dest_predeclared
 
 
 def is_local(uri):
-    """Whether the URI names no host and thus means this broker."""
+    """True if the URI names no host and thus means this broker."""
     return uris.parse(uri, uris.DESTINATIONS).is_local
 
 
 def vhost_of(uri, vhost_name):
-    """The virtual host that the URI of a broker means; by default ``vhost_name``, as in RabbitMQ."""
+    """The virtual host in a broker's URI; by default ``vhost_name``, as in RabbitMQ."""
     return uris.parse(uri).path or ("/" if urlsplit(uri).path else vhost_name)
 
 
 def with_vhost(uri, vhost_name):
-    """The URI with an explicit virtual host; a web server's stays as it is."""
+    """The URI with an explicit virtual host; a web server's URI is unchanged."""
     parts = urlsplit(uri)
     if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
@@ -145,8 +145,8 @@ def _one_of(given, one, other, is_needed):
         raise DefinitionError(f"{one} or {other} is missing: what to take messages from")
 
 
-# checks: each takes (key, value) and returns what is kept. Values in the configuration are text; ``wants`` of
-# a check is the kind of value to parse it as.
+# checks: each takes (key, value) and returns the value to keep. Values in the configuration are text; a
+# check's ``wants`` is the kind of value to parse the text as.
 
 OBJECT, TRUTH, NUMBER, URIS, TEXT = "object", "truth", "number", "uris", "text"
 
@@ -178,7 +178,7 @@ def _uris(schemes):
 
 
 def _fits(text):
-    """Whether it fits into a short string."""
+    """True if the text fits into a short string."""
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS
     except UnicodeEncodeError:  # half of a surrogate pair in JSON
@@ -199,7 +199,7 @@ def _maybe_empty(key, value):
 
 @_wants(OBJECT)
 def _table(key, value):
-    if value == []:  # some clients write an empty object so
+    if value == []:  # some clients write an empty object as a list
         return {}
     if not isinstance(value, dict):
         raise DefinitionError(f"{key} is an object of arguments")
@@ -240,7 +240,7 @@ def _seconds(least):
     @_wants(NUMBER)
     def check(key, value):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not (
-                least <= value <= SECONDS_MOST):  # this form refuses NaN, too
+                least <= value <= SECONDS_MOST):  # this form also refuses NaN
             raise DefinitionError(f"{key} is a number of seconds from {least} to {SECONDS_MOST}")
         return value
 
@@ -353,11 +353,11 @@ _NOT_OF_WEBHOOKS = (
 
 
 def values_of(section):
-    """(name of the vhost, value as of a parameter) of a section [shovel:NAME] of the configuration.
+    """(name of the vhost, value as of a parameter) from a section [shovel:NAME] of the configuration.
 
-    Its keys are a parameter's; numbers, booleans, lists of URIs (separated by commas) and objects (JSON) are
-    text. ``vhost``: where the shovel is shown, and the virtual host of a URI without one. Raises
-    DefinitionError, which names the key.
+    The keys are a parameter's; numbers, booleans, lists of URIs (separated by commas) and objects (JSON) are
+    text. ``vhost``: where the shovel is shown, and the default virtual host of a URI. Raises DefinitionError,
+    which names the key.
     """
     value = {}
     for key, text in section.items():

@@ -1,6 +1,6 @@
 """Ends: builds a shovel's link: declarations at both ends, edits of messages, handling of failures.
 
-Between the supervisor and links. Only this module imports links: others need no client.
+Between the supervisor and links. Only this module imports links: a broker without shovels needs no client.
 """
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """See Shovels. Raises ValueError."""
+        """Make a link; arguments as in Shovels. Raises ValueError."""
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
@@ -54,7 +54,7 @@ class Opener:
             connect=connector("source"), connect_target=connector("destination"),
             delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
             on_change=on_change, on_end=on_end, account=account,
-            # objects that others declare may be made later, or again
+            # objects that the shovel does not declare may be made later, or again
             ends_with=FINAL_CODES - (
                 {NOT_FOUND} if definition.is_predeclared or shovel.has_run else set()))
 
@@ -81,7 +81,7 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """The URIs of both ends in use, or the first ones."""
+    """The URIs of both ends in use, or else the first ones."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -92,7 +92,7 @@ def link_uris(shovel):
 def source_of(definition, vhost, begin_at, is_of_stream):
     """The Source of a definition."""
     arguments = dict(definition.src_consumer_args)
-    # a remote queue's kind is unknown: the first delivery of a stream shows it
+    # a remote queue's kind is unknown; the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
         map(is_local, definition.src_uri))
     if is_of_stream:
@@ -107,7 +107,7 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """A function that declares the source: a missing queue, or its own one, bound to the exchange."""
+    """A function that declares the source: a missing queue, or the shovel's own, bound to the exchange."""
     def prepare(channel):
         if definition.src_exchange is not None:
             if not definition.src_predeclared:

@@ -1,4 +1,4 @@
-"""Rights: finds the user as whom a shovel's local end works, and checks that user's rights.
+"""Rights: finds the user whose rights a shovel's local ends have, and checks these rights.
 
 A shovel has no more rights than the user who set it. Remote ends log in at their broker and are not checked
 here.
@@ -18,9 +18,9 @@ class Rights:
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """The User as whom local ends work; ``by`` set the shovel (broker.policies.parameters).
+        """The User whose rights local ends have; ``by`` set the shovel (broker.policies.parameters).
 
-        Raises DefinitionError if there is none, or returns None unless ``is_needed``.
+        Without such a user: raises DefinitionError or, unless ``is_needed``, returns None.
         """
         try:
             return self._setters.user_of(by, "the shovel")
@@ -30,12 +30,12 @@ class Rights:
             raise DefinitionError(str(error)) from None
 
     def is_administrators(self, shovel):
-        """Whether an administrator has set the shovel, which may then connect to more hosts (links.local)."""
+        """True if an administrator has set the shovel, which may then connect to more hosts (links.local)."""
         user = self.user_of(shovel.by, is_needed=False)
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """Whether it was started as an administrator's and no longer is one."""
+        """True if it was started as an administrator's and no longer is one."""
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):

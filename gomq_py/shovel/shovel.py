@@ -1,6 +1,6 @@
 """Shovel: one shovel, from its definition to its description for operators.
 
-Owned by the supervisor, which starts and stops it. Its link moves the messages.
+The supervisor owns, starts and stops it. Its link moves the messages.
 """
 import time
 
@@ -32,7 +32,7 @@ class Shovel:
     """``vhost``: a VHost; ``by``: who set it (broker.policies.parameters).
 
     ``fault``: why it cannot run, or None. ``link``: None until it is started. ``has_run``: it existed at
-    boot, or has been running since it was set, and so waits for a missing queue or exchange.
+    boot, or has been running since it was set; it then waits for a missing queue or exchange.
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):
@@ -45,13 +45,13 @@ class Shovel:
         self.fault = None
         self.link = None
         self.is_of_stream = False
-        self.is_administrators = False  # as it was at the start
+        self.is_administrators = False  # whether an administrator had set it at the start
         self.has_run = False
         self.is_about_to_start = False  # starts once the previous link has ended
         self.is_paused = False
         self.is_waiting = is_waiting
         self.changed_at_s = time.time()
-        self.told = (None, "")  # (state, error) reported last
+        self.told = (None, "")  # (state, error) of the last report
         try:
             self.definition = Definition(value)
         except DefinitionError as error:  # an earlier version accepted it
@@ -82,7 +82,7 @@ class Shovel:
 
     @property
     def error(self):
-        """Why it does not run, or did not the last time, without passwords; "" if nothing is wrong."""
+        """Why the shovel does not run, or failed the last time, without passwords; "" if nothing is wrong."""
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""
@@ -90,7 +90,7 @@ class Shovel:
 
     @property
     def why_kept(self):
-        """Why it cannot be deleted, or None."""
+        """Why the shovel cannot be deleted, or None."""
         if self.type != STATIC:
             return None
         return (
@@ -103,7 +103,7 @@ class Shovel:
         self.changed_at_s = time.time()
 
     def described(self):
-        """Its description for operators, with RabbitMQ's keys where it has them."""
+        """The shovel's description for operators, with RabbitMQ's keys where RabbitMQ has them."""
         state, status = self.state, self.link.status if self.link is not None else None
         shown = {
             "name": self.name, "vhost": self.vhost.name, "type": self.type, "state": state,

@@ -1,7 +1,7 @@
 """Supervisor: the shovels of one broker, from its parameters and its configuration.
 
-Made by the node. Starts links once the doors are open, stops them before the doors close, and reports their
-state to operators and events. Doors call it, and links do the work. Only ``close`` switches.
+The node makes it. It starts links once the doors are open, stops them before the doors close, and reports
+their state to operators and as events. Doors call it, and links do the work. Only ``close`` switches.
 """
 import time
 
@@ -23,7 +23,7 @@ from gomq_py.shovel.shovel import (
 )
 
 LOG = logger("shovel")
-# Rate-limited: a thousand shovels from one broker that is down are one trouble.
+# Rate-limited: a thousand shovels from one broker that is down are one fault.
 QUIET = QuietLog(LOG, most=50)
 COMPONENT = "shovel"
 # Sections of notes (broker.policies.parameters.Notes).
@@ -37,8 +37,8 @@ STARTED_AT_ONCE = 100
 
 
 class Shovels(Component):
-    """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link), not
-    started; ``user_of(is_needed)`` as Rights.user_of(); ``begin_at``: offset in a stream, or None.
+    """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) without
+    starting it. ``user_of(is_needed)``: as Rights.user_of(); ``begin_at``: offset in a stream, or None.
 
     ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could never be used.
     """
@@ -50,13 +50,13 @@ class Shovels(Component):
         self._check_uri_list = check_uris
         self._rights = Rights(broker)
         self._shovels = {}  # (name of vhost, name): Shovel
-        # {the same: stopping link that settles messages in flight}; the next link starts after it
+        # {the same key: stopping link that settles messages in flight}; the next link starts after it
         self._ending = {}
-        self._is_ended = Event()  # set when one of them has ended
+        self._is_ended = Event()  # set when a stopping link has ended
         self._is_started = False
         self._offsets_timer = None
 
-    # for the node
+    # called by the node
 
     def take_over(self, sections):
         """Create the shovels of the configuration ({name: {key: text}}) and of the parameters.
@@ -98,7 +98,7 @@ class Shovels(Component):
             self._start(shovel)
 
     def close(self):
-        """Stop all of them. May switch."""
+        """Stop all shovels. May switch."""
         self._is_started = False
         self._broker.events.unsubscribe(self._event)
         if self._offsets_timer is not None:
@@ -126,13 +126,13 @@ class Shovels(Component):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """A Shovel for operators, with the ready messages at its source (``lag``); None if unknown."""
+        """A Shovel for operators; ``lag``: count of ready messages at its source, None if unknown."""
         queue = self._own_source(shovel)
         lag = queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
         return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
-        """Stop moving messages until resumed, also over restarts. False: already paused. Raises OSError."""
+        """Stop moving messages until resumed, also over restarts. False: paused already. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -142,7 +142,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """Undo ``pause``. False: not paused. Raises OSError, ValueError as ``restart`` does."""
+        """Undo ``pause``. Returns False if not paused. Raises OSError, ValueError as ``restart`` does."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -225,7 +225,7 @@ class Shovels(Component):
             except ValueError as error:
                 raise DefinitionError(f"{key}: {error}") from None
 
-    # events of other parts
+    # events from other parts
 
     def _event(self, key, subjects):
         if key == "vhost.deleted":
@@ -248,7 +248,7 @@ class Shovels(Component):
         for shovel in list(self._shovels.values()):
             if shovel.by != user.name or shovel.definition is None:
                 continue
-            shovel.by = shovel.vhost.set_by.get((COMPONENT, shovel.name))  # None if the user is deleted
+            shovel.by = shovel.vhost.set_by.get((COMPONENT, shovel.name))  # None after the user was deleted
             refused = self._refusal(shovel)
             if refused is not None and shovel.fault is None:
                 self._stop_link(shovel)
@@ -257,7 +257,7 @@ class Shovels(Component):
                 self._stop_link(shovel)
                 self._start(shovel)
 
-    # one shovel
+    # a single shovel
 
     def _keep_static(self, name, vhost_name, value):
         vhost = self._broker.vhosts.get(vhost_name)
@@ -269,7 +269,7 @@ class Shovels(Component):
         return shovel
 
     def _begin_static(self, before):
-        """Start a shovel of the configuration whose virtual host was created or deleted."""
+        """Restart a shovel of the configuration: its virtual host was created or deleted."""
         shovel = self._keep_static(before.name, before.vhost.name, before.value)
         if self._is_started:
             self._start(shovel)
@@ -288,7 +288,7 @@ class Shovels(Component):
         try:
             self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
             self._broker.notes.clear(shovel.vhost, OFFSET_NOTES, shovel.name)
-        except OSError as error:  # gone either way
+        except OSError as error:  # the note is gone either way
             LOG.error("shovel %r in vhost %r: %s", shovel.name, shovel.vhost.name, error)
 
     def _start(self, shovel):
@@ -311,7 +311,7 @@ class Shovels(Component):
             if shovel.link is link:
                 shovel.has_run = shovel.has_run or shovel.state == RUNNING
                 if link.stream_offset is not None and not shovel.is_of_stream:
-                    shovel.is_of_stream = True  # deliveries show that the remote source is a stream
+                    shovel.is_of_stream = True  # a delivery shows that the remote source is a stream
                     self._watch_offset(shovel)
                 self._tell(shovel)
             elif link.has_ended:
@@ -363,7 +363,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """A stopping link has nothing in flight any more; start the next link of its name."""
+        """Start the next link of its name: a stopping link has no messages in flight any more."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]
@@ -374,7 +374,7 @@ class Shovels(Component):
             self._start(there)
 
     def _ended(self, shovel, reason):
-        """The link has ended for good: all is moved, or retrying is of no use."""
+        """Note that the link has ended for good: all is moved, or retrying is of no use."""
         self._tell(shovel)
         is_done = reason == TERMINATED and shovel.definition.src_delete_after is not None
         if is_done and shovel.type == DYNAMIC and self._shovels.get(shovel.key) is shovel:
@@ -398,7 +398,7 @@ class Shovels(Component):
         if shovel.fault is not None and state != WAITING:
             QUIET.warning(
                 shovel.key, "shovel %r in vhost %r: %s", shovel.name, shovel.vhost.name, shovel.error)
-        elif state != before:  # errors of a link are logged by the link
+        elif state != before:  # the link itself logs its errors
             QUIET.info(
                 (shovel.key, state), "shovel %r in vhost %r is %s", shovel.name, shovel.vhost.name, state)
         self._broker.events.emit("shovel.worker.status", status_event, shovel)
@@ -408,7 +408,7 @@ class Shovels(Component):
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _own_source(self, shovel):
-        """The source's queue, if it is in this broker and exists."""
+        """The source queue, if it exists in this broker."""
         definition = shovel.definition
         if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
             return None
@@ -452,7 +452,7 @@ class Shovels(Component):
         return offset if isinstance(offset, int) and not isinstance(offset, bool) else None
 
     def _is_of_stream(self, shovel):
-        """Whether the source is a stream, by the definition, the local queue, or an earlier run."""
+        """True if the source is a stream, by the definition, the local queue, or an earlier run."""
         definition = shovel.definition
         if definition.src_queue is None:
             return False
@@ -490,7 +490,7 @@ class Starting(Job):
 
 
 def _stream_of(definition):
-    """Identifies a stream, without passwords."""
+    """Identify a stream, without passwords."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
 
 

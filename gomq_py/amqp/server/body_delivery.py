@@ -1,8 +1,8 @@
-"""Body delivery: one large message on its way to a consumer, whose body is sent without a copy in memory: by
-the system from the file that it lies in (FileDelivery), or from where it was received (MemoryDelivery).
+"""Body delivery: sends one large message to a consumer without a copy of its body: the system sends the body
+from its file (FileDelivery), or from the buffer that it was received in (MemoryDelivery).
 
-Beside delivery, which makes it; a Source of net.output, which asks for the next octets when the socket takes
-some. Never yields.
+Made by delivery. A Source of net.output, which asks for the next octets when the socket takes some. Never
+switches.
 """
 import errno
 import os
@@ -11,33 +11,32 @@ from struct import Struct
 
 from gomq_py.amqp.wire.frames import FRAME_BODY, FRAME_END, FRAME_OVERHEAD
 
-# Octets that one message sends before others have their turn.
+# Octets of one message that are sent before other clients get their turn.
 SLICE_OCTETS = 1024 * 1024
 
 # Errors of sendfile on a file system that does not support it.
 NOT_SENT = frozenset({errno.EINVAL, errno.ENOSYS})
 
-# Parts of one call; the system takes 1024.
+# Most parts of one sendmsg call; the system takes 1024.
 PARTS_MAX = 512
-# How long a message waits for a consumer that reads the one before it, until it is stored instead: 2 ms for a
-# mebibyte, which is about the time to write and flush it.
+# How long a message waits for a consumer that is still reading the message before: 2 ms for a mebibyte, about
+# the time to write and flush it. Then the message is stored.
 OCTETS_PER_MS = 512 * 1024
 WAITS_FOR = "consumers to take the message before"
 
 HEAD = Struct(">BHI")
 END = bytes((FRAME_END,))
-# More octets follow at once: no packet for the seven of a head.
+# More octets follow at once: no packet for the seven octets of a frame's head alone.
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """The system sends the pages of the file themselves, and a client that reads late sees what is in them by
-    then: only of files that are never written to again, nor used for other messages (Store.body_file). A disk
-    that has to read the pages again is waited for, as a look at the mapping would.
+    """Sends the body from the pages of the message's file. A slow client gets what the pages hold by then, so
+    the file must never be written again or reused (Store.body_file). Reading evicted pages blocks.
 
-    ``lead``: the frames before the body, which is ``count`` octets from ``start`` on of the file of
-    ``reading`` (storage.disk.open_file.Reading), which is closed with this. ``left``: octets that the socket
-    has not taken.
+    ``lead``: the frames before the body. The body is ``count`` octets from ``start`` on of the file of
+    ``reading`` (storage.disk.open_file.Reading), which close() closes. ``left``: octets that the socket has
+    not taken.
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")
@@ -53,8 +52,7 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Give the socket what it takes of the next SLICE_OCTETS. Returns how much that was. Raises OSError.
-        """
+        """Give the socket the next SLICE_OCTETS at most. Returns how many octets it took. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -72,11 +70,11 @@ class FileDelivery:
         return before - self.left
 
     def close(self):
-        """Nothing more is sent: let go of the file."""
+        """Close the file; nothing more is sent."""
         self._reading.close()
 
     def _send_body(self, send, fileno):
-        count = min(self._part, SLICE_OCTETS)  # while the client reads, one call would send all of it
+        count = min(self._part, SLICE_OCTETS)  # a reading client would get all in one call
         try:
             sent = os.sendfile(fileno, self._reading.fd, self._at, count)
         except OSError as error:
@@ -91,15 +89,14 @@ class FileDelivery:
         return sent
 
     def _begin_frame(self):
-        """The head of the next body frame; nothing where there is none."""
+        """Return the head of the next body frame; empty at the end of the body."""
         self._part = min(self._end - self._at, self._room)
         return HEAD.pack(FRAME_BODY, self._channel, self._part) if self._part else b""
 
 
 class MemoryDelivery:
-    """``lead``: the frames before ``body``, a view of at least one octet that does not change while its
-    ``owner`` is referenced; afterwards its buffer is used for another body. ``left``: octets that the socket
-    has not taken.
+    """``lead``: the frames before ``body``, a view of at least one octet, unchanged while its ``owner`` is
+    referenced. ``left``: octets that the socket has not taken.
     """
 
     __slots__ = ("left", "_owner", "_body", "_at", "_lead", "_part", "_channel", "_room")
@@ -107,16 +104,15 @@ class MemoryDelivery:
     def __init__(self, owner, body, lead, channel, frame_max):
         self._owner = owner
         self._body = body
-        self._at = 0  # where the next octet of the body lies
+        self._at = 0  # offset of the next octet of the body
         self._channel = channel
         self._room = frame_max - FRAME_OVERHEAD
-        # what is sent next, and octets of the body behind it
+        # frames to send before the next octets of the body, and their count
         self._lead, self._part = bytes(lead) + self._head(0), min(len(body), self._room)
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Give the socket what it takes of the next SLICE_OCTETS. Returns how much that was. Raises OSError.
-        """
+        """Give the socket the next SLICE_OCTETS at most. Returns how many octets it took. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -126,11 +122,11 @@ class MemoryDelivery:
         return before - self.left
 
     def close(self):
-        """Nothing more is sent: let go of the body."""
+        """Release the body; nothing more is sent."""
         self._owner = self._body = None
 
     def _parts(self):
-        """Views of the next octets to be sent: SLICE_OCTETS and up to a frame, or the rest."""
+        """Return views of the next octets to send: SLICE_OCTETS and up to a frame more, or the rest."""
         lead, part, at = self._lead, self._part, self._at
         parts, count = [lead], 0
         while part and count < SLICE_OCTETS and len(parts) < PARTS_MAX:
@@ -142,7 +138,7 @@ class MemoryDelivery:
         return parts
 
     def _sent(self, count):
-        """The socket has taken so many octets."""
+        """Note that the socket has taken ``count`` octets."""
         self.left -= count
         while count:
             here = min(count, len(self._lead))
@@ -156,8 +152,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Behind the part of the body that ends at ``at``: (end of its frame and head of the next one, body
-        octets of the next one).
+        """For the part of the body that ends at ``at``: (end of its frame and head of the next frame, body
+        octets of the next frame).
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 
@@ -167,7 +163,7 @@ class MemoryDelivery:
 
 
 class Turn:
-    """A Message's ``lacking``: waits until ``output`` has drained, at most ``most_ms``."""
+    """A Message's ``lacking``: calls back when ``output`` has drained, after ``most_ms`` at the latest."""
 
     __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
 
@@ -180,7 +176,7 @@ class Turn:
         self._timer = self._callback = None
 
     def __call__(self, callback):
-        """Call ``callback(None)`` then, once."""
+        """Call ``callback(None)`` once, when the wait is over."""
         self._callback = callback
         self._timer = self._timers.start(self._most_ms, self._come)
         self._output.call_when_drained(self._come)
@@ -189,5 +185,5 @@ class Turn:
         callback, self._callback = self._callback, None
         if callback is not None:
             self._timer.stop()
-            self._output.not_when_drained(self._come)  # a client that reads nothing would collect them
+            self._output.not_when_drained(self._come)  # a client that reads nothing would collect callbacks
             callback(None)

@@ -1,9 +1,8 @@
-"""Channel: one channel of a connection: its state, the frames that come for it, and the table of which
-function handles which method.
+"""Channel: one channel of a connection: its state, its incoming frames, and the table of method handlers.
 
 Between connection, which owns the socket and turns errors into frames, and the handlers of topology, publish,
-consume, settle, confirms and tx. Its base HotChannel (fast_lane) holds what is touched per message. Answers
-leave through ``replies`` only. Never yields.
+consume, settling, confirms and tx. Its base HotChannel (fast_lane) holds what is touched per message. Answers
+leave through ``replies`` only. Never switches.
 """
 from functools import partial
 from typing import Any
@@ -31,19 +30,19 @@ from gomq_py.net.stream import Hold
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
-# More than a client can be delivered in its life.
+# More deliveries than a client gets in its life.
 NO_LIMIT = 1 << 62
-# Consumers that leave their queues in one step, some 6 us each, and those a channel has that ends in one.
+# Consumers that leave their queues in one step, some 6 us each; consumers of a channel that ends in one step.
 AT_ONCE, FEW = 8, 32
-# Most messages of a channel that operators may give back: their tags are remembered.
+# Most messages of a channel that operators may give back: the channel remembers their tags.
 RETURNED_MAX = 1000
 
 
 class Channel(HotChannel):
     """An open channel.
 
-    ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: the
-    queue declared last. ``prefetch_is_given``: the client has set its prefetch, not only the settings.
+    ``content``: the message being received. ``transaction``: publishes and settlements held back in tx mode.
+    ``last_queue``: the queue declared last. ``prefetch_is_given``: the client has set its prefetch.
     """
 
     __slots__ = (
@@ -65,25 +64,25 @@ class Channel(HotChannel):
             connection.output.write, connection.durability.when_defined, self._disk_refused)
         self.content = None
         self.transaction = None
-        self.returned: Any = ()  # a set of delivery tags, once an operator gives messages back
+        self.returned: Any = ()  # delivery tags that operators gave back, as a set
         self.last_queue = ""
         self.reply_consumer = None
         self.method_id = 0
         self.held_notices = None
         self.prefetch_is_given = False
-        # consumers that have still to detach, the first one last, once the channel is about to go
+        # consumers to detach while the channel ends, the first one last
         self._leaving = None
-        self._waiting_queues = ()  # they deliver nothing until what the channel held of theirs has come back
+        self._waiting_queues = ()  # queues that deliver nothing until the channel's unacked messages are back
         self._ended = False
-        self._is_refusing = False  # it is about to end because its client cannot take a message
+        self._is_refusing = False  # the channel is about to end because its client cannot take a message
         self.choose_lane()
         connection.hub.clients.churn.channel_created += 1
         self.reply(ChannelOpenOk())
 
-    # what comes in
+    # incoming frames
 
     def method(self, payload):
-        """A method frame. Raises AMQPError."""
+        """Handle a method frame. Raises AMQPError."""
         self.method_id = 0
         if self.content is not None:
             self.method_id = BasicPublish.ID
@@ -100,7 +99,7 @@ class Channel(HotChannel):
         if handler is None:
             raise CommandInvalid("unimplemented method")
         connection = self.connection
-        # As events.on_behalf_of(): events that the method causes name the user.
+        # As events.on_behalf_of(): events caused by the method name the user.
         before, connection.events.actor = connection.events.actor, connection.user.name
         try:
             handler(self, method)
@@ -108,7 +107,7 @@ class Channel(HotChannel):
             connection.events.actor = before
 
     def content_frame(self, kind, payload):
-        """A header or body frame. Returns False when nothing more may be read for now. Raises AMQPError."""
+        """Handle a header or body frame. Returns False when reading must pause. Raises AMQPError."""
         if self.content is None:
             self.method_id = 0
             raise UnexpectedFrame("expected method frame, got non method frame instead")
@@ -125,8 +124,8 @@ class Channel(HotChannel):
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Send a method that the client did not ask for; behind the answer of the method that is being
-        handled if that is the reason.
+        """Send a method that the client did not ask for. If the method being handled causes it, it leaves
+        after that method's answer.
         """
         if self.held_notices is None:
             self.reply(method)
@@ -134,7 +133,7 @@ class Channel(HotChannel):
             self.held_notices.append(method)
 
     def reply_when_safe(self, method, action=None):
-        """Answer, and then call ``action()``, once all changes so far are safe."""
+        """Answer and then call ``action()``, once all changes so far are safe."""
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
@@ -150,14 +149,13 @@ class Channel(HotChannel):
         queue.after_purge(self.connection.durability, partial(self.replies.fill, place))
 
     def send(self, octets):
-        """Send frames that are no answer (returns, deliveries) at once, whatever answers wait."""
+        """Send frames that are no answer (returns, deliveries) at once, ahead of waiting answers."""
         self.connection.output.write(octets)
 
     # modes
 
     def choose_lane(self):
-        """Decide whether the fast lane takes this channel's publishes and acks, or the slow lane everything.
-        """
+        """Decide whether the fast lane takes this channel's publishes and acks."""
         self.tracing = self.vhost.tracing
         self.slow = (
             self.tracing or self.state != OPEN or self.content is not None or self.transaction is not None
@@ -165,7 +163,7 @@ class Channel(HotChannel):
         )
 
     def start_confirming(self):
-        """Confirm mode, from the next publish on."""
+        """Start confirm mode: publishes from now on are confirmed."""
         self.confirming = True
         if self.confirms is None:
             self.confirms = self.connection.server.make_confirms(
@@ -173,18 +171,18 @@ class Channel(HotChannel):
             )
 
     def trace_delivery(self, message, queue_name, added):
-        """A message goes to the client while the vhost is traced, with these headers besides its own."""
+        """Trace a message that is delivered to the client; ``added``: headers besides the message's own."""
         tracing.delivered(self.vhost, traced(self.caller), message, queue_name, added)
 
     @property
     def confirmed_count(self):
-        """Publishes that were answered with a confirm."""
+        """Count of publishes that were confirmed."""
         return 0 if self.confirms is None else self.confirms.confirmed
 
     # consumer timeouts
 
     def watch_unacked(self):
-        """Watch the channel, so that no message stays unacked for too long."""
+        """Watch the channel for messages that stay unacked for too long."""
         if self.state == OPEN:
             timeouts = self.connection.server.timeouts
             timeouts.watch(self)
@@ -201,9 +199,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """The next message of ``queue`` has properties of so many octets, which fit into no frame to the
-        client: close the channel after the queue's turn. It counts as one offer for all consumers of the
-        channel.
+        """Close the channel after the queue's turn: the next message of ``queue`` has ``octets`` of
+        properties, too many for a frame to the client. Counts as one delivery attempt for all consumers of
+        the channel.
         """
         if self._is_refusing:
             return
@@ -217,9 +215,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """An operator gives a message back to its queue; a later settlement by the client is ignored.
+        """Give a message back to its queue for an operator; a later settlement by the client is ignored.
 
-        False: it is not unacknowledged, or RETURNED_MAX messages were given back before.
+        Returns False if the message is not unacknowledged, or RETURNED_MAX messages were given back before.
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
@@ -232,8 +230,8 @@ class Channel(HotChannel):
     # very many unacked messages
 
     def settle_many(self, delivery_tag, how, then=None):
-        """Settle everything up to this tag, in slices, and then call ``then()``. Meanwhile the client is not
-        read, so that its next methods find it settled.
+        """Settle all messages up to this tag, in slices, then call ``then()``. The client is not read until
+        then, so its next methods find them settled.
         """
         hold: Hold = None
 
@@ -276,7 +274,7 @@ class Channel(HotChannel):
     def go_on_later(self, when, step, waits_for):
         """Call ``step()`` when ``when(callback)`` calls back, unless the channel ends before.
 
-        The client is not read meanwhile. What the step raises closes the channel, or the connection.
+        The client is not read meanwhile. The step's error closes the channel or the connection.
         """
         hold = self.connection.stream.hold(waits_for)
         method_id = self.method_id
@@ -294,25 +292,25 @@ class Channel(HotChannel):
         when(go_on)
 
     def is_open(self):
-        """Whether neither side has closed it."""
+        """True unless either side has closed the channel."""
         return self.state == OPEN
 
     @property
     def flow(self):
-        """Its state in RabbitMQ's words."""
+        """The channel's state in RabbitMQ's words."""
         if self.state == OPEN:
             return "running"
         return CLOSING if self.is_closing() else self.state
 
     def is_closing(self):
-        """Whether the client has not agreed to its end yet."""
+        """True while the client has not agreed to the channel's end."""
         return self.state in (CLOSING, CLOSING_BOTH)
 
     # the end
 
     def fail(self, error):
-        """Close with an error, which the client hears behind the answers that wait. Until it agrees, its
-        other frames are dropped.
+        """Close the channel with an error, which the client gets after the waiting answers. Until the client
+        agrees, its other frames are dropped.
         """
         self.send_confirms()
 
@@ -327,7 +325,7 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def agree_to_close(self):
-        """The client closes the channel: answer behind all other answers and confirms, including those that
+        """The client closes the channel: answer after all other answers and confirms, including those that
         wait for the disk.
         """
         self.send_confirms()
@@ -344,7 +342,7 @@ class Channel(HotChannel):
 
     def when_answered(self, action, last=None):
         """Call ``action()`` when all answers and confirms have left, including those that wait for the disk,
-        and behind them the octets ``last``.
+        followed by the octets ``last``.
         """
         if self.confirms is not None and self.confirms.waiting:
             self.replies.send_when_safe(last, action)
@@ -354,13 +352,13 @@ class Channel(HotChannel):
         self.replies.act(action)
 
     def ends(self, end):
-        """A list of functions that end the channel when they are called in order; the last is ``end``, and
-        each before it detaches a few of very many consumers.
+        """A list of functions that end the channel when called in order. The last is ``end``; the others each
+        detach a few consumers, if there are very many.
         """
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
-        """The channel is gone: both sides agree, or the connection is."""
+        """End the channel: both sides have agreed, or the connection has gone."""
         self.release()
         moved(self, OF_CHANNEL, ENDED)
         self.replies.close()
@@ -368,7 +366,7 @@ class Channel(HotChannel):
             self.confirms.close()
 
     def release(self):
-        """Give back consumers, unacked messages, the content and the transaction under way, once."""
+        """Give back consumers, unacked messages, the content being received and the transaction, once."""
         if self._ended:
             return
         if self._leaving is None:
@@ -386,15 +384,15 @@ class Channel(HotChannel):
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release, and then call ``then()``. Very many consumers take several slices, and the client is not
-        read meanwhile.
+        """Release, then call ``then()``. Very many consumers take several slices, and the client is not read
+        meanwhile.
         """
         if len(self.consumers) <= FEW:
             self.release()
             then()
             return
         if self._leaving is None:
-            self._begin_release()  # the channel takes nothing more of the same read
+            self._begin_release()  # the rest of this read is not handled
         hold = self.connection.stream.hold("its consumers to end")
 
         def released():
@@ -406,7 +404,7 @@ class Channel(HotChannel):
         self.connection.hub.endings.give_back(self.ends(self.release), released)
 
     def _begin_release(self):
-        """Stop deliveries, and drop what is under way."""
+        """Stop deliveries, and drop the content and the transaction under way."""
         moved(self, OF_CHANNEL, RELEASED)
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
@@ -422,18 +420,18 @@ class Channel(HotChannel):
         self._leaving = list(self.consumers.values())
         self._leaving.reverse()
         if len(self._leaving) > AT_ONCE:
-            # Or other consumers would get messages from behind those that go back at the end.
+            # Otherwise other consumers would get later messages before the unacked ones are back.
             self._waiting_queues = self.unacked.queues()
             for queue in self._waiting_queues:
                 queue.hold()
 
     def _detach_some(self):
-        """Detach a few consumers from their queues; does nothing when all are detached."""
+        """Detach a few consumers from their queues; no effect when all are detached."""
         if self._leaving is None:
             self._begin_release()
         for _ in range(min(AT_ONCE, len(self._leaving))):
             consumer = self._leaving.pop()
-            if self.consumers.get(consumer.tag) is consumer:  # its queue may have gone meanwhile
+            if self.consumers.get(consumer.tag) is consumer:  # the queue may have been deleted meanwhile
                 del self.consumers[consumer.tag]
                 connection = self.connection
                 connection.events.emit_for(
@@ -445,17 +443,17 @@ class Channel(HotChannel):
 
 
 def channel_open(_channel, _method):
-    """channel.open on a channel that is open already: an error."""
+    """channel.open on an open channel: an error."""
     raise ChannelError("second 'channel.open' seen")
 
 
 def channel_close(channel, _method):
-    """channel.close: the number is free when the answer has been sent."""
+    """channel.close: the channel number is free when the answer has been sent."""
     channel.agree_to_close()
 
 
 def channel_flow(channel, method):
-    """channel.flow: deliveries always flow. As in RabbitMQ a client that wants none sets a prefetch, or
+    """channel.flow: deliveries always flow. As in RabbitMQ, a client that wants none sets a prefetch or
     cancels.
     """
     if not method.active:

@@ -1,9 +1,9 @@
 """Confirms: answers to the publishes of a channel in confirm mode.
 
-Between the channel and its connection's output. Once per read the lane tells how far the channel has
-published. Publishes that went to disk are confirmed when they are safe, with one basic.ack for all reads that
-one flush covers. Others are confirmed at once, but never past an earlier publish that still waits, because a
-basic.ack with ``multiple`` stands for all before it. Never counts or stores.
+Between the channel and its connection's output. Once per read the lane passes on how far the channel has
+published. Publishes that went to disk are confirmed when they are safe, with one basic.ack per flush. Others
+are confirmed at once, but never past an earlier publish that still waits, because a basic.ack with
+``multiple`` stands for all before it. Never counts or stores.
 """
 from struct import Struct
 
@@ -13,7 +13,7 @@ from gomq_py.amqp.wire.methods import BasicAck, BasicNack, ConfirmSelectOk
 from gomq_py.broker.verbs.pending_confirms import Answer, PendingConfirms
 
 # basic.ack and basic.nack as whole frames: type, channel, payload size, class and method, delivery tag, bits
-# (1: multiple), frame end. Written by hand, because a client that waits for each confirm costs one per
+# (1: multiple), frame end. Written by hand, for clients that wait for each confirm and so need one per
 # message: 0.7 us for a batch instead of 5.
 _CONFIRM = Struct(">BHIIQBB")
 assert _CONFIRM.size == 21
@@ -21,7 +21,7 @@ _PAYLOAD_SIZE = 13
 
 
 def confirm_select(channel, method):
-    """confirm.select: number and confirm the publishes from here on. A second time changes nothing."""
+    """confirm.select: number and confirm all later publishes. A second call changes nothing."""
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     channel.start_confirming()
@@ -42,12 +42,12 @@ class Confirms:
 
     @property
     def waiting(self):
-        """Whether a publish waits for the disk."""
+        """True if a publish waits for the disk."""
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
-        """Publishes up to number ``last`` are done; ``refused`` lists those to be nacked; ``unsynced``:
-        tuples of the queues of those that are not on disk yet.
+        """Publishes up to number ``last`` are done. ``refused``: those to be nacked. ``unsynced``: tuples of
+        the queues whose messages are not on disk yet.
         """
         if last == self._seen:
             return
@@ -65,7 +65,7 @@ class Confirms:
             self._write(self._answers(last, refused))
 
     def close(self):
-        """The channel is gone: forget what waits."""
+        """Forget the waiting confirms: the channel has gone."""
         self._pending.close()
 
     def _answers(self, last, refused):
@@ -91,7 +91,7 @@ class Confirms:
         return self._frame(BasicAck.ID, number, number - self.confirmed > 1)
 
     def _nack_all(self, last):
-        """The disk refused: these publishes may be lost, so all of them are nacked."""
+        """Nack these publishes: the disk refused, so they may be lost."""
         multiple = last - self.confirmed > 1
         self.confirmed = last
         return self._frame(BasicNack.ID, last, multiple)

@@ -1,12 +1,12 @@
-"""Connection: one client: its socket, handshake, channels and end.
+"""Connection: one client's socket, handshake, channels and end.
 
 The only place of the AMQP door that turns errors into frames.
 
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
 
-Between net and the channels. Only the last word may be said by a greenlet; everything else happens in the hub
-and must not switch. Never parses a frame twice and never waits for the peer without a time limit.
+Between net and the channels. A greenlet may send only a connection's last frames; all other code runs in the
+hub and must not switch. Never parses a frame twice; every wait for the peer has a time limit.
 """
 import logging
 from functools import partial
@@ -54,15 +54,15 @@ LOG = logger("amqp")
 
 # How long a client has to agree to our connection.close before the socket is closed: RabbitMQ's time.
 CLOSE_TIMEOUT_S = 30
-# Characters of the name a client gives its connection that are logged.
+# Logged characters of the name that a client gives its connection.
 GIVEN_NAME_MAX = 256
-# With so many unacked messages a consumer does not run out of work before its acks are read: more than twice
-# the need of the fastest client.
+# With so many unacked messages a consumer has work left before its acks are read: more than twice what the
+# fastest client needs.
 PLENTY = 32
-# The client's properties before it has sent them.
+# The client's properties until it sends them.
 NOTHING = MappingProxyType({})
 # Quarters of the heartbeat interval without an octet after which a client counts as dead: at least two and a
-# half intervals. RabbitMQ waits for two to three; a busy machine makes clients late.
+# half intervals. RabbitMQ waits for two to three; a busy machine makes clients' heartbeats late.
 SILENT_CHECKS = 10
 # Quarters between two heartbeats: as from RabbitMQ, clients see an octet after half an interval. Some (Java's
 # on Netty) read with a timeout of one interval.
@@ -70,16 +70,16 @@ HEARTBEAT_CHECKS = 2
 
 
 class Connection(ClientConnection):
-    """A client of AMQP. ``takes``: it has ever consumed or asked for a message."""
+    """A client of AMQP. ``takes``: the client has consumed or fetched a message."""
 
-    # There is a dict where tests replace a method.
+    # With a ``__dict__`` where tests replace a method.
     __slots__ = (
         "local_user", "door", "channels", "login", "client_properties", "capabilities", "default_prefetch",
         "takes", "_answering", "_body", "_timers", "_octets_sent", "_checks_to_heartbeat", "__dict__",
     )
 
     log = LOG
-    protocol = "AMQP 0-9-1"  # as lists of connections show it
+    protocol = "AMQP 0-9-1"  # the protocol's name in lists of connections
     goodbye = "connection.close"
 
     def __init__(self, server, socket, address, admitted=None, local_user=None):
@@ -92,16 +92,16 @@ class Connection(ClientConnection):
         self.login = None
         self.client_properties = self.capabilities = NOTHING
         self.takes = False
-        # connection.close-ok waits for the answers of these channels, and for their release (the connection)
+        # channels that must answer, and be released, before connection.close-ok
         self._answering: Any = ()
         self._body = None
         self._timers: tuple = ()
         self._octets_sent = self._checks_to_heartbeat = 0
 
-    # its life
+    # begin and login
 
     def begin(self):
-        """Begin to read, and with the login. A fault gives back what was taken, and is raised."""
+        """Start reading and the login. An error releases everything acquired, and is raised."""
         try:
             self.open_stream()
             self.login = LoginAttempt(self)
@@ -116,7 +116,7 @@ class Connection(ClientConnection):
             raise
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """The login has succeeded: serve the client. ``has_rest``: the lane has something to walk at once."""
+        """Serve the client after its login. ``has_rest``: the lane has unprocessed input."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -130,18 +130,18 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """Its consumers take no more messages, which would be counted as delivered."""
+        """Stop the consumers from taking messages, which would be counted as delivered."""
         for channel in self.channels.values():
             channel.lend_nothing()
 
     def publishers(self):
-        """The channels, which count its publishes."""
+        """The channels: each counts its publishes."""
         return list(self.channels.values())
 
     @property
     def properties_max(self):
-        """Octets of properties that fit into a header frame to the client. As in RabbitMQ there is no limit
-        for clients that take the largest frames: dead-lettering adds to headers, and no client would get the
+        """Octets of properties that fit into a header frame to the client. No limit for clients that take the
+        largest frames, as in RabbitMQ: dead-lettering adds headers, and otherwise no client could get the
         message.
         """
         if self.limits.frame_max >= self.server.settings.frame_max:
@@ -158,7 +158,7 @@ class Connection(ClientConnection):
             self.stream.finish()
             self.why = self.why or self.how_it_broke()
         except FrameError as error:
-            # The client's stream makes no sense any more: tell it, and do not wait for its answer.
+            # The client's stream is malformed: send the error and do not wait for an answer.
             said = Event()
             self.fail(error, said=said.set)
             said.wait(LAST_WORD_TIMEOUT_S)
@@ -174,7 +174,7 @@ class Connection(ClientConnection):
             return
         self._body = None
         if self._answering:
-            self._answering.clear()  # the client cannot hear them
+            self._answering.clear()  # the client cannot get the answers
         for timer in self._timers:
             timer.kill(block=False)
         self._timers = ()
@@ -182,35 +182,35 @@ class Connection(ClientConnection):
         self._release(self._ended, self.hub.endings.give_back)
 
     def _ended(self):
-        """Everything has been given back: forget the connection."""
-        self.lane = None  # it holds the connection
+        """Forget the connection, which has given everything back."""
+        self.lane = None  # the lane refers to the connection
         self.forget(self.client_properties.get("connection_name"))
 
     def _release(self, then, give_back, answering=()):
-        """End the channels, and with them consumers, unacked messages and exclusive queues; then call
+        """End the channels, with their consumers, unacked messages and exclusive queues, then call
         ``then()``. Channels in ``answering`` are only released now, and end when they have answered.
         """
-        self.lend_nothing()  # what comes back from one channel must not go through the others
+        self.lend_nothing()  # messages given back by one channel must not be delivered on another
         channels = list(self.channels.values())
         self.channels.clear()
         channels.reverse()
         give_back(self._ends_of(channels, answering), then)
 
     def _ends_of(self, channels, answering):
-        """The functions that end these channels, one after the other: a generator.
+        """Generate the functions that end these channels, one channel after the other.
 
-        The list, with the first channel last, is emptied: a channel is freed when it has ended.
+        Empties the list ``channels`` (the first channel is last), so that each channel is freed once it has
+        ended.
         """
         while channels:
             channel = channels.pop()
             yield from channel.ends(channel.release if channel in answering else channel.end)
         yield partial(self.events.on_behalf_of, self.user.name, self.vhost.release_owner, self)
 
-    # the handler of the lane
+    # the lane's handler
 
     def make_lane(self):
-        """The lane of the stream, made when the client sends something behind its login: idle clients need
-        less memory.
+        """Make the lane once the client sends something after its login: idle clients then need less memory.
         """
         hub = self.hub
         self.output.on_overflow = self._unread
@@ -221,13 +221,13 @@ class Connection(ClientConnection):
         return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
-        """Carry out a frame that the fast lane does not take. False: the walk must stop. Never raises."""
+        """Handle a frame that the fast lane leaves. Returns False if the walk must stop. Never raises."""
         return self._handled(kind, channel_id, self._frame, kind, channel_id, payload) and (
             self.slow_walk.has_time())
 
     def body_begins(self, channel_id, size, start, end):
-        """A body frame of ``size`` octets has begun with ``input[start:end]``. True: the stream reads the
-        rest to where the body is put together, and then calls body_ends(). False: the frame has to come
+        """A body frame of ``size`` octets has begun with ``input[start:end]``. Returns True if the stream is
+        to read the rest into the body's buffer; body_ends() follows. Returns False if the frame must come
         whole.
         """
         channel = self.channels.get(channel_id)
@@ -242,7 +242,7 @@ class Connection(ClientConnection):
         return True
 
     def body_ends(self):
-        """The frame of the last body_begins() is complete. As slow_frame."""
+        """The frame of the last body_begins() is complete. As slow_frame()."""
         (channel, *body), self._body = self._body, None
         return self._handled(FRAME_BODY, channel.id, self._body_frame, channel, *body) and (
             self.slow_walk.has_time())
@@ -257,7 +257,7 @@ class Connection(ClientConnection):
         if self.state == CLOSING:
             return self._frame_while_closing(kind, channel_id, payload)
         if self._answering:
-            return True  # the client has closed: nothing more of it counts
+            return True  # the client has closed: its other frames are dropped
         if channel_id == 0:
             return self._connection_frame(kind, payload)
         return self._channel_frame(kind, channel_id, payload)
@@ -276,8 +276,8 @@ class Connection(ClientConnection):
         return not self.stream.paused
 
     def route(self, exchange, routing_key, entry=b""):
-        """A route for the fast lane to remember, or None if each such message must take the slow lane.
-        ``entry``: an entry of the headers that the route depends on, or empty.
+        """A Route for the fast lane to remember, or None if such messages must take the slow lane. ``entry``:
+        the header entry that the route depends on, or empty.
         """
         try:
             name, key = exchange.decode(), routing_key.decode()
@@ -291,15 +291,15 @@ class Connection(ClientConnection):
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """The client publishes more than the consumers of these queues can follow: read it less eagerly,
-        unless it takes messages itself, because its acks would wait, too.
+        """Read the client less eagerly, because it publishes more than the consumers of these queues can
+        follow. A client that also consumes is not slowed down: its acks would wait, too.
         """
         if not self.takes:
             self.hub.backpressure.hold(self.stream, queues)
 
     def has_plenty(self):
-        """Whether the client may be read a little later: a consumer has messages at hand, and no channel
-        waits for confirms.
+        """True if reading may wait a little: a consumer has enough messages, and no channel waits for
+        confirms.
         """
         channels = self.channels.values()
         return (
@@ -346,7 +346,7 @@ class Connection(ClientConnection):
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
                 f"({limit})"
             )
-        limit = self.server.broker.user_limits.limit(self.user, MAX_CHANNELS)  # over all of its connections
+        limit = self.server.broker.user_limits.limit(self.user, MAX_CHANNELS)  # of all their connections
         if (
             limit is not None
             and sum(len(one.channels) for one in self.hub.clients.of_user(self.user.identity)) >= limit
@@ -362,8 +362,8 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """A frame between our channel.close and the client's agreement: dropped, because the client sent it
-        before it knew. A channel.open is answered: the client would wait for ever.
+        """Handle a frame between our channel.close and the client's agreement. It is dropped, because the
+        client sent it before it knew. A channel.open is answered, or the client would wait for ever.
         """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -381,7 +381,7 @@ class Connection(ClientConnection):
         return True
 
     def _frame_while_closing(self, kind, channel_id, payload):
-        """A frame between our connection.close and the client's agreement."""
+        """Handle a frame between our connection.close and the client's agreement."""
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD and channel_id == 0 else 0
         if method_id == ConnectionClose.ID:
             self.output.write(method_frame(0, ConnectionCloseOk()))
@@ -389,24 +389,23 @@ class Connection(ClientConnection):
             return True
         return self._take_leave()
 
-    # what channels need
+    # for channels
 
     def forget_channel(self, channel):
-        """The channel has ended: its number is free again."""
+        """Forget a channel that has ended: its number is free again."""
         channel.end()
         if self.channels.get(channel.id) is channel:
             del self.channels[channel.id]
         if self._answering:
             self._answered(channel)
 
-    publish_later = staticmethod(publish_later)  # for the fast lane
+    publish_later = staticmethod(publish_later)  # the fast lane calls it
 
     # ends
 
     def fail(self, error, level=logging.WARNING, said=None):
-        """Close with an error, and log it at this level. When the channels have ended, the client is told,
-        and ``said()`` is called. The client has CLOSE_TIMEOUT_S to agree; everything else it sends is
-        dropped.
+        """Close with an error, logged at ``level``. When the channels have ended, the client gets the error,
+        and ``said()`` is called. The client has CLOSE_TIMEOUT_S to agree; all its other frames are dropped.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
@@ -414,7 +413,7 @@ class Connection(ClientConnection):
             return
         self.why = self.why or str(error)
         LOG.log(level, "connection %s: closing with %s", self.name, error)
-        # Whatever the stream waits for, the client's agreement has to be read.
+        # The client's agreement must be read, whatever reading waits for.
         self.stream.release_all()
 
         def released():
@@ -425,18 +424,16 @@ class Connection(ClientConnection):
         self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
-        """An operator or the broker's stop closes the connection."""
+        """Close for an operator or the broker's stop."""
         # A stop is no fault, and each connection logs its end anyway.
         self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 
     def fail_channel(self, channel, error):
-        """Close one channel with an AMQPError or a Refused that is not the answer to a frame."""
+        """Close one channel with an AMQPError or a Refused that does not answer a frame."""
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
-        """Work that a method of this channel has begun raised in a later slice: close the channel or the
-        connection.
-        """
+        """Close the channel or the connection: a later slice of work begun by this method has raised."""
         if not isinstance(error, (AMQPError, Refused)):
             LOG.error(
                 "connection %s: fault in what a client asked for on channel %d", self.name, channel.id,
@@ -468,14 +465,14 @@ class Connection(ClientConnection):
             self.stream.stop()
 
     def _close(self, method):
-        """connection.close: the answer leaves when exclusive queues are gone, and behind all other answers
-        and confirms. Meanwhile the client is read, and its frames are dropped, so that its end is noticed
-        even if the disk hangs.
+        """connection.close: answer when exclusive queues are gone, after all other answers and confirms.
+        Meanwhile the client is read, and its frames are dropped, so that its end is noticed even if the disk
+        hangs.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         hold = self.stream.hold("its channels to end")
         for channel in self.channels.values():
-            channel.send_confirms()  # of what was published since the last read
+            channel.send_confirms()  # confirms of what this read has published
         answering = [channel for channel in self.channels.values() if channel.is_answering()]
         self._answering = {self, *answering}
 
@@ -489,21 +486,21 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """``one`` of ``_answering`` has sent its answers: behind the last one connection.close-ok leaves."""
+        """``one`` of ``_answering`` has sent its answers: connection.close-ok follows the last one's."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))
             self._take_leave()
 
     def _take_leave(self):
-        """Both sides agree to close: end the connection."""
+        """End the connection: both sides have agreed."""
         self._has_taken_leave = True
         self._stop()
         return False
 
     def _unread(self):
-        """The client does not read its answers: do not read from it until it does, and close it if that takes
-        too long.
+        """Stop reading a client that does not read its answers, until it does; close it if that takes too
+        long.
         """
         hold = self.stream.hold(UNREAD)
         patience_s = self.server.settings.unread_timeout
@@ -530,7 +527,7 @@ class Connection(ClientConnection):
             return
         if self.output.sent_octets != self._octets_sent:
             self._octets_sent = self.output.sent_octets
-            self._checks_to_heartbeat = HEARTBEAT_CHECKS - 1  # they may have left right after the last check
+            self._checks_to_heartbeat = HEARTBEAT_CHECKS - 1  # octets may have left since the last check
             return
         self._checks_to_heartbeat -= 1
         if self._checks_to_heartbeat <= 0 and not self.output.blocked:
@@ -539,7 +536,7 @@ class Connection(ClientConnection):
             self._checks_to_heartbeat = HEARTBEAT_CHECKS
 
     def tell_of_alarm(self):
-        """Send connection.blocked or unblocked, if the client understands it."""
+        """Send connection.blocked or unblocked, if the client supports it."""
         if self.capabilities.get("connection.blocked"):
             if self.blocked_reason is not None:
                 self.output.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))

@@ -1,7 +1,7 @@
 """Consume: basic.consume, cancel, qos, get and recover of a channel.
 
-Above the queues and their consumers (amqp.server.delivery). The first delivery leaves after consume-ok, even
-if consume-ok has to wait for other answers of the channel.
+Above the queues and their consumers (amqp.server.delivery). Consume-ok may have to wait for other answers of
+the channel; the first delivery then waits, too.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -38,8 +38,8 @@ def basic_qos(channel, method):
     """basic.qos: the limit of new consumers or, if ``global`` is set, of all consumers of the channel
     together. 0 is no limit.
 
-    As in RabbitMQ, setting the limit of new consumers lifts the channel's: a client that wants both sets the
-    channel's last.
+    As in RabbitMQ, setting the limit of new consumers removes the channel's limit: a client that wants both
+    sets the channel's limit last.
     """
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
@@ -70,7 +70,7 @@ def basic_consume(channel, method):
 
 
 def basic_cancel(channel, method):
-    """basic.cancel, also for an unknown tag. What the consumer holds unacked stays with the channel."""
+    """basic.cancel, also for an unknown tag. The consumer's unacked messages stay with the channel."""
     tag = method.consumer_tag
     if _is_reply_tag(channel, tag):
         stop_reply_consumer(channel)
@@ -135,17 +135,17 @@ def basic_get(channel, method):
 
 
 def basic_recover(channel, method):
-    """basic.recover: everything unacked goes back to its queues."""
+    """basic.recover: requeue all unacked messages of the channel."""
     _recover(channel, method, lambda: channel.reply(BasicRecoverOk()))
 
 
 def basic_recover_async(channel, method):
-    """basic.recover-async: the same without an answer."""
+    """basic.recover-async: as basic.recover, without an answer."""
     _recover(channel, method, None)
 
 
 def header_too_large(channel, queue, octets):
-    """The error for a message of ``queue`` whose properties of so many octets fit into no frame."""
+    """The error for a message of ``queue`` whose properties (``octets``) do not fit into a frame."""
     return ContentTooLarge(
         f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
         f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
@@ -183,8 +183,8 @@ def _check_unacked(channel, no_ack):
 
 
 def _check_header(channel, queue):
-    """Refuse basic.get, and leave the message in its queue, if its header fits into no frame to the client.
-    Raises ContentTooLarge.
+    """Refuse basic.get if the header of the next message fits into no frame to the client; the message stays
+    in its queue. Raises ContentTooLarge.
     """
     most = channel.connection.properties_max
     if most < ANY_SIZE:
@@ -217,8 +217,8 @@ def _queue_consumer(channel, method, tag):
 
 
 def _stream_consumer(channel, method, queue, tag):
-    """The consumer of a stream, with RabbitMQ's words for what is refused there. ``exclusive`` has no effect,
-    as in RabbitMQ: any number of consumers may read a stream.
+    """Make the consumer of a stream, with RabbitMQ's error texts. ``exclusive`` has no effect, as in
+    RabbitMQ: any number of consumers may read a stream.
     """
     arguments, entity = method.arguments, described("queue", queue.name, queue.vhost)
     if not channel.prefetch_is_given or not channel.prefetch_count:
@@ -228,7 +228,7 @@ def _stream_consumer(channel, method, queue, tag):
     if channel.global_prefetch:
         raise NotImplemented_(f"{entity} does not support global qos")
     check_own_arguments(entity, STREAM, arguments)
-    with importing("a consumer of streams"):  # here, because a broker without streams should not carry it
+    with importing("a consumer of streams"):  # imported here: a broker without streams does not load it
         from gomq_py.amqp.server.stream_consumer import StreamConsumer
         from gomq_py.broker.queues.stream_reader import parse_filter
 
@@ -241,8 +241,7 @@ def _stream_consumer(channel, method, queue, tag):
 
 
 def _start(channel, consumer):
-    """The client has its consume-ok: deliveries begin, unless the consumer or its queue has gone meanwhile.
-    """
+    """Begin deliveries after consume-ok, unless the consumer or its queue has gone meanwhile."""
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return
     try:
@@ -252,7 +251,7 @@ def _start(channel, consumer):
 
 
 def _cancelled(consumer, _reason):
-    """The queue is gone: tell the client, if it said that it understands basic.cancel."""
+    """Send basic.cancel for a deleted queue, if the client supports that."""
     channel = consumer.channel
     if channel.consumers.get(consumer.tag) is consumer:
         del channel.consumers[consumer.tag]

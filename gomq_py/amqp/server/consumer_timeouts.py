@@ -1,10 +1,10 @@
-"""Consumer timeouts: a channel that holds a delivery unacked for longer than its queue allows is closed, and
-the message goes back.
+"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows; the
+message goes back.
 
-Beside connection. A queue has the limit (``consumer_timeout_ms``), the unacked ring the times of deliveries.
-A channel is watched from its first delivery with a limit until a look finds none. Neither messages nor idle
-channels cost anything: channels wait in buckets of one second, and one timer waits for the first bucket. An
-overdue delivery is noticed up to two seconds later, never earlier.
+Beside connection. The limit is the queue's (``consumer_timeout_ms``); the unacked ring has the times of
+deliveries. A channel is watched from its first delivery with a limit until a check finds no such delivery.
+Neither messages nor idle channels cost anything: channels wait in buckets of one second, and one timer waits
+for the first bucket. An overdue delivery is noticed up to two seconds late, never early.
 """
 import heapq
 import time
@@ -18,7 +18,7 @@ from gomq_py.observability.quiet_log import QuietLog
 
 QUIET = QuietLog(logger("amqp"))
 
-# Channels looked at, after a timeout was changed, before others get their turn: some 5 ms.
+# Channels checked, after a timeout was changed, before others get their turn: some 5 ms.
 SLICE = 1000
 
 
@@ -37,7 +37,7 @@ class ConsumerTimeouts:
         self._is_closed = False
 
     def watch(self, channel):
-        """Look at the channel when the first of its deliveries that have a timeout is due."""
+        """Check the channel when the first of its deliveries with a timeout is due."""
         if self._is_closed:
             return
         due_ms = channel.unacked.due_ms()
@@ -56,13 +56,13 @@ class ConsumerTimeouts:
         self._arm()
 
     def forget(self, channel):
-        """Watch it no more."""
+        """Stop watching the channel."""
         second = self._due.pop(channel, None)
-        if second in self._buckets:  # else run_due() is looking at its bucket
+        if second in self._buckets:  # else run_due() is processing its bucket
             del self._buckets[second][channel]
 
     def close(self):
-        """Stop the timer; no channel is watched any more."""
+        """Stop the timer and watch no more channels."""
         self._is_closed = True
         self._buckets.clear()
         self._order.clear()
@@ -73,26 +73,26 @@ class ConsumerTimeouts:
             self._timer = None
 
     def is_watching(self, channel):
-        """Whether the channel is watched."""
+        """True if the channel is watched."""
         return channel in self._due
 
     def run_due(self):
-        """Look at every channel whose time has come."""
+        """Check every channel that is due."""
         now_s = self._clock()
         while self._order and self._order[0] <= now_s:
             second = heapq.heappop(self._order)
             for channel in self._buckets.pop(second):
                 if self._due.get(channel) != second:
-                    continue  # the look at another channel has ended this one
+                    continue  # the check of another channel has ended this one
                 del self._due[channel]
                 try:
                     self._look(channel, now_s * 1000)
-                except Exception as error:  # the timer is everybody's
+                except Exception as error:  # one timer serves all channels
                     QUIET.error(
                         None, "channel %s: whether an acknowledgement is overdue cannot be told", channel.id,
                         exc_info=error,
                     )
-                    channel.watched = False  # its next delivery watches it again
+                    channel.watched = False  # its next delivery starts the watch again
 
     def _look(self, channel, now_ms):
         due_ms = channel.unacked.due_ms()
@@ -120,15 +120,15 @@ class ConsumerTimeouts:
 
 
 def timed_out(channel_id, timeout_ms):
-    """The error for the client, in RabbitMQ's words."""
+    """The error for the client, with RabbitMQ's text."""
     return PreconditionFailed(
         f"delivery acknowledgement on channel {channel_id} timed out. Timeout value used: {timeout_ms} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more")
 
 
 class LookAgain(Job):
-    """Watch all channels of ``connections`` that hold unacked messages by the timeouts of now: once for all
-    timeouts that change together.
+    """Checks all channels of ``connections`` with unacked messages against the new timeouts: one round for
+    all timeouts that change together.
     """
 
     name = "looking at channels"
@@ -139,12 +139,12 @@ class LookAgain(Job):
         self._channels = None
 
     def begin(self, scheduler):
-        """The timeouts of some queues have changed."""
+        """Start a round: the timeouts of some queues have changed."""
         self._channels = None
         scheduler.start(self)
 
     def step(self):
-        """Look at some."""
+        """Check some channels."""
         if self._channels is None:
             self._channels = [
                 channel for connection in list(self._connections)
@@ -158,5 +158,5 @@ class LookAgain(Job):
         return bool(self._channels)
 
     def failed(self, error):
-        """One channel could not be watched; go on with the others."""
+        """Go on with the other channels: one could not be checked."""
         return True

@@ -1,7 +1,7 @@
-"""Delivery: an AMQP consumer, taking its turns from the queue and filling the hub's output buffer.
+"""Delivery: an AMQP consumer, which takes its turns from the queue and fills the hub's output buffer.
 
-Above broker.queues (it is the queue's Consumer) and amqp.wire.delivery (which writes the frames). The queue
-calls it. It never waits for the socket: while the output is blocked its capacity is 0. Never yields.
+Below broker.queues, which calls it as the queue's Consumer; writes frames by amqp.wire.delivery. Never waits
+for the socket: while the output is blocked its capacity is 0. Never switches.
 """
 from gomq_py import octets
 from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery, Turn
@@ -20,11 +20,11 @@ UNREADABLE_OCTETS = 1024
 class AMQPConsumer(consumers.Consumer):
     """One basic.consume, attached with start() once consume-ok has been written.
 
-    ``prefetch``: the most unacked messages, 0 for no limit (and for no_ack); ``on_cancel(consumer, reason)``
-    tells the client that the queue is gone; ``large`` (a LargeOutput, or None) admits large messages;
-    ``timers`` (the hub's, or None) lets a large message wait for the one before; ``properties_max``: octets
-    of properties that fit into a header frame to the client. start() raises AccessRefused if an exclusive
-    consumer is in the way, which the channel checks before it answers.
+    ``prefetch``: most unacked messages; 0: no limit, as with no_ack. ``on_cancel(consumer, reason)`` tells
+    the client that the queue is gone. ``large`` (a LargeOutput, or None) admits large messages. ``timers``
+    (the hub's, or None) lets a large message wait for the one before. ``properties_max``: octets of
+    properties that fit into a header frame to the client. start() raises AccessRefused if an exclusive
+    consumer is attached; the channel checks that before it answers.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class AMQPConsumer(consumers.Consumer):
         self.started = self.waiting = self.held = False
         self.large = self.timers = self.form = None
         self.properties_max = consumers.UNLIMITED
-        self.apart = 0  # octets of a turn that went elsewhere than into the output buffer
+        self.apart = 0  # octets of a turn that did not go through the output buffer
         name = tag.encode("utf-8", "surrogateescape")
         self.prefix = b"\x00\x3c\x00\x3c" + bytes((len(name),)) + name
         self.message = Message()
@@ -58,14 +58,14 @@ class AMQPConsumer(consumers.Consumer):
         self.source.add_consumer(self)
 
     def stop(self):
-        """basic.cancel or the end of the channel: detach. Its unacked messages stay with the channel."""
+        """Detach at basic.cancel or the end of the channel. The unacked messages stay with the channel."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
-        """The queue has dropped this consumer."""
+        """Tell the client that the queue has dropped this consumer."""
         self.started = False
         self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
@@ -73,7 +73,7 @@ class AMQPConsumer(consumers.Consumer):
             self.on_cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now by its own and its channel's credit; 0 while the socket is full."""
+        """Messages it may take by its own and its channel's credit; 0 while the socket is full."""
         if not self.started or self.output.broken or self.held:
             return 0
         if self.output.blocked:
@@ -86,8 +86,8 @@ class AMQPConsumer(consumers.Consumer):
             room = self.prefetch - self.holder.unacked_count
         if self.channel.global_prefetch:
             shared = self.channel.global_prefetch - self.channel.unacked.consumer_count
-            # A consumer without acks uses no credit of the channel, but waits like others until there is
-            # some.
+            # A consumer without acks uses no credit of the channel, but delivers nothing while the channel
+            # has none.
             if shared <= 0 or (shared < room and not self.no_ack):
                 room = shared
         if not self.no_ack and self.channel.max_unacked - self.channel.unacked.count < room:
@@ -104,7 +104,7 @@ class AMQPConsumer(consumers.Consumer):
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """As ``_deliver``, one message at a time, because the channel hears of each. It ends after a slice of
+        """As ``_deliver``, but one message at a time, each reported to the channel. Ends after a slice of
         time: copying large headers may take 1 ms.
         """
         at = 0
@@ -123,11 +123,11 @@ class AMQPConsumer(consumers.Consumer):
         return self.source.peek(self.message)
 
     def _headers_added(self):
-        """Headers that are added to ``message`` on its way out."""
+        """Headers added to ``message`` on delivery."""
         return {}
 
     def _may_go(self):
-        """Whether ``message`` can be read as basic properties, and these fit into a frame to the client."""
+        """True if ``message`` can be read as basic properties that fit into a frame to the client."""
         if self.message.kind == BASIC:
             return self.message.properties_length <= self.properties_max
         try:
@@ -177,7 +177,7 @@ class AMQPConsumer(consumers.Consumer):
                     unacked.add(self.holder, message.location, message.body_length, now_s)
                 taken = at
                 limit -= 1
-        finally:  # if the store fails over the next message, those before it are sent all the same
+        finally:  # if the store fails at the next message, the taken ones are sent all the same
             if taken:
                 self._send_taken(taken)
         return taken + self._forget_apart()
@@ -189,8 +189,8 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write the frames of a basic message at ``at``; returns the offset behind them. _deliver() has the
-        same inline: the call took 5 % of its loop.
+        """Write the frames of a basic message at ``at``; returns the offset behind them. _deliver() repeats
+        this code: a call took 5 % of its loop.
         """
         channel = self.channel.id
         at = delivery.write_delivery(
@@ -205,12 +205,12 @@ class AMQPConsumer(consumers.Consumer):
         self.apart = 0
         return apart
 
-    # messages that came by another protocol, which ``form`` translates, or that cannot be delivered
+    # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them. -1: the
-        frames before it have to be sent first, or it was delivered otherwise (too large for the buffer), set
-        aside (unreadable) or refused (this client cannot take it).
+        """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them, or -1:
+        earlier frames must be sent first, or the message was delivered otherwise (too large for the buffer),
+        set aside (unreadable) or refused (this client cannot take it).
         """
         if self.message.kind == BASIC:
             self._end_channel()
@@ -228,7 +228,7 @@ class AMQPConsumer(consumers.Consumer):
         return -1
 
     def _translated_size(self):
-        """The most octets that _write_translated() needs."""
+        """Most octets that _write_translated() needs."""
         message = self.message
         return delivery.delivery_size(
             len(self.prefix), message.routing_length,
@@ -236,8 +236,8 @@ class AMQPConsumer(consumers.Consumer):
             message.body_length, self.frame_max)
 
     def _write_translated(self, out, at, end):
-        """Write the frames of ``message`` between ``at`` and ``end``. Returns the offset behind them; -1: the
-        message is malformed, and was set aside.
+        """Write the frames of ``message`` between ``at`` and ``end``. Returns the offset behind them, or -1
+        if the message is malformed and was set aside.
         """
         message = self.message
         channel = self.channel.id
@@ -252,20 +252,20 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _pass_over(self, error):
-        """Set aside an unreadable ``message``; those behind it go on."""
+        """Set aside an unreadable ``message``; later messages go on."""
         self.source.shift_head()
         self.source.set_aside(self.message.location, error, "delivering it")
         self.apart += UNREADABLE_OCTETS
 
     def _end_channel(self):
-        """The header of ``message`` fits into no frame to the client: the message stays for others, and the
-        channel ends.
+        """End the channel: the header of ``message`` fits into no frame to this client. The message stays for
+        others.
         """
         self.held = True
         self.channel.cannot_take(self.source, self.message.properties_length)
 
     def _send_taken(self, at):
-        """Send the deliveries that fill the output buffer so far."""
+        """Send the deliveries in the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
         queue.flush()
@@ -297,7 +297,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def _lead(self, message):
-        """The frames of a delivery before those of its body."""
+        """The frames of a delivery before its body frames."""
         lead = bytearray(
             2 * delivery.HEADER_OVERHEAD + len(self.prefix) + message.routing_length
             + message.properties_length)
@@ -328,7 +328,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def hand_over(self, message):
-        """As Consumer.hand_over: the body is sent from where it was received; not over TLS."""
+        """As Consumer.hand_over: send the body from the buffer it was received in; not over TLS."""
         if not self._can_have(message):
             return False
         size = self._size_of(message)
@@ -342,7 +342,7 @@ class AMQPConsumer(consumers.Consumer):
         return True
 
     def _can_have(self, message):
-        """Whether this message can be handed to the consumer, if that has capacity."""
+        """True if this message can be handed to the consumer, capacity apart."""
         return (
             self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
             and message.properties_length <= self.properties_max and message.body_view() is not None)
@@ -358,11 +358,11 @@ class AMQPConsumer(consumers.Consumer):
         if not message.waits_until_ms:
             message.waits_until_ms = now_ms + most_ms
         if not now_ms < message.waits_until_ms <= now_ms + most_ms:
-            return None  # it has waited long enough, or the clock was set back
+            return None  # the message has waited long enough, or the clock was set back
         return Turn(self.output, self.timers, message.waits_until_ms - now_ms)
 
     def _take_large(self):
-        """Take ``message``, which is delivered next."""
+        """Take ``message``, the next to be delivered."""
         message = self.message
         self.source.take(message, self.no_ack)
         if self.no_ack:
@@ -376,14 +376,14 @@ class AMQPConsumer(consumers.Consumer):
         self.source.flush()
 
     def admits_large(self, size):
-        """Whether there is memory for a copy of so many octets. If not, deliveries wait for resume_held()."""
+        """True if memory allows a copy of ``size`` octets. If not, deliveries wait for resume_held()."""
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True
         return False
 
     def wrote_large(self, size):
-        """A copy of so many octets went to the output."""
+        """Note that a copy of ``size`` octets went to the output."""
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
 
@@ -392,7 +392,7 @@ class AMQPConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """Deliver: memory may be free again."""
+        """Resume deliveries: memory may be free again."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)

@@ -1,15 +1,15 @@
 """Events of the AMQP door: headers of events about channels and consumers, with RabbitMQ's names. Events
 about logins and connections are in broker.signals.events.
 
-Beside connection, which emits them through the broker's Events; each function makes the headers of one kind,
-and is called only when they are wanted.
+Beside connection, which emits them through the broker's Events. Each function makes the headers of one kind,
+and is called only if a listener or a binding wants such events.
 """
 # The protocol's name in events.
 PROTOCOL = "{0,9,1}"
 
 
 def channel_created(channel):
-    """Of ``channel.created``."""
+    """Headers of ``channel.created``."""
     connection = channel.connection
     return {
         "name": channel_name(channel), "pid": channel_name(channel), "connection": connection.name,
@@ -18,7 +18,7 @@ def channel_created(channel):
 
 
 def channel_closed(channel):
-    """Of ``channel.closed``."""
+    """Headers of ``channel.closed``."""
     return {
         "name": channel_name(channel), "pid": channel_name(channel), "connection": channel.connection.name,
         "number": channel.id,
@@ -26,7 +26,7 @@ def channel_closed(channel):
 
 
 def consumer_created(consumer):
-    """Of ``consumer.created``."""
+    """Headers of ``consumer.created``."""
     return {
         **consumer_deleted(consumer), "exclusive": bool(consumer.exclusive),
         "ack_required": not consumer.no_ack,
@@ -35,7 +35,7 @@ def consumer_created(consumer):
 
 
 def consumer_deleted(consumer):
-    """Of ``consumer.deleted``, by the client or the broker."""
+    """Headers of ``consumer.deleted``, by the client or the broker."""
     queue = consumer.source
     return {
         "consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name,
@@ -44,5 +44,5 @@ def consumer_deleted(consumer):
 
 
 def channel_name(channel):
-    """What RabbitMQ calls a channel."""
+    """RabbitMQ's name for the channel."""
     return f"{channel.connection.name} ({channel.id})"

@@ -1,9 +1,10 @@
-"""Fast lane: one compiled walk over everything a connection has read, with no Python object per message.
+"""Fast lane: walks everything a connection has read in one compiled pass, with no Python object per message.
 
-The only room that sees amqp.wire, broker and storage at once. Stream hands it the hub's input buffer. A
-publish whose method, header and single body frame are all there goes straight to its queues, a basic.ack
-straight to the unacked ring. Everything else goes frame by frame to ``handler.slow_frame``, which answers the
-same, only slower. Never yields; raises only for framing that ends the connection.
+Reads amqp.wire, broker and storage directly, as its neighbours consume and delivery do. Stream passes it the
+hub's input buffer. A publish goes straight to its queues if its method, header and single body frame are all
+there; a basic.ack goes straight to the unacked ring. All other frames go one by one to
+``handler.slow_frame``, with the same results. Never switches; raises only for framing errors, which end the
+connection.
 
 This module is compiled without bounds checks, so each length is checked against the end of its frame before
 it is used.
@@ -14,7 +15,7 @@ from gomq_py import octets
 from gomq_py.amqp.server.settling import REQUEUE, Settling
 from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire import errors
-# its .pxd types what resume_consumers walks
+# its .pxd types the objects that resume_consumers walks
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
 from gomq_py.broker.routing import route as routes
 from gomq_py.broker.routing.route import RememberedRoutes
@@ -28,16 +29,16 @@ BASIC_PUBLISH = 0x003C0028
 BASIC_ACK = 0x003C0050
 FRAME_END = 0xCE
 DELIVERY_MODE = 0x1000
-# Most routes of one connection that depend on a header, and the most octets of that header. Links write the
-# same header on all that they publish; one that names three brokers takes 500 octets.
+# Most routes of one connection that depend on a header, and most octets of that header. Links write the same
+# header on all messages that they publish; with three brokers it takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# The rest of a body frame of so many octets or more is read straight to where the body is put together.
+# The rest of a body frame of at least so many octets is read straight into the body's buffer.
 DIRECT_OCTETS = 16 * 1024
-# Answers of _publish() instead of a position: more must be read first; the slow lane must take it.
+# Answers of _publish() instead of a position: WAIT: read more first; SLOW: use the slow lane.
 WAIT = 0
 SLOW = -1
-# A ``global_prefetch`` that leaves room for no message, acks or not.
+# A ``global_prefetch`` that leaves no room for a message, even after acks.
 NO_CREDIT = -1
 
 
@@ -86,13 +87,13 @@ class FastLane:
         self.confirming_channels = []
         self.settled_channels = []
         self.remembered = RememberedRoutes(partial(_route_of, handler))
-        self.watching = None  # RememberedRoutes that depend on a header as well
+        self.watching = None  # RememberedRoutes that also depend on a header
         self.channel = None
         self.message = Message()
         self.message.may_wait = True
         self.held = False
-        self.in_body = False  # the next octet ends a body frame that was read elsewhere
-        self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
+        self.in_body = False  # the next octet ends a body frame that was read into the body's buffer
+        self.stored_copies = self.routed = 0  # in this read: copies stored, and messages routed to a queue
         self.rate = backpressure.PublishRate()
         self.look_at = routes.LOOK_AFTER
         self.scan = PropertyScan()
@@ -101,16 +102,16 @@ class FastLane:
         self.set_frame_max(frame_max)
 
     def set_frame_max(self, frame_max):
-        """The negotiated frame size; frames are checked against it from the next one on."""
+        """Set the negotiated frame size, which later frames are checked against."""
         self.frame_max = frame_max
-        # 8 octets more than fit into a frame: RabbitMQ lets them pass, because some clients (AMQPStorm) count
+        # 8 octets more than a frame holds: RabbitMQ accepts them, because some clients (AMQPStorm) count
         # without the overhead.
         self.payload_max = frame_max
         self.header_max = min(self.header_max, self.payload_max)
         self.body_max = min(self.payload_max, self.max_message)
 
     def process(self, start, end, now_ms):
-        """Walk the complete frames in ``input[start:end]``; returns where the incomplete rest begins.
+        """Walk the complete frames in ``input[start:end]``; returns the offset of the incomplete rest.
 
         Raises FrameError for broken framing.
         """
@@ -172,7 +173,7 @@ class FastLane:
                                 self.settled_channels.append(channel)
                             position = frame_end + 1
                             continue
-            # The slow lane may close and open channels: forget the last one seen.
+            # The slow lane may close and open channels: forget the last channel.
             self.channel = None
             going_on = self.handler.slow_frame(kind, number, bytes(at[position + 7:frame_end]))
             position = frame_end + 1
@@ -181,8 +182,8 @@ class FastLane:
         return position
 
     def finish(self):
-        """The walk is over: consumers with new credit queue up, every queue that was touched gets its turn,
-        and what was published is confirmed.
+        """End the walk: consumers with new credit queue up, every touched queue gets its turn, and publishes
+        are confirmed.
         """
         if self.settled_channels:
             for channel in self.settled_channels:
@@ -195,11 +196,10 @@ class FastLane:
         self.send_confirms()
 
     def _look_behind(self):
-        """After a read that makes a flood of publishes: the handler hears whether all queues of the last
-        message are outrun. Where an exchange delays messages the lane does not know any more whether that one
-        was to wait.
+        """After a read with very many publishes: tell the handler if all queues of the last message are
+        outrun. At an exchange that delays messages the lane cannot tell whether that message was delayed.
         """
-        if len(self.confirming_channels) > 0:  # it waits for confirms: the read counts alone
+        if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
         else:
             is_flood = self.rate.is_flood(self.now_ms, self.routed)
@@ -212,7 +212,7 @@ class FastLane:
                 self.handler.outruns(route.queues)
 
     def send_confirms(self):
-        """Answer the publishes since the last call of all channels in confirm mode."""
+        """Confirm the publishes since the last call, on all channels in confirm mode."""
         if self.confirming_channels:
             channels = self.confirming_channels
             self.confirming_channels = []
@@ -222,7 +222,7 @@ class FastLane:
                 channel.send_confirms()
 
     def confirm(self, channel):
-        """The slow lane took a publish of this channel: confirm it at the end of the read."""
+        """Confirm a publish that the slow lane took on this channel, at the end of the read."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -235,12 +235,12 @@ class FastLane:
         return channel
 
     def _publish(self, channel, position, frame_end, end):
-        """One publish, if its frames are all there and ordinary.
+        """Handle one publish, if all its frames are there and ordinary.
 
-        Returns the position behind it, WAIT or SLOW.
+        Returns the position behind its frames, WAIT or SLOW.
         """
         at = self.at
-        # class id, method id and a reserved short stand before the exchange
+        # before the exchange: class id, method id and a reserved short
         routing = position + 13
         if frame_end - routing < 3:
             return SLOW
@@ -248,14 +248,14 @@ class FastLane:
         if frame_end - routing < length + 2:
             return SLOW
         length += 1 + at[routing + length]
-        # exactly the octet of bits is left, and immediate is not set in it
+        # exactly the octet of bits must be left, with immediate unset
         if frame_end - routing != length + 1 or at[routing + length] > 1:
             return SLOW
         after = self._content(channel.id, position, frame_end + 1, end)
         if after <= 0:
             return after
         route = self._route(routing, length)
-        # A mandatory message that no queue gets is returned.
+        # A mandatory message without a queue is returned, by the slow lane.
         if route is None or at[routing + length] and not route.queues:
             return SLOW
         self.message.routing_at = routing
@@ -264,13 +264,13 @@ class FastLane:
         return after
 
     def _content(self, number, position, header, end):
-        """Check the header frame at ``header`` and the body frame behind it, and note them in the message.
+        """Check the header frame at ``header`` and the body frame behind it, and note their offsets.
 
-        Returns the position behind them, WAIT or SLOW.
+        Returns the position behind both, WAIT or SLOW.
         """
         at = self.at
         if end - header < 22:
-            # A frame that cannot be a header is answered now: the client may wait for the answer.
+            # Reject a frame that cannot be a header at once: the client may wait for the answer.
             if end > header and at[header] != 2 or end - header >= 7 and octets.be32(at, header + 3) < 14:
                 return SLOW
             return WAIT
@@ -314,9 +314,7 @@ class FastLane:
         return after
 
     def _properties(self, start, end):
-        """Check the properties, and note in the message what storing needs. False: the slow lane must look at
-        them.
-        """
+        """Check the properties, and store in the message what its queues need. False: use the slow lane."""
         at = self.at
         message = self.message
         message.persistent = False
@@ -326,10 +324,10 @@ class FastLane:
         scan = self.scan
         if scan.scan(at, start, end) != 0 or scan.special or scan.expiration_at >= 0 or scan.user_id_at >= 0:
             return False
-        # A delivery mode that is neither transient nor persistent is an error (an absent one is 0 here).
+        # A delivery mode other than transient and persistent is an error (an absent one is 0 here).
         if scan.delivery_mode > 2 or scan.delivery_mode == 0 and scan.flags & DELIVERY_MODE:
             return False
-        # amq.rabbitmq.reply-to and its aliases are answered by the broker itself
+        # the broker itself answers amq.rabbitmq.reply-to and its aliases
         if (
             scan.reply_to_at >= 0 and at[scan.reply_to_at] >= 4
             and octets.same(at, scan.reply_to_at + 1, b"amq.", 0, 4)
@@ -340,7 +338,7 @@ class FastLane:
         return True
 
     def _route(self, routing, length):
-        # No name for self.remembered: it would be counted in and out, for every message.
+        # Not assigned to a variable: that would count a reference to self.remembered for every message.
         route = self.remembered.last
         if (
             route is not None and length == len(self.remembered.last_key)
@@ -353,8 +351,8 @@ class FastLane:
         return route
 
     def _by_headers(self, route, routing, length):
-        """The route of the message, where it depends on headers: ``route`` is that of those without them."""
-        # Properties of two octets, all zero, were not scanned.
+        """The route of a message at an exchange that reads headers; ``route``: the one without headers."""
+        # Properties of two octets, both zero, were not scanned.
         if self.message.properties_length == 2 or self.scan.headers_at < 0:
             return route
         if route.delayed is None:
@@ -366,10 +364,10 @@ class FastLane:
         return None if due_ms == properties.UNTOLD else route.delayed
 
     def _watched(self, route, routing, length):
-        """The route of a message with headers that depends on one of them."""
+        """The route of a message whose route depends on one of its headers."""
         at = self.at
         end = self.scan.headers_at + self.scan.headers_length
-        # The first of equal ones counts, as everywhere.
+        # The first of equal keys counts, as everywhere.
         entry = fields.find_key(
             at, self.scan.headers_at + 4, end, octets.pointer(route.watched), len(route.watched))
         if entry < 0:
@@ -404,7 +402,8 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Hand the message to the handler until the queue of this number can take it, and end the walk."""
+        """Have the handler wait for destination number ``at``, which takes the message later; end the walk.
+        """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
         message.own()
@@ -413,7 +412,7 @@ class FastLane:
         self.handler.publish_later(channel, message, route.queues, at, taken, bool(mandatory))
 
     def _stored(self, channel, route, persistent, taken):
-        """All queues of the route have had a message: count it."""
+        """Count a message that all queues of the route have had."""
         route.count()
         channel.publishes += 1
         if channel.confirming:
@@ -434,13 +433,12 @@ class HotChannel:
 
     ``slow``: the lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
 
-    ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts
-    in every mode), ``refused`` lists the publishes to be nacked since the last confirms, ``unsynced`` the
-    queues that must be on disk before the others are acked, and ``confirms`` (Confirms) answers them all.
-    ``prefetch_count`` is the limit of new consumers, ``global_prefetch`` the limit that all consumers of the
-    channel share; 0 is no limit. ``consumers`` maps tags to consumers. ``max_unacked``: the most messages
-    that may be unacknowledged. ``watched``: consumer_timeouts looks whether the channel holds deliveries for
-    too long. ``tracing``: trace_delivery() hears of every delivery.
+    ``confirming``: confirm mode. ``published``: number of the last publish in confirm mode; ``publishes``
+    counts in every mode. ``refused``: publishes to be nacked at the next send_confirms(). ``unsynced``:
+    queues that must be on disk before the others are acked. ``confirms`` (Confirms) sends all these answers.
+    ``prefetch_count``: limit of new consumers; ``global_prefetch``: limit shared by all consumers of the
+    channel; 0: no limit. ``consumers``: by tag. ``max_unacked``: most unacknowledged messages. ``watched``:
+    consumer_timeouts watches the channel. ``tracing``: trace_delivery() is called for every delivery.
     """
 
     __slots__ = (
@@ -464,7 +462,7 @@ class HotChannel:
         self.settling = None
 
     def send_confirms(self):
-        """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
+        """Confirm the publishes since the last call: at the end of a read, and before the channel closes."""
         if self.confirming:
             refused = self.refused
             if refused:
@@ -472,7 +470,7 @@ class HotChannel:
             self.confirms.published(self.published, refused, self.unsynced.take())
 
     def ack(self, tag, multiple):
-        """basic.ack. False: the tag is unknown, and nothing was done."""
+        """basic.ack. Returns False, without any effect, for an unknown tag."""
         if not self.unacked.settle(tag, multiple):
             return False
         self.resume_consumers()
@@ -481,7 +479,7 @@ class HotChannel:
     def reject(self, tag, multiple, requeue):
         """basic.reject and basic.nack; ``requeue`` as in unacked.
 
-        False: the tag is unknown, and nothing was done.
+        Returns False, without any effect, for an unknown tag.
         """
         if not self.unacked.reject(tag, multiple, requeue):
             return False
@@ -489,25 +487,25 @@ class HotChannel:
         return True
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
-        """Settle everything up to ``tag``. Returns whether a part is left for later; then ``done()`` is
-        called when all is settled.
+        """Settle all messages up to ``tag``. Returns True if some are left for later; ``done()`` is then
+        called when all are settled.
         """
         return self.settlements(scheduler).order(tag, how, done)
 
     def settlements(self, scheduler):
-        """The channel's Settling, which settles in slices and in order."""
+        """The channel's Settling, which settles in slices, in order."""
         if self.settling is None:
             self.settling = Settling(self, scheduler)
         return self.settling
 
     def lend_nothing(self):
-        """The channel is about to end: its consumers take nothing any more."""
+        """Stop the consumers from taking messages: the channel is about to end."""
         self.slow = True
         self.global_prefetch = NO_CREDIT
 
     def close(self, scheduler):
-        """The channel has ended: its consumers detach, and its unacked messages go back to their queues, in
-        order, and in slices if they are very many.
+        """End the channel: consumers detach, and unacked messages go back to their queues in order, in slices
+        if very many.
         """
         self.slow = True
         for consumer in list(self.consumers.values()):
@@ -515,16 +513,16 @@ class HotChannel:
         self.consumers.clear()
         if self.unacked.count or self.settling is not None:
             self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
-        self.settling = None  # what is left of it holds the channel until it is done
+        self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
-        """A delivery has a consumer timeout, and the channel is not watched yet."""
+        """Start watching the channel: a delivery has a consumer timeout."""
 
     def trace_delivery(self, message, queue_name, added):
-        """A message is about to be delivered while ``tracing``."""
+        """Trace a message before its delivery, while ``tracing`` is set."""
 
     def resume_consumers(self):
-        """Acks or basic.qos gave credit back: consumers with credit queue up for their turn."""
+        """Queue up the consumers that have credit again after acks or basic.qos."""
         if self.global_prefetch and len(self.consumers) > 1:
             self._resume_in_turns()
             return
@@ -533,8 +531,8 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """As ``resume_consumers``, where all consumers share one credit: a different consumer comes first
-        each time, because the first may use the credit up.
+        """As ``resume_consumers`` for a shared credit: each time it starts with a different consumer, because
+        the first may use up the credit.
         """
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
@@ -545,14 +543,14 @@ class HotChannel:
         for at, consumer in enumerate(consumers):
             if consumer.ringed and consumer.queue.ready_count:
                 self.resume_at = first + at + 1
-                # or the queue of the consumer that has just acked would always come first
+                # otherwise the queue of the consumer that has just acked would always come first
                 consumer.queue.serve()
                 return
 
 
 def _route_of(handler, key):
-    """The handler's route for ``key``: exchange and routing key, one behind the other as on the wire, and an
-    entry of the headers or nothing.
+    """The handler's route for ``key``: exchange and routing key as on the wire, then a header entry or
+    nothing.
     """
     split = 1 + key[0]
     end = split + 1 + key[split]

@@ -1,8 +1,8 @@
 """Handshake: from the protocol header to connection.open-ok, as a state table without I/O.
 
-The login feeds it what was read and carries out the steps it answers with: octets to send, a login to check,
-a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
-``frame_max_before`` octets, so that a stranger can make the broker hold nothing larger.
+The login passes it the octets read, and carries out the steps that it returns: octets to send, credentials to
+check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
+``frame_max_before`` octets, so that a stranger can use little of the broker's memory.
 
     header   the eight octets of the protocol      -> start
     starting connection.start-ok                   -> Login      (the connection answers logged_in() or
@@ -11,7 +11,7 @@ a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a f
     opening  connection.open                       -> Open       (the connection answers opened(), or raises)
     open     what was read behind connection.open is in rest()
 
-Its states, and the events that lead from one to the next, are lifecycle.OF_HANDSHAKE.
+lifecycle.OF_HANDSHAKE is the table of its states and events.
 """
 from functools import lru_cache
 from typing import NamedTuple
@@ -40,9 +40,9 @@ OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 
 
 class HandshakeError(Exception):
-    """The connection ends here.
+    """The handshake has failed, and the connection ends.
 
-    ``reply``: octets to send first (often none: RabbitMQ tells strangers nothing); the text is for the log.
+    ``reply``: octets to send first (often none: RabbitMQ tells strangers nothing). The text is for the log.
     """
 
     def __init__(self, text, reply=b""):
@@ -51,18 +51,18 @@ class HandshakeError(Exception):
 
 
 class Limits(NamedTuple):
-    """What is offered in connection.tune, and what was agreed; 0 is no limit. ``heartbeat_s`` in seconds."""
+    """The limits offered in connection.tune or agreed; 0 is no limit. ``heartbeat_s`` in seconds."""
 
     channel_max: int
     frame_max: int
     heartbeat_s: int
 
 
-limits_of = lru_cache(64)(Limits)  # most clients of a fleet agree to the same
+limits_of = lru_cache(64)(Limits)  # cached: most clients of a fleet agree to the same limits
 
 
 class Send(NamedTuple):
-    """Octets for the peer."""
+    """A step: send these octets."""
 
     octets: bytes
 
@@ -71,7 +71,7 @@ NOTHING_TO_SEND = Send(b"")
 
 
 class Login(NamedTuple):
-    """Check these credentials, then call logged_in() or refused(). May take a hash's time."""
+    """A step: check these credentials, then call logged_in() or refused(). A password hash may take long."""
 
     mechanism: str
     username: str
@@ -80,7 +80,7 @@ class Login(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Open this virtual host for the user, then call opened()."""
+    """A step: open this virtual host for the user, then call opened()."""
 
     virtual_host: str
 
@@ -89,22 +89,22 @@ opening = lru_cache(64)(Open)
 
 
 class Closed(NamedTuple):
-    """The client closed the connection in good order."""
+    """A step: the client has closed the connection in good order."""
 
 
 class Handshake:
     """One connection's handshake.
 
-    ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was.
+    ``limits``: offered, and after tune-ok agreed. ``client_properties``: the peer's, after start-ok.
     """
 
     def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
         """``start``: start_frame(), which offers EXTERNAL or not as ``certified_name`` says.
 
-        ``certified_name``: the user that a verified client certificate names, "" if it names none; without a
-        certificate None, and then EXTERNAL is not offered.
+        ``certified_name``: the user named by a verified client certificate, "" if it names no user. None:
+        there is no certificate, and EXTERNAL is not offered.
 
-        ``frame_max_before``: octets of a frame before tune-ok.
+        ``frame_max_before``: most octets of a frame before tune-ok.
         """
         self.offered = offered
         self._start = start
@@ -118,12 +118,12 @@ class Handshake:
 
     @property
     def capabilities(self):
-        """What the client says it understands; a dict, whatever the client sent."""
+        """The client's capabilities, as a dict whatever the client sent."""
         capabilities = self.client_properties.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     def feed(self, data):
-        """Take octets that were read."""
+        """Append octets read from the client."""
         if self.state == HEADER:
             needed = HEADER_SIZE - len(self._header)
             self._header += data[:needed]
@@ -132,7 +132,7 @@ class Handshake:
             self._reader.feed(data)
 
     def next_step(self):
-        """What to do next; None when more must be read first. Raises HandshakeError."""
+        """The next step, or None if more must be read first. Raises HandshakeError."""
         if self.state == HEADER:
             return self._greet()
         if self.state == LEFT:
@@ -149,7 +149,7 @@ class Handshake:
                     try:
                         method = method_class.decode(payload)
                     except AMQPError:
-                        pass  # _other() decodes it again, and says what is wrong
+                        pass  # _other() decodes it again, and reports the error
                     else:
                         step = handler(self, method)
                 step = step or self._other(kind, channel, payload)
@@ -159,14 +159,14 @@ class Handshake:
             raise HandshakeError(f"{error} in handshake state {self.state}", self.reply_to(error)) from error
 
     def logged_in(self):
-        """The credentials are good: the limits to send."""
+        """Accept the credentials. Returns octets to send: the limits."""
         moved(self, OF_HANDSHAKE, LOGGED_IN)
         return tune_frame(self.offered)
 
     def refused(self):
-        """The credentials are bad: what to send before closing.
+        """Refuse the credentials. Returns octets to send before closing.
 
-        RabbitMQ says so only to clients that can tell it from a broken connection.
+        As in RabbitMQ, only clients that can tell a refusal from a broken connection get an answer.
         """
         if not self.capabilities.get("authentication_failure_close"):
             return b""
@@ -177,18 +177,18 @@ class Handshake:
         return close_frame(error)
 
     def opened(self):
-        """The virtual host is open: the last answer of the handshake."""
+        """Note that the virtual host is open. Returns the last answer of the handshake."""
         moved(self, OF_HANDSHAKE, OPENED)
         return OPEN_OK_FRAME
 
     def reply_to(self, error):
-        """The octets to send because of an error: before the login none, as in RabbitMQ; after it a
-        connection.close with the reason, which helps the client and tells a stranger nothing.
+        """The octets to send for an error: none before the login, as in RabbitMQ; after it a connection.close
+        with the reason.
         """
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
     def rest(self):
-        """Octets that were read behind connection.open."""
+        """The octets read after connection.open."""
         return self._reader.take_rest()
 
     def _greet(self):
@@ -230,15 +230,15 @@ class Handshake:
         if credentials is None:
             raise HandshakeError(f"unknown authentication mechanism {method.mechanism!r}")
         username, password = credentials(method.response)
-        if password is None:  # RabbitMQ treats it as a wrong password
+        if password is None:  # treated as a wrong password, as in RabbitMQ
             raise HandshakeError(
                 f"{method.mechanism} login with a password that is no string", self.refused()
             )
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """Log in by certificate, whatever the response says. A client without a usable certificate is refused
-        like one with a wrong password.
+        """Log in by certificate, whatever the response contains. A client without a usable certificate is
+        refused like a client with a wrong password.
         """
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())
@@ -268,7 +268,7 @@ class Handshake:
 
 
 def start_frame(server_properties, offers_external):
-    """connection.start: how the broker introduces itself, and the ways to log in."""
+    """connection.start: the broker's properties and login mechanisms."""
     names = [*MECHANISMS, EXTERNAL] if offers_external else list(MECHANISMS)
     return method_frame(0, ConnectionStart(
         version_major=0, version_minor=9, server_properties=server_properties,
@@ -302,7 +302,7 @@ def close_frame(error):
 
 def plain_credentials(response):
     """(username, password) of a PLAIN response: NUL, name, NUL, password (RFC 4616 without an authorization
-    identity, as RabbitMQ).
+    identity, as in RabbitMQ).
     """
     parts = response.split(b"\0")
     if len(parts) != 3 or parts[0]:
@@ -312,7 +312,7 @@ def plain_credentials(response):
 
 def amqplain_credentials(response):
     """(username, password) of an AMQPLAIN response: a field table without its length, with LOGIN and
-    PASSWORD. None for one that is no string.
+    PASSWORD. A value that is no string is returned as None.
     """
     try:
         table, _ = decode_table(len(response).to_bytes(4, "big") + response)
@@ -328,11 +328,11 @@ def amqplain_credentials(response):
     return username, password if isinstance(password, bytes) else None
 
 
-# In the order they are offered, RabbitMQ's: a client that takes the first it knows takes PLAIN all the same,
-# since few know AMQPLAIN.
+# In the order offered, which is RabbitMQ's. Clients that take the first mechanism they know take PLAIN, since
+# few know AMQPLAIN.
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
-# The method that each state awaits, and its handler.
+# The method awaited in each state, and its handler.
 AWAITED = {
     state: (method, method.ID.to_bytes(4, "big"), handler) for state, method, handler in (
         (STARTING, ConnectionStartOk, Handshake._start_ok),

@@ -1,9 +1,8 @@
-"""Lifecycle: the states of a handshake, a connection and a channel, and which event leads from one to the
-next.
+"""Lifecycle: the states of a handshake, a connection and a channel, and the events that change them.
 
-Below handshake, connection and channel, each of which keeps a state and hands its events to ``moved``, which
-answers False, and changes nothing, if the table does not have the event in that state. States are text: the
-log, the management API and errors show them.
+Below handshake, connection and channel. Each keeps a state and passes its events to ``moved``, which returns
+False, and changes nothing, if the table lacks the event in that state. States are text, shown in the log, the
+management API and errors.
 
                   TAKEN_LEAVE from the three in the middle: LEFT
     handshake     HEADER --GREETED--> STARTING --LOGGED_IN--> TUNING --TUNED--> OPENING --OPENED--> OPEN
@@ -62,7 +61,7 @@ OF_CHANNEL = {
 
 
 def moved(one, table, event):
-    """Give ``one`` the ``state`` that the event leads to. False: the event has no effect in its state."""
+    """Set the ``state`` of ``one`` after the event. False: the event has no effect in its state."""
     state = table.get((one.state, event))
     if state is None:
         return False

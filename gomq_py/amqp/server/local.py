@@ -1,12 +1,11 @@
 """Local clients: connections of this process to its own broker, without a port and without a password.
 
-Shovels and federation, which move messages between brokers, use a client at both ends; for an end that is
-this broker the node gives them ``LocalClients.connect``. Rights, limits, alarms and exclusive queues hold as
-for every client, because the octets come as every client's do. The pair of sockets is made here, so that no
-peer from the network can come in this way.
+Shovels and federation use an AMQP client at both ends; for an end in this broker the node gives them
+``LocalClients.connect``. Rights, limits, alarms and exclusive queues apply as to every client. The pair of
+sockets is made here, so that no peer from the network can come in this way.
 
-Beside the server. A local client is let in as a User, and ends when this user is deleted, loses its
-permission for the vhost, or may no longer read what it consumes.
+Beside the server. A local client logs in as a User. Its connection ends when this user is deleted, loses its
+permission for the vhost, or may no longer read a queue that it consumes.
 """
 import errno
 
@@ -33,13 +32,13 @@ class LocalClients:
     def connect(self, user):
         """The client's end of a connection that logs in as this User with EXTERNAL.
 
-        gevent's socket, to be closed by the caller. Raises OSError.
+        Returns gevent's socket, which the caller closes. Raises OSError.
         """
         hub = self._server.hub
         if self._clients.is_closing or hub.is_closed:
             raise ConnectionRefusedError(errno.ECONNREFUSED, SHUTDOWN)
         ours, theirs = gevent_socket.socketpair()
-        admitted = hub.admission.add(theirs.fileno(), "")  # a descriptor like those of others
+        admitted = hub.admission.add(theirs.fileno(), "")  # it uses a descriptor like other clients
         if admitted is None:
             ours.close()
             theirs.close()
@@ -52,8 +51,8 @@ class LocalClients:
         return ours
 
     def _rights_changed(self, user):
-        """End what the user may not do any more. Consumers of other clients are cancelled
-        (amqp.server.withdrawals); here the channel ends, so that the link says why.
+        """End what the user's rights no longer allow. Consumers of other clients are cancelled
+        (amqp.server.withdrawals); here the channel ends, so that the link reports the reason.
         """
         if not self._clients.count_of_door(LOCAL):
             return

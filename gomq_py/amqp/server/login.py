@@ -1,9 +1,9 @@
 """Login: carries out a handshake, checks the credentials and finds the virtual host (broker.verbs.entering),
 all within ``login_timeout``.
 
-Between the connection's stream, whose lane it is until the client is let in, and the handshake's state table.
-Only the check of a costly password takes a greenlet. A client that has not logged in can make it hold at most
-one small frame, and what it sends ahead of such a check (``max_octets_before_login``).
+Lane of the connection's stream until the client is let in; drives the handshake's state table. Only the check
+of a costly password takes a greenlet. A client that has not logged in can fill at most one small frame and,
+during such a check, ``max_octets_before_login``.
 """
 import time
 from functools import lru_cache, partial
@@ -32,22 +32,22 @@ from gomq_py.hub.loop_socket import is_plain
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
-# As admission, limits and lists of connections know this door.
+# This door's name in admission, limits and lists of connections.
 DOOR, LOCAL = "amqp", "local"
 
 
 @lru_cache(8)
 def greeting(cluster_name, offers_external):
-    """connection.start of a broker of this name."""
+    """connection.start of a broker with this cluster name."""
     return start_frame(server_properties(cluster_name), offers_external)
 
 
 class LoginAttempt(ClientLogin):
     """The login of the client of one connection, as lane and handler of its stream.
 
-    When the client may come in, ``connection.let_in(user, vhost, handshake, has_rest)`` is called, and the
-    rest of what was read goes to the connection's own lane. A stream that ends before that ends the
-    connection, whose last word is ``say_last_word``.
+    Calls ``connection.let_in(user, vhost, handshake, has_rest)`` when the client may come in; the
+    connection's own lane gets the rest of the input. If the stream ends before, the connection ends, and
+    calls ``say_last_word``.
     """
 
     __slots__ = ("user", "_input", "_handshake", "_timer", "_ends_at_s")
@@ -73,7 +73,7 @@ class LoginAttempt(ClientLogin):
         self._start_timer(self.timeout_s)
 
     def end(self):
-        """The login has succeeded or failed: stop its timer."""
+        """Stop the login's timer: the login has succeeded or failed."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
@@ -82,7 +82,7 @@ class LoginAttempt(ClientLogin):
     # as a lane
 
     def process(self, start, end, now_ms):
-        """Hand what was read to the handshake, and carry out its steps. Raises HandshakeError."""
+        """Feed the handshake with what was read, and carry out its steps. Raises HandshakeError."""
         connection, handshake = self.connection, self._handshake
         handshake.feed(self._input[start:end])
         while True:
@@ -109,7 +109,7 @@ class LoginAttempt(ClientLogin):
                 self._check_not_stopping()
 
     def _check_octets(self):
-        """Limit the octets that a client sends before its login is done; behind that more may have come.
+        """Limit the octets that a client sends before its login is done; after the login it may send more.
 
         Raises HandshakeError.
         """
@@ -118,18 +118,18 @@ class LoginAttempt(ClientLogin):
             raise HandshakeError(
                 f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
 
-    # The end of a walk needs nothing; bool() is faster than a function of Python.
+    # The end of a walk has nothing to do; bool() is faster than a Python function.
     finish = staticmethod(bool)
 
     @staticmethod
     def has_plenty():
-        """The client waits for every answer."""
+        """Never true: the client waits for every answer."""
         return False
 
     # steps
 
     def _log_in_at_once(self, login):
-        """Whether the credentials could be checked without waiting, and are good."""
+        """Log in if the credentials can be checked without waiting. Returns whether that succeeded."""
         connection = self.connection
         if connection.local_user is not None and login.mechanism == EXTERNAL:
             self.user = connection.local_user
@@ -144,8 +144,8 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _log_in_later(self, login):
-        """As _log_in_at_once(), in a greenlet, which waits for threads that compute costly hashes and fetch
-        an issuer's keys, and for the delay after failed logins. Meanwhile the client is not read.
+        """As _log_in_at_once(), in a greenlet, which may wait for password hashes, an issuer's keys, and the
+        delay after failed logins. The client is not read meanwhile.
         """
         self.end()
         hold = self.connection.stream.hold("its password to be checked")
@@ -172,7 +172,7 @@ class LoginAttempt(ClientLogin):
             hold.release()
 
     def _give_up(self, greenlet):
-        """The socket was shut down: end the login, which does not read it and would not notice."""
+        """End the login: the socket was shut down, which a login that does not read would not notice."""
         greenlet.kill(block=False)
         self.connection.stream.stop()
 
@@ -192,15 +192,13 @@ class LoginAttempt(ClientLogin):
         self.connection.output.write(self._handshake.logged_in())
 
     def _open(self, name, end, now_ms):
-        """Let the client into this vhost, and hand over what has been read behind that. Raises
-        HandshakeError.
+        """Let the client into this vhost, and pass on the input after connection.open. Raises HandshakeError.
         """
         connection, handshake = self.connection, self._handshake
         self._vhost(name)
-        # This answer leaves with those to the rest of what was read, when all is done: a client that is woken
-        # earlier takes the processor, and the caches with it.
+        # Sent with the answers to the rest of the input: a client woken earlier would take the processor.
         connection.output.write(handshake.opened())
-        # Again: meanwhile the user or vhost may have been deleted, and other clients may have come in.
+        # Again: the user or vhost may have been deleted meanwhile, and other clients may have come in.
         vhost = self._vhost(name)
         self._check_not_stopping()
         self.end()
@@ -208,18 +206,18 @@ class LoginAttempt(ClientLogin):
         connection.let_in(self.user, vhost, handshake, bool(rest))
         if rest:
             return connection.lane.process(end - len(rest), end, now_ms)
-        connection.scheduler.begin(now_ms)  # the turns are of this time
+        connection.scheduler.begin(now_ms)  # turns use the present time
         connection.scheduler.finish()
         return end
 
     def _check_not_stopping(self):
-        """Raise HandshakeError if the server stops. Called after everything that may have switched."""
+        """Raise HandshakeError if the server is stopping. Called after everything that may have switched."""
         if self.clients.is_closing or self.connection.hub.is_closed:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))
 
     def _vhost(self, name):
-        """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
+        """The vhost of this name. Raises HandshakeError if it is missing or the user may not enter it."""
         door, most = DOOR, self.server.settings.max_connections
         local_user = self.connection.local_user
         if local_user is not None:
@@ -233,7 +231,7 @@ class LoginAttempt(ClientLogin):
             error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
             raise HandshakeError(str(error), close_frame(error)) from refused
 
-    # its time
+    # time limit
 
     def _start_timer(self, seconds):
         self._timer = gevent.get_hub().loop.timer(seconds)
@@ -243,17 +241,16 @@ class LoginAttempt(ClientLogin):
         self.end()
         self.connection.stream.stop(HandshakeError(f"no login within {self.timeout_s} s"))
 
-    # its failure
+    # failure
 
     def say_last_word(self):
-        """The stream has ended: tell the log why, and the client if that is possible. Returns whether the
-        client was told. May switch.
+        """Log why the stream has ended; tell the client if possible, and return whether that was. May switch.
         """
         connection, error = self.connection, None
         try:
             connection.stream.finish()
         except (HandshakeError, OSError) as why:
-            error = why.with_traceback(None)  # which leads here
+            error = why.with_traceback(None)  # its traceback leads back here
         reply = self._refusal(error)
         if reply:
             connection.output.write(reply)
@@ -264,7 +261,7 @@ class LoginAttempt(ClientLogin):
         return is_sent and bool(reply)
 
     def _refusal(self, error):
-        """The octets for the client because of this HandshakeError or OSError (None: the client has ended the
+        """The octets for the client because of this HandshakeError or OSError (None: the client ended the
         stream). Logs the reason.
         """
         handshake, name, host = self._handshake, self.connection.name, self.connection.peer_host
@@ -287,8 +284,8 @@ class LoginAttempt(ClientLogin):
 def update_secret(connection, method):
     """connection.update-secret: a token is renewed. Returns False when reading must pause.
 
-    A user with a password has nothing to renew: answered as RabbitMQ does, for clients that send it by
-    routine.
+    A user with a password has nothing to renew; the answer is RabbitMQ's, for clients that always send the
+    method.
     """
     name, answer = connection.user.name, method_frame(0, ConnectionUpdateSecretOk())
 

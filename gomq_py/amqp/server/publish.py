@@ -1,13 +1,13 @@
-"""Publish: the slow lane. It takes what the fast lane leaves: split frames, returns, checks of properties, CC
-and BCC, direct reply-to.
+"""Publish: the slow lane, for publishes that the fast lane leaves: split frames, returns, checks of
+properties, CC and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
     prepare                        Content -> Publication; errors are raised here, when the content is
                                    complete, as in RabbitMQ, except for the address of a large body
     store                          Publication -> queues; returns and confirm counting
 
-Between channel and broker.verbs.publishing, which says what a publish means. Complete and simple, never fast.
-It answers as the fast lane does; a property test compares them.
+Between channel and broker.verbs.publishing, which defines a publish. Complete and simple, never fast. Answers
+as the fast lane does; a property test compares both.
 """
 from functools import partial
 
@@ -22,18 +22,17 @@ from gomq_py.broker.verbs import blocked_publish, publishing
 from gomq_py.content.gathered import Gathered
 
 
-# A body of so many octets or more is put together in the buffer that it is stored from.
+# A body of at least so many octets is received into the buffer that it is stored from.
 GATHERED_OCTETS = 128 * 1024
-# Why a connection is not read while its client does not read its answers.
+# The reason for not reading a client that does not read its answers.
 UNREAD = "the client to read its answers"
 IMMEDIATE = "immediate=true"
-# Two short strings, and what the broker may add to properties on the way in.
+# Octets of two short strings, and of the properties that the broker may add.
 ROUTING_OCTETS = 1024
 
 
 class Content:
-    """A message being received: first its method, then its header, then bodies until ``size`` octets are
-    there.
+    """A message being received: its method, then its header, then bodies up to ``size`` octets.
 
     A client of the body budget.
     """
@@ -54,7 +53,7 @@ class Content:
         self.is_checked = False
 
     def unexpected_frame(self):
-        """The error for a frame out of its order, with RabbitMQ's texts."""
+        """The error for a frame out of order, with RabbitMQ's texts."""
         if self.size < 0:
             return UnexpectedFrame(
                 "expected content header for class 60, got non content header frame instead"
@@ -62,8 +61,8 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def check(self):
-        """Check the rights once before the content takes shared memory; prepare() checks them again when it
-        is complete. Raises as prepare().
+        """Check the rights once before the content takes shared memory; prepare() checks them again when the
+        content is complete. Raises as prepare() does.
         """
         if not self.is_checked:
             self.is_checked = True
@@ -73,7 +72,7 @@ class Content:
             publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
-        """Put the body together in a lent buffer, if the system has memory for it."""
+        """Receive the body into a lent buffer, if there is memory for one."""
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
@@ -86,21 +85,21 @@ class Content:
 
     @property
     def output(self):
-        """Its connection's."""
+        """The connection's output."""
         return self.channel.connection.output
 
     @property
     def is_held_up(self):
-        """Whether the connection is not read for other reasons than its client."""
+        """True if the connection is not read for reasons other than its client."""
         return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
-        """The body budget has room for the rest, or the content was dropped: read on."""
+        """Read on: the body budget has room for the rest, or the content was dropped."""
         if self.hold is not None:
             self.hold.release()
 
     def give_up(self, why):
-        """The content has held up others for too long: close its connection."""
+        """Close the connection: its content has held up others for too long."""
         self.channel.connection.fail(ResourceError(why))
 
 
@@ -115,7 +114,7 @@ def basic_publish(channel, method):
 
 
 def content_header(channel, payload):
-    """The header frame.
+    """Handle the header frame.
 
     Returns False when reading must pause. Raises UnexpectedFrame, SyntaxError_, PreconditionFailed.
     """
@@ -125,7 +124,7 @@ def content_header(channel, payload):
     class_id, size, properties = decode_header(payload)
     if class_id != CLASS_BASIC:
         raise UnexpectedFrame(f"expected content header for class 60, got one for class {class_id} instead")
-    if payload[2] or payload[3]:  # the weight, which only ever was 0
+    if payload[2] or payload[3]:  # the weight, which is always 0
         raise content.unexpected_frame()
     limit = channel.connection.server.settings.max_message_size
     if size > limit:
@@ -140,7 +139,7 @@ def content_header(channel, payload):
 
 
 def content_body(channel, payload):
-    """A body frame. Returns False when reading must pause. Raises UnexpectedFrame."""
+    """Handle a body frame. Returns False when reading must pause. Raises UnexpectedFrame."""
     content = channel.content
     content.received += len(payload)
     if content.size < 0 or content.received > content.size:
@@ -155,8 +154,8 @@ def content_body(channel, payload):
 
 
 def body_begins(channel, size):
-    """A body frame of so many octets has begun. Returns the Gathered that they may be read into; body_ends()
-    follows. None: the frame has to come whole.
+    """A body frame of ``size`` octets has begun. Returns the Gathered to read it into; body_ends() follows.
+    Returns None if the frame must come whole.
     """
     content = channel.content
     if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
@@ -167,7 +166,7 @@ def body_begins(channel, size):
 
 
 def body_ends(channel, gathered, size):
-    """The frame has been read. Returns False when reading must pause."""
+    """The frame has been read into the Gathered. Returns False when reading must pause."""
     content = channel.content
     if content is None or content.gathered is not gathered:  # the channel has ended meanwhile
         return True
@@ -190,7 +189,7 @@ def _received(channel, content, count):
 
 
 def drop_content(channel):
-    """Forget the message under way."""
+    """Forget the content being received."""
     content, channel.content = channel.content, None
     if content is not None:
         channel.connection.hub.bodies.release(content)
@@ -198,7 +197,7 @@ def drop_content(channel):
 
 
 def _complete(channel, content):
-    """Returns False when reading must pause."""
+    """Publish complete content. Returns False when reading must pause."""
     drop_content(channel)
     channel.choose_lane()
     body, content.gathered = content.gathered, None
@@ -213,10 +212,10 @@ def _complete(channel, content):
     return not channel.connection.stream.paused
 
 
-# what it means
+# publishing
 
 def prepare(channel, method, properties, body):
-    """Make a Publication. ``immediate`` is refused, as in RabbitMQ. Raises AMQPError, Refused."""
+    """Make a Publication. Refuses ``immediate``, as RabbitMQ does. Raises AMQPError, Refused."""
     if method.immediate:
         raise NotImplemented_(IMMEDIATE)
     return publishing.prepare(
@@ -226,7 +225,7 @@ def prepare(channel, method, properties, body):
 
 
 def _own_reply_to(channel, reply_to):
-    """The name that replaces the client's own direct reply-to in its requests, or None for another reply_to.
+    """The name that replaces this client's direct reply-to in its requests; None for any other reply_to.
     Raises PreconditionFailed.
     """
     if reply_to != REPLY_TO:
@@ -237,9 +236,9 @@ def _own_reply_to(channel, reply_to):
 
 
 def store(channel, publication, may_wait=False):
-    """Hand the message to its destinations or return it to the client, and count it for confirms.
+    """Store the message in its destinations or return it to the client, and count it for confirms.
 
-    Returns whether all destinations took it; None if it waits for files, and ``may_wait``.
+    Returns whether all destinations took it; None if the message waits for files, with ``may_wait``.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -249,7 +248,7 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message of the fast lane whose destination of this number answered LATER. ``taken``: the
+    """Publish a message of the fast lane after destination number ``at`` answered LATER. ``taken``: the
     destinations before it took the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)

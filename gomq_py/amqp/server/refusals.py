@@ -1,9 +1,9 @@
-"""Refusals: what a client is told, in AMQP's words, of what the core refuses (gomq_py.errors), and of a frame
-that is malformed or comes at a wrong place.
+"""Refusals: AMQP errors for the core's refusals (gomq_py.errors), and for frames that are malformed or out of
+place.
 
-Between handshake and connection, which catch the errors, and the wire's errors. RabbitMQ closes the
-connection because of an unknown type or malformed content, and only the channel because of everything else
-that the core refuses. Looks at the outside of frames only; never reads, writes or closes.
+Between handshake and connection, which catch the errors, and the wire's errors. As in RabbitMQ, an unknown
+type or malformed content closes the connection, any other refusal only the channel. Looks at the frame around
+a payload only; never reads, writes or closes.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire
@@ -19,14 +19,14 @@ _ERRORS = {
     errors.UnknownType: wire.CommandInvalid,
     errors.Malformed: wire.SyntaxError_,
 }
-# The least octets of a frame's payload, by its type: the ids of a method, the fixed part of a content header.
+# The least octets of a payload by frame type: the ids of a method, the fixed part of a content header.
 LEAST_PAYLOAD = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0, FRAME_HEARTBEAT: 0}
-# Octets of a frame that an error text shows, as in RabbitMQ.
+# Most octets of a frame shown in an error text, as in RabbitMQ.
 SHOWN = 16
 
 
 def as_amqp(error):
-    """The AMQPError that tells the client of an AMQPError or a Refused."""
+    """The AMQPError for the client: an AMQPError itself, or for a Refused its equivalent."""
     if isinstance(error, wire.AMQPError):
         return error
     if isinstance(error, errors.OutOfResources):
@@ -35,13 +35,13 @@ def as_amqp(error):
 
 
 def check_frame(kind, payload):
-    """Raises FrameError for an unknown type, too few octets for the type, or a heartbeat that holds any."""
+    """Raise FrameError for an unknown type, too few octets for the type, or a heartbeat with a payload."""
     if len(payload) < LEAST_PAYLOAD.get(kind, len(payload) + 1) or (kind == FRAME_HEARTBEAT and payload):
         raise wire.FrameError(f"{described_frame(kind, payload)}: unknown_frame")
 
 
 def described_frame(kind, payload):
-    """A frame in an error text: RabbitMQ's words, the octets in Erlang's notation and at most 16 of them."""
+    """A frame as RabbitMQ's error texts show it: at most 16 octets, in Erlang's notation."""
     part = payload[:SHOWN]
     shown = (
         f'"{part.decode()}"' if part and all(32 <= octet < 127 for octet in part)
@@ -51,8 +51,8 @@ def described_frame(kind, payload):
 
 
 def method_on_channel_0(payload):
-    """The method of a frame on channel 0. Raises FrameError, NotImplemented_, naming the method, as RabbitMQ
-    does on this channel only.
+    """The method of a frame on channel 0. Raises FrameError or NotImplemented_ naming the method, which
+    RabbitMQ does on this channel only.
     """
     try:
         return decode_method(payload)
@@ -61,7 +61,7 @@ def method_on_channel_0(payload):
 
 
 def blamed(error, method_id):
-    """The error, naming the method it is about unless it names one already."""
+    """The error with the id of its method, unless it has one already."""
     if not error.class_id and method_id:
         error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
     return error

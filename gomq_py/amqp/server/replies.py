@@ -1,8 +1,8 @@
 """Replies: the answers of a channel, in order. Between the channel's handlers and the connection's output.
 
-Most replies leave at once. A reply that promises something durable waits for the disk, and holds back the
-later replies of its own channel only. Actions (start a consumer behind its consume-ok) have their place among
-the replies. Never writes out of order, never blocks.
+Most replies leave at once. A reply that promises something durable waits for the disk, and holds back only
+the later replies of its channel. Actions (start a consumer after its consume-ok) take their turn among the
+replies. Never writes out of order, never blocks.
 """
 from collections import deque
 from functools import partial
@@ -13,14 +13,15 @@ WAITS_FOR = "answers before its own to leave"
 class Replies:
     """The answers of one channel.
 
-    ``write(octets)`` sends. ``on_failure(error)`` is called once if the disk refused what a reply promises.
+    ``write(octets)`` sends. ``on_failure(error)`` is called once if the disk fails to keep what a reply
+    promises.
     """
 
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
 
     def __init__(self, write, when_safe, on_failure):
-        """``when_safe(callback)`` calls back with an error or None once all that was changed before is safe,
-        perhaps at once.
+        """``when_safe(callback)`` calls back with an error or None once all earlier changes are safe, perhaps
+        at once.
         """
         self._write = write
         self._when_safe = when_safe
@@ -29,7 +30,7 @@ class Replies:
         self._closed = False
 
     def send(self, octets):
-        """Send behind everything before it."""
+        """Send after all earlier replies."""
         if self._closed:
             return
         if self._line:
@@ -38,7 +39,7 @@ class Replies:
             self._write(octets)
 
     def act(self, action):
-        """Call ``action()`` behind everything before it."""
+        """Call ``action()`` after all earlier replies."""
         if self._closed:
             return
         if self._line:
@@ -47,8 +48,8 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send (None: nothing), and then call ``action()``, when what has been changed so far is safe, behind
-        everything before it.
+        """Send ``octets`` (None: nothing) and then call ``action()``, when all changes so far are safe, after
+        all earlier replies.
         """
         if self._closed:
             return
@@ -57,7 +58,7 @@ class Replies:
 
     def keep_place(self, octets, action=None):
         """Keep a place for octets that are not due yet, and an action. Later replies wait until ``fill`` is
-        called with what this returns.
+        called with the returned place.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:
@@ -67,9 +68,7 @@ class Replies:
         return place
 
     def fill(self, place, error):
-        """The octets' promise is on disk: send them. With an ``error`` it is not: call ``on_failure``
-        instead.
-        """
+        """Send the octets: their promise is on disk. With an ``error``, call ``on_failure`` instead."""
         if self._closed:
             return
         if error is not None:
@@ -87,20 +86,21 @@ class Replies:
         """Forget the waiting replies: the channel has ended."""
         self._closed = True
         self._line = None
-        self._write = self._when_safe = self._on_failure = None  # they hold the channel, which holds this
+        self._write = self._when_safe = self._on_failure = None  # they refer to the channel
 
     @property
     def waiting_count(self):
-        """Replies held back at the moment."""
+        """Count of replies held back."""
         return len(self._line) if self._line else 0
 
 
 def in_turn(handler):
-    """A handler that is called once the answers before its own have left; the client is not read meanwhile.
+    """A handler that is called once the channel's earlier answers have left; the client is not read
+    meanwhile.
 
-    For methods with effects that the client sees before the answer, such as deliveries and confirms, which
-    wait for no answer. A message that waits here with its delivery tag is settled by an ack of later
-    messages, which its client has seen.
+    For methods with effects that the client sees before the answer, such as deliveries and confirms. A
+    message that waits here with its delivery tag is settled by an ack of later messages, which its client has
+    seen.
     """
     def handle(channel, method):
         if channel.replies.waiting_count:
@@ -112,7 +112,7 @@ def in_turn(handler):
 
 
 class _Waiting:
-    """One place in the line: octets to write, then an action; either may be None."""
+    """A place among the replies: octets to write, then an action; either may be None."""
 
     __slots__ = ("octets", "action", "ready")
 

@@ -1,5 +1,5 @@
 """Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange by a name that
-only its requests carry.
+only the client's requests carry.
 
 A sink of the vhost: a message published to it goes out on its channel's socket and is stored nowhere. Between
 vhost routes and the connection's output.
@@ -20,7 +20,7 @@ LOG = logger("amqp")
 class ReplyConsumer(Destination):
     """The one consumer of direct replies of ``channel``.
 
-    ``name`` replaces reply_to in its requests; it has 128 random bits, so that it cannot be guessed.
+    ``name`` replaces reply_to in the channel's requests; it has 128 random bits, so nobody can guess it.
     """
 
     __slots__ = ("channel", "tag", "_has_told")
@@ -40,12 +40,12 @@ class ReplyConsumer(Destination):
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send an answer to the client that asked. 0: the client is gone, does not read, or has negotiated
-        frames that are too small for the header. An answer never ends the channel of the client that asked.
+        """Send an answer to the client that asked. Returns 0 if the client is gone, does not read, or has
+        negotiated frames too small for the header. An answer never ends that client's channel.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked:
-            # Unread answers must not pile up; RabbitMQ's pseudo-queue keeps none either.
+            # Unread answers must not pile up; RabbitMQ's pseudo-queue keeps no answers either.
             return 0
         try:
             properties = message.get_properties(connection.limits.frame_max - HEADER_OVERHEAD)
@@ -64,7 +64,7 @@ class ReplyConsumer(Destination):
         return 1
 
     def _tell_too_large(self, octets):
-        """Log the first answer whose header fits into no frame to the client."""
+        """Log the first answer with a header that fits into no frame to the client."""
         if not self._has_told:
             self._has_told = True
             connection = self.channel.connection

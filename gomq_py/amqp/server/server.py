@@ -1,8 +1,8 @@
-"""AMQP server: serves each accepted socket, and owns what the connections of AMQP share, such as the timeouts
-of consumers.
+"""AMQP server: serves each accepted socket, and owns the objects that AMQP connections share, such as the
+consumer timeouts.
 
-The node hands it to a listener; below it is one connection per accepted socket. The hub (hub.context) owns
-what the connections of all protocols share. Never accepts and never parses.
+The node gives it to a listener; it makes a connection per accepted socket. The hub (hub.context) owns what
+the connections of all protocols share. Never accepts and never parses.
 """
 
 from gomq_py.amqp.server.confirms import Confirms
@@ -24,7 +24,7 @@ class AMQPServer:
         self.hub = hub
         self.settings = settings
         self.tables = broker.tables
-        self.gate = hub.admission.gate("")  # AMQP's limits of strangers are named without a protocol
+        self.gate = hub.admission.gate("")  # AMQP's limits for strangers have no protocol in their names
         self.timeouts = ConsumerTimeouts()
         hub.at_close(self.timeouts.close)
         look_again = LookAgain(hub.clients)
@@ -34,18 +34,17 @@ class AMQPServer:
         self._access = None
         # rate-limited log for events that unauthenticated peers can trigger at will
         self.strangers = QuietLog(logger("amqp"))
-        # makes the confirms of a channel; gomq_py.testing puts a less reliable class here
+        # makes the confirms of a channel; gomq_py.testing replaces it by a less reliable class
         self.make_confirms = Confirms
         self.local = LocalClients(self)
 
     @property
     def cluster_name(self):
-        """The cluster name in the server properties."""
+        """The cluster name for the server properties."""
         return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):
-        """The Access of a User to a vhost. Connections that come one after the other share it, because it
-        knows no connection.
+        """The Access of a User to a vhost. Successive connections share it, because it knows no connection.
         """
         access = self._access
         if access is None or access.user is not user or access.vhost_name != vhost_name:
@@ -54,7 +53,7 @@ class AMQPServer:
 
     def handle(self, socket, address):
         """Serve one client. Returns a function that takes a callback for the end of the connection, or None
-        if the client is not served. The caller then closes the socket.
+        if the client is refused; the caller then closes the socket.
         """
         if self.hub.clients.is_closing:
             return None

@@ -4,9 +4,9 @@ value is what it is.
 import gomq_py
 from gomq_py.build_info import RABBITMQ_VERSION
 
-# kombu, and with it Celery, takes RabbitMQ's ways only from a product of this name, and reads the meaning of
-# basic.qos's global flag from the version: from 3.3 up to 4.0 a global limit is the channel's, which is what
-# this broker does.
+# kombu, and with it Celery, uses RabbitMQ's extensions only with a product of this name, and takes the
+# meaning of basic.qos's global flag from the version: from 3.3 up to 4.0 a global limit is the channel's, as
+# in this broker.
 PRODUCT = "RabbitMQ"
 PLATFORM = "gomq-py"
 COPYRIGHT = "Copyright the gomq-py authors"

@@ -1,10 +1,10 @@
 """Settling: basic.ack, basic.nack and basic.reject that the fast lane leaves (rejections, unknown tags,
-transactions), and very many messages settled in slices, one for each poll of the loop, so that others need
+transactions), and very many messages settled in slices, one slice per poll of the loop, so that others need
 not wait.
 
 Between a channel and its unacked ring, which tells the queues. The methods have no answer. Each channel has
-at most one Settling, which carries out its orders one after the other, to the end, even if the channel ends
-meanwhile. The channel lets no later method of the client overtake them. Never switches.
+at most one Settling, which carries out its orders in turn, to the end, even if the channel ends meanwhile.
+The channel lets no later method of the client overtake an order. Never switches.
 """
 from collections import deque
 
@@ -15,10 +15,10 @@ from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 
-# What becomes of a message; the numbers are those of unacked and of the queues.
+# Ways to settle a message; the numbers are those of unacked and of the queues.
 ACK, REQUEUE, REJECT = 0, LOST, 8
 
-# Settled between two polls of the loop: some 2 ms, of acks and of what costs more.
+# Acks between two polls of the loop: some 2 ms. Other settlements, which cost more, get smaller slices.
 ACKS_AT_ONCE = 10_000
 AT_ONCE = 2_500
 
@@ -26,23 +26,23 @@ AT_ONCE = 2_500
 def basic_ack(channel, method):
     """basic.ack.
 
-    An unknown tag closes the channel; tag 0 with ``multiple`` means everything, even nothing.
+    An unknown tag closes the channel; tag 0 with ``multiple`` means all messages, even if there are none.
     """
     settle(channel, method.delivery_tag, method.multiple, ACK)
 
 
 def basic_nack(channel, method):
-    """basic.nack: as basic.ack, but refused."""
+    """basic.nack: as basic.ack, but the messages are refused."""
     settle(channel, method.delivery_tag, method.multiple, RETURNED if method.requeue else REJECT)
 
 
 def basic_reject(channel, method):
-    """basic.reject: one refused."""
+    """basic.reject: refuse one message."""
     settle(channel, method.delivery_tag, False, FAILED if method.requeue else REJECT)
 
 
 def settle(channel, delivery_tag, multiple, how):
-    """Settle now, or note it in the channel's transaction. Raises PreconditionFailed for an unknown tag."""
+    """Settle now, or in the channel's transaction. Raises PreconditionFailed for an unknown tag."""
     if channel.transaction is not None:
         known = channel.transaction.settle(delivery_tag, multiple, how)
     elif multiple and channel.unacked.is_long(delivery_tag):
@@ -56,8 +56,8 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """Whether an operator has given back the message with this tag, which its client cannot know. Then only
-    the messages before it are settled, with ``multiple``.
+    """True if an operator has given back the message with this tag, which its client cannot know. With
+    ``multiple`` the messages before it are settled.
     """
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
         return False
@@ -69,14 +69,14 @@ def was_returned(channel, delivery_tag, multiple, how):
 
 
 def apply(channel, delivery_tag, multiple, how):
-    """Settle for good. False: the tag is unknown, and nothing was done."""
+    """Settle for good. Returns False, without any effect, for an unknown tag."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
     return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)
 
 
 class Settling(Job):
-    """The orders of one channel: up to a delivery tag, or whatever a transaction does to what is unacked."""
+    """The orders of one channel: settle up to a delivery tag, or carry out a transaction's settlements."""
 
     name = "settlements of a channel"
 
@@ -89,9 +89,9 @@ class Settling(Job):
     def order(self, tag, how, done=None):
         """Settle everything up to ``tag``; ``how`` as in settle.
 
-        Returns whether some of it is left for later; then ``done()`` is called in the end.
+        Returns True if messages are left for later; ``done()`` is then called at the end.
 
-        The queues that messages go back to deliver nothing meanwhile, so that later ones do not overtake.
+        Queues that messages go back to deliver nothing meanwhile, so that later messages do not overtake.
         """
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
@@ -119,12 +119,12 @@ class Settling(Job):
         return is_later
 
     def carry_out(self, step, done, failed):
-        """Call ``step()``, behind the orders before it, until it returns False.
+        """Call ``step()`` until it returns False, after all earlier orders.
 
-        Returns whether some of it is left for later.
+        Returns True if steps are left for later.
 
-        Then ``done()`` is called in the end, after ``failed(error)`` if a step raised. What the first step
-        raises now is raised.
+        Then ``done()`` is called at the end, after ``failed(error)`` if a step raised. An error of the first
+        step, if it runs now, is raised.
         """
         if not self._orders and not step():
             return False
@@ -149,11 +149,11 @@ class Settling(Job):
     def _tell(self, callback, *arguments):
         try:
             callback(*arguments)
-        except Exception:  # the orders behind it must be carried out all the same
+        except Exception:  # later orders must be carried out all the same
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
     def failed(self, error):
-        """Go on: no order failed, those tell their own failures."""
+        """Go on: an order reports its own failures."""
         return bool(self._orders)
 
     def _settle_some(self, tag, how):
@@ -164,8 +164,9 @@ class Settling(Job):
 
 
 def held_back(channel):
-    """The queues that deliver nothing until messages of a channel have gone back and the client has its
-    answer, as keys of a dict: also the queues of its consumers, which have credit again before recover-ok.
+    """The queues that deliver nothing until a channel's messages have gone back and the client has its
+    answer, as keys of a dict. Includes the queues of its consumers, which have credit again before
+    recover-ok.
     """
     queues = channel.unacked.queues()
     for consumer in channel.consumers.values():
@@ -175,6 +176,6 @@ def held_back(channel):
 
 
 def release(queues):
-    """They deliver again."""
+    """Let these queues deliver again."""
     for queue in queues:
         queue.release()

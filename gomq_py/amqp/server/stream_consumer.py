@@ -1,14 +1,13 @@
 """Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output
 buffer.
 
-A kind of AMQPConsumer (delivery) with a StreamReader of its own, which tells each message's offset. Never
-yields.
+An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches.
 """
 from gomq_py import octets
 from gomq_py.amqp.server import delivery as consumer_delivery
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.features.stream_offset import OFFSET
-# their .pxd type what is read
+# its .pxd types objects of these modules
 from gomq_py.broker.queues import stream_queue as _stream_queue  # noqa: F401
 from gomq_py.broker.queues import stream_reader as _stream_reader  # noqa: F401
 from gomq_py.content import forms
@@ -20,11 +19,11 @@ QUIET = QuietLog(logger("queue"))
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """``start_at`` (broker.features.stream_offset): where it begins; with a single active consumer, once it
-    is the active one.
+    """``start_at`` (broker.features.stream_offset): where the consumer begins; with a single active consumer,
+    where it begins once it is the active one.
 
-    ``is_tracked``: its position is stored under its tag; ``wanted``: a StreamFilter; ``most_octets``: the
-    most unsettled octets of bodies, 0 for no limit (it may always have one message).
+    ``is_tracked``: the stream stores its position under its tag. ``wanted``: a StreamFilter. ``most_octets``:
+    most unsettled octets of bodies, 0: no limit; a single message may exceed it.
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
@@ -41,18 +40,18 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.most_octets = most_octets
 
     def stop(self):
-        """basic.cancel or the end of the channel: detach. Its unacked messages stay with the channel."""
+        """Detach at basic.cancel or the end of the channel. Unacked messages stay with the channel."""
         self._close()
         consumer_delivery.AMQPConsumer.stop(self)
 
     def cancel(self, reason):
-        """The stream has dropped this consumer."""
+        """Tell the client that the stream has dropped this consumer."""
         self._close()
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now. With a single active consumer only that one is asked, and so opens its
-        reader.
+        """Messages it may take now. A single active consumer opens its reader when first asked, once it is
+        active.
         """
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -63,7 +62,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return consumer_delivery.AMQPConsumer.capacity(self)
 
     def is_behind(self):
-        """Whether there are messages it has not looked at."""
+        """True if there are messages that the reader has not looked at."""
         return self.reader is not None and self.reader.is_behind()
 
     def _deliver_traced(self, limit):
@@ -83,7 +82,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.reader.pass_over()
 
     def _deliver(self, limit):
-        """As on a queue; the octets returned include the cost of a filter."""
+        """As AMQPConsumer._deliver; the returned octets include the cost of a filter."""
         reader = self.reader
         unacked = self.channel.unacked
         message = self.message
@@ -121,14 +120,14 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
                 limit -= 1
                 if most_octets and reader.octets_in_flight() >= most_octets:
                     break
-        finally:  # a store that fails over the next message does not take back what was taken before it
+        finally:  # if the store fails at the next message, the messages taken before count all the same
             if taken:
                 self.output.send_filled(taken)
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """As of a consumer of a queue, and room for the translated properties, which are written at the end
-        and copied from there.
+        """As AMQPConsumer's, plus room for the translated properties, which are written at the end and copied
+        from there.
         """
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES

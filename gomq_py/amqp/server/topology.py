@@ -1,4 +1,4 @@
-"""Topology: exchange.* and queue.* methods of a channel, as verbs of broker.verbs.
+"""Topology: exchange.* and queue.* methods of a channel, carried out by broker.verbs.
 
 AMQP adds the last declared queue of a channel, direct reply-to as a queue, and answers that leave once a
 durable change is on disk. Each handler takes (channel, method) and raises the errors that the client is told.
@@ -18,7 +18,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare. ``passive``: only asks whether it exists."""
+    """exchange.declare. ``passive``: only check that the exchange exists."""
     if method.passive:
         exchanges.passive_declare(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
@@ -29,7 +29,7 @@ def exchange_declare(channel, method):
 
 
 def exchange_delete(channel, method):
-    """exchange.delete, also of an exchange that is not there."""
+    """exchange.delete, also of a missing exchange."""
     durable = exchanges.delete(channel.caller, method.exchange, method.if_unused)
     _answer(channel, method, ExchangeDeleteOk(), durable)
 
@@ -42,7 +42,7 @@ def exchange_bind(channel, method):
 
 
 def exchange_unbind(channel, method):
-    """exchange.unbind, also of a binding that is not there."""
+    """exchange.unbind, also of a missing binding."""
     durable = bindings.unbind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeUnbindOk(), durable)
@@ -51,8 +51,8 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: makes the queue, or compares it with the one that is there; either way it becomes the
-    channel's last declared one.
+    """queue.declare: make the queue, or compare it with the existing one. It becomes the channel's last
+    declared queue.
     """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
@@ -70,21 +70,21 @@ def queue_declare(channel, method):
 
 
 def queue_bind(channel, method):
-    """queue.bind. Without a queue name the last declared one; then an empty routing key is its name."""
+    """queue.bind. No queue name: the last declared queue; an empty routing key is then its name."""
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.bind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     _answer(channel, method, QueueBindOk(), durable)
 
 
 def queue_unbind(channel, method):
-    """queue.unbind, also of a binding that is not there."""
+    """queue.unbind, also of a missing binding."""
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.unbind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     channel.reply_durably(QueueUnbindOk(), durable)
 
 
 def queue_purge(channel, method):
-    """queue.purge: drops the ready messages."""
+    """queue.purge: drop the ready messages."""
     queue, count = queues.purge(channel.caller, named_queue(channel, method.queue))
     answer = QueuePurgeOk(message_count=count)
     if queue.durable and not method.no_wait:
@@ -94,9 +94,9 @@ def queue_purge(channel, method):
 
 
 def queue_delete(channel, method):
-    """queue.delete, also of a queue that is not there. Its consumers are cancelled."""
+    """queue.delete, also of a missing queue. Cancels the queue's consumers."""
     name = named_queue(channel, method.queue)
-    # The client's own consumers hear of it behind delete-ok: py-amqp raises ConsumerCancelled from a
+    # The client's own consumers are cancelled after delete-ok: py-amqp raises ConsumerCancelled from a
     # queue_delete that is still waiting.
     channel.held_notices = notices = []
     try:
@@ -109,9 +109,9 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """The queue name that a method means: an empty one stands for the channel's last declared queue.
+    """The queue name that a method means: an empty name stands for the channel's last declared queue.
 
-    Raises NotFound if none was declared.
+    Raises NotFound if the channel has declared no queue.
     """
     name = cleaned(name)
     if name:
@@ -122,8 +122,8 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """queue.declare of direct reply-to: a client may declare its own pseudo-queue, and ask whether another
-    client still waits for an answer.
+    """queue.declare of direct reply-to: a client may declare its own pseudo-queue, and may ask whether
+    another client still waits for an answer.
     """
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")

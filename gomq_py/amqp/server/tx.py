@@ -1,10 +1,9 @@
-"""Tx: what a transactional channel holds back until tx.commit: publishes, checked and routed already, and
-settlements.
+"""Tx: publishes (checked and routed) and settlements that a transactional channel holds back until tx.commit.
 
 Between the channel's handlers and the verbs that they would have called at once. To clients a commit is all
-or nothing; over a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles once they
-are on disk. So a client that consumes, publishes the outcome and commits both has at least one of them after
-a power cut. The answer leaves when all of it is on disk.
+or nothing; in a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles once they
+are on disk: after a power cut a client that consumes, publishes the result and commits both has at least one
+of them. The answer leaves when all is on disk.
 """
 from array import array
 from collections import deque
@@ -20,9 +19,9 @@ from gomq_py.hub.scheduler import Job, SliceClock
 # Octets of message bodies a transaction may hold in memory: as many as the default budget for unfinished
 # bodies.
 TRANSACTION_OCTETS_MAX = 256 * 1024 * 1024
-# A message without a body costs about this much of it.
+# Octets counted for a message besides its body: about what it costs.
 PUBLICATION_OCTETS = 1024
-# Taken from a channel without a look at the clock: some 1 ms.
+# Messages taken from a channel between two looks at the clock: some 1 ms.
 SLICE = 2_500
 # Messages and settlements between two looks at the clock: some 0.1 ms.
 LOOKS = 16
@@ -42,8 +41,8 @@ class Transaction:
         self._forget()
 
     def clear(self):
-        """Forget everything. Very much of it is freed in slices, because freeing a quarter of a million
-        messages takes 0.2 s.
+        """Forget everything; in slices if there is very much, because freeing a quarter of a million messages
+        takes 0.2 s.
         """
         for kept in (self._publications, self._settlements):
             drop(kept, self._channel.connection.scheduler)
@@ -57,10 +56,10 @@ class Transaction:
         self._publications.append(publication)
 
     def settle(self, delivery_tag, multiple, how):
-        """Keep a settlement. False: the tag is unknown, or was settled in this transaction already."""
+        """Keep a settlement. False: the tag is unknown, or settled in this transaction already."""
         if multiple and delivery_tag == 0:
-            # Up to the newest delivery, even if that is settled: the newest open one could only be found by
-            # a look at all deliveries, for each such frame.
+            # Up to the newest delivery, even if it is settled: finding the newest open one would mean a
+            # search of all deliveries for each such frame.
             delivery_tag = self._channel.unacked.next_tag - 1
             if delivery_tag <= self._settled_through:
                 return True
@@ -74,14 +73,14 @@ class Transaction:
         return True
 
     def requeue_unsettled(self, then=None):
-        """basic.recover: what is unacked goes back at once, except what this transaction may settle; then
-        ``then()`` is called.
+        """basic.recover: requeue unacked messages at once, except those that this transaction may settle;
+        then call ``then()``.
         """
         channel = self._channel
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
         queues = held_back(channel)
         for queue in queues:
-            queue.hold()  # what goes back must not be overtaken
+            queue.hold()  # later messages must not overtake the requeued ones
 
         def step():
             nonlocal tag
@@ -105,9 +104,9 @@ class Transaction:
         channel.work_off(step, done, "what was unacked to go back")
 
     def commit(self):
-        """Carry it all out, and answer when it is on disk.
+        """Carry out the transaction, and answer when it is on disk.
 
-        Raises PreconditionFailed where a queue refused a message; then nothing is settled.
+        Raises PreconditionFailed if a queue refused a message; then nothing is settled.
         """
         commit = Commit(self._channel, self._publications, self._settlements)
         self._forget()
@@ -131,9 +130,9 @@ class Transaction:
 class Commit:
     """A commit, which is carried out to its end even if its channel ends meanwhile.
 
-    First its messages are stored, then the deliveries that it settles are taken from the channel; until then
-    the client is not read. If it published something durable, it settles once its messages are on disk; if
-    the disk refuses, the deliveries go back.
+    It stores its messages first, then takes the deliveries that it settles from the channel; the client is
+    not read until then. If it published something durable, it settles once its messages are on disk; if the
+    disk refuses, the deliveries go back.
     """
 
     __slots__ = (
@@ -146,20 +145,20 @@ class Commit:
         self._scheduler = channel.connection.scheduler
         self._when_safe = channel.connection.durability.when_safe
         self._now_ms = self._scheduler.now_ms
-        publications.reverse()  # each is taken from the end, and is free when it is stored
+        publications.reverse()  # each is taken from the end and freed when it is stored
         self._publications = publications
         self._settlements = settlements
         settlements.reverse()
         self._taken, self._durable = True, False
-        self._targets = set()  # queues that something durable went to
+        self._targets = set()  # queues that got durable messages
         self._place = self._queues = None
         self._how = 0
         self._parts = deque()  # (how, queue, locations), in the order of the settlements
         self._at = 0
 
     def step(self):
-        """Carry out a slice of what must be done before the client is read on. False: that was the last.
-        Raises PreconditionFailed.
+        """Do a slice of the work that must precede the client's next methods. Returns False after the last
+        slice. Raises PreconditionFailed.
         """
         clock = SliceClock(every=LOOKS)
         if self._place is None:
@@ -181,7 +180,7 @@ class Commit:
         return False
 
     def _publish(self, clock):
-        """Store messages. Whether that was all of them."""
+        """Store messages. Returns whether all are stored."""
         channel = self._channel
         while self._publications:
             publication = self._publications.pop()
@@ -195,7 +194,7 @@ class Commit:
         return True
 
     def _take(self, clock):
-        """Take from the channel what is settled. Whether that was all of it."""
+        """Take the deliveries to settle from the channel. Returns whether all are taken."""
         unacked = self._channel.unacked
         while self._settlements:
             delivery_tag, multiple, self._how = self._settlements[-1]
@@ -214,7 +213,7 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """The messages are on disk: settle. With an ``error`` they are not: the deliveries go back."""
+        """Settle: the messages are on disk. With an ``error`` they are not, and the deliveries go back."""
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((settling.REQUEUE, queue, locations) for _, queue, locations in self._parts)
@@ -224,7 +223,8 @@ class Commit:
             self._scheduler.start(settlement)
 
     def settle_some(self, error):
-        """Settle some. False: those were the last, and the client is answered; ``error`` is the disk's."""
+        """Settle some deliveries. False: all are settled and the client is answered; ``error``: the disk's.
+        """
         if not self._settle(SliceClock(every=LOOKS)):
             return True
         self.settled(error)
@@ -233,10 +233,10 @@ class Commit:
     def _hold_queues(self):
         self._queues = {queue: None for _, queue, _ in self._parts}
         for queue in self._queues:
-            queue.hold()  # what goes back must not be overtaken
+            queue.hold()  # later messages must not overtake the requeued ones
 
     def _settle(self, clock):
-        """Settle some. Whether those were the last."""
+        """Settle some deliveries. Returns whether all are settled."""
         while self._parts:
             how, queue, locations = self._parts[0]
             while self._at < len(locations):
@@ -257,8 +257,8 @@ class Commit:
         return True
 
     def settled(self, error):
-        """All is settled: the queues go on, and the client is answered when the settlements are on disk, or
-        told of the ``error``.
+        """After all is settled: let the queues go on, and answer the client when the settlements are on disk,
+        or report the ``error``.
         """
         for queue in self._queues:
             queue.release()
@@ -270,7 +270,7 @@ class Commit:
             self._when_safe(lambda error: replies.fill(place, self._refusal(error)), self._is_lost)
 
     def _is_lost(self):
-        """Whether a store of one of its queues has failed."""
+        """True if the store of one of its queues has failed."""
         return any(queue.failed for queue in (*self._targets, *(self._queues or ())))
 
     def _refusal(self, error):
@@ -279,7 +279,7 @@ class Commit:
 
 
 class Settlement(Job):
-    """Settles what a commit settles, once its messages are on disk or, with an ``error``, are lost."""
+    """Carries out a commit's settlements, once its messages are on disk or, with an ``error``, lost."""
 
     name = "settling what a transaction settles"
 
@@ -292,13 +292,13 @@ class Settlement(Job):
         return self._commit.settle_some(self._error)
 
     def failed(self, error):
-        """A queue could not settle: the client is told so, and the queues go on."""
+        """A queue could not settle: report that to the client, and let the queues go on."""
         self._commit.settled(error)
         return False
 
 
 class Freeing(Job):
-    """Frees, in slices, the contents of a list or set that is not used any more."""
+    """Frees, in slices, the contents of an unused list or set."""
 
     name = "freeing what a transaction held"
 
@@ -312,19 +312,19 @@ class Freeing(Job):
         return bool(self._kept)
 
     def failed(self, error):
-        """What is left goes with the list."""
+        """Do nothing: the rest is freed with the list."""
         return False
 
 
 def drop(kept, scheduler):
-    """Free what a list or set holds, in slices if it is very much; the caller must let go of it."""
+    """Free the contents of a list or set, in slices if large; the caller must drop its reference."""
     if len(kept) > DROPPED_AT_ONCE:
         scheduler.start(Freeing(kept))
 
 
 def mark(queues):
-    """Put the settlements in these queues on disk with the next sync: commit-ok promises the acks, which no
-    other answer waits for.
+    """Put the settlements in these queues on disk with the next sync: commit-ok promises the acks, which
+    other answers do not.
     """
     for queue in queues:
         if queue.durable and not queue.closed:
@@ -332,7 +332,7 @@ def mark(queues):
 
 
 def tx_select(channel, _method):
-    """tx.select: hold back what follows. A second time changes nothing."""
+    """tx.select: hold back later publishes and settlements. A second call changes nothing."""
     if channel.confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
@@ -347,13 +347,13 @@ def tx_commit(channel, _method):
 
 
 def tx_rollback(channel, _method):
-    """tx.rollback: settlements of the transaction are undone, and its publishes are forgotten."""
+    """tx.rollback: undo the transaction's settlements and forget its publishes."""
     transaction_of(channel).clear()
     channel.reply(TxRollbackOk())
 
 
 def transaction_of(channel):
-    """The channel's transaction. Raises PreconditionFailed where there is none."""
+    """The channel's transaction. Raises PreconditionFailed if there is none."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
     return channel.transaction

@@ -1,7 +1,7 @@
 """Withdrawals: cancels consumers whose user may no longer read their queue or stream.
 
-Beside the server. It costs nothing per message: when a user's rights change, or its token becomes narrower,
-the consumers of its connections are checked once, in slices. RabbitMQ leaves such consumers alone.
+Beside the server. Costs nothing per message: when a user's rights change, or its token becomes narrower, the
+consumers of its connections are checked once, in slices. RabbitMQ lets such consumers go on.
 """
 from gomq_py.amqp.server.login import DOOR
 from gomq_py.broker.verbs import queues
@@ -10,9 +10,7 @@ from gomq_py.hub.scheduler import Job, SliceClock
 
 
 class Withdrawals(Job):
-    """Checks the consumers of ``clients`` (hub.clients). Clients of this process are checked by
-    amqp.server.local.
-    """
+    """Checks the consumers of ``clients`` (hub.clients). amqp.server.local checks clients of this process."""
 
     name = "looking for consumers that may not read any more"
 
@@ -20,18 +18,18 @@ class Withdrawals(Job):
         super().__init__()
         self._clients = clients
         self._scheduler = scheduler
-        self._identities = {}  # of users whose rights have changed, as keys
+        self._identities = {}  # identities of users whose rights have changed, as keys
         self._round = None
         self._clock = SliceClock()
 
     def begin(self, user):
-        """The rights of this User have changed, or those of one connection of its identity."""
+        """Check a User whose rights, or the rights of one of its connections, have changed."""
         if self._clients.count_of_user(user.identity):
             self._identities[user.identity] = None
             self._scheduler.start(self)
 
     def step(self):
-        """Look at some."""
+        """Check some consumers."""
         self._clock.begin()
         while self._round is not None or self._identities:
             if self._round is None:
@@ -45,13 +43,13 @@ class Withdrawals(Job):
         return False
 
     def failed(self, error):
-        """Give up the round of this user; those of other users go on."""
+        """Give up checking this user; go on with others."""
         self._round = None
         return bool(self._identities)
 
     @staticmethod
     def _look(connections):
-        """A generator that looks at one consumer after the other."""
+        """A generator that checks one consumer after the other."""
         for connection in connections:
             if connection.door == DOOR:
                 for channel in list(connection.channels.values()):
@@ -63,8 +61,8 @@ class Withdrawals(Job):
 
 
 def _check(connection, channel, consumer):
-    """Cancel the consumer, as if its queue were gone, if its user may not read the queue. A client that does
-    not understand such cancels loses the channel.
+    """Cancel the consumer, as if its queue were gone, if its user may not read the queue. If the client does
+    not support such cancels, close the channel.
     """
     source = consumer.source
     try:

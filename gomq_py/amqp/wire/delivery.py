@@ -19,16 +19,16 @@ Deliveries from a stream tell their offset, in an entry at the end of the header
 from gomq_py import octets
 from gomq_py.content import fields, forms, properties
 
-# Type, channel and size in front of a frame, the end octet behind it.
+# Octets of a frame besides its payload: type, channel, size and the end octet.
 FRAME_OVERHEAD = 8
-# The same with class, weight and body size: what a header frame has around the properties.
+# Octets of a header frame besides the properties: the same with class, weight and body size.
 HEADER_OVERHEAD = 20
 
 HEADERS = 0x2000  # the flag of properties that have headers (content.properties)
 KEY = b"\x0fx-stream-offset"
 KEY_BYTES = 16
 ENTRY_BYTES = 25
-# The most by which the properties grow: the entry, and a table for it.
+# Most octets that a stream offset adds to the properties: the entry, and a table for it.
 GROWTH_BYTES = 29
 
 
@@ -87,11 +87,11 @@ def write_header(out, at, channel, source, properties_at, properties_length, bod
 def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
-    """As write_content(), with the stream's ``offset`` of the message, unless a frame of ``frame_max`` has no
-    room for it.
+    """As write_content(), with the message's stream ``offset``, unless a frame of ``frame_max`` has no room
+    for it.
 
-    The properties were checked when they were published; the entry is added while they are copied. An entry
-    that came with the message, because it was read from a stream before, is left out.
+    The properties were checked when published; the entry is added while they are copied. An entry that the
+    publisher sent, because it had read the message from a stream, is left out.
     """
     if properties_length + 20 + GROWTH_BYTES > frame_max:
         return write_content(
@@ -137,8 +137,8 @@ def write_translated(
     out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
     frame_max
 ):
-    """As write_content(), of content that ``form`` (content.forms) reads. There is room for its
-    translated_bound(). Returns -1 where it is malformed.
+    """As write_content(), of content that ``form`` (content.forms) reads. The caller has room for
+    translated_bound(). Returns -1 for malformed content.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -156,7 +156,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write the properties of such a header frame at ``at``; returns the offset behind them, or -1."""
+    """Write the properties of a translated header frame at ``at``; returns the offset behind them, or -1."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX
@@ -164,7 +164,7 @@ def write_properties(
 
 
 def translated_bound(form, properties_length, frame_max):
-    """Octets of the basic properties that ``form`` makes of ``properties_length``, at most."""
+    """Most octets of the basic properties that ``form`` makes of ``properties_length`` octets."""
     bound = form.basic_bound(properties_length)
     return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 

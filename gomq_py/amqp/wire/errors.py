@@ -1,8 +1,8 @@
 """Errors: reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1 and RabbitMQ's use of
 it). A leaf.
 
-A SoftError closes the channel, a HardError the connection. RabbitMQ sends a few codes on the other frame than
-the specification's table says; such a raise is written ``raise NotFound("...").hard()``. Doors look at
+A SoftError closes the channel, a HardError the connection. For a few codes RabbitMQ does not follow the
+specification's table; these are raised as ``raise NotFound("...").hard()``. Doors look at
 ``closes_connection``, never at the class.
 """
 
@@ -37,12 +37,12 @@ class AMQPError(Exception):
         return octets.decode("utf-8", "surrogateescape")
 
     def hard(self):
-        """This error, closing the connection whatever its class says."""
+        """Make this error close the connection, whatever its class says. Returns it."""
         self.closes_connection = True
         return self
 
     def soft(self):
-        """This error, closing only the channel whatever its class says."""
+        """Make this error close only the channel, whatever its class says. Returns it."""
         self.closes_connection = False
         return self
 
@@ -51,7 +51,7 @@ class AMQPError(Exception):
 
 
 def cut_utf8(octets, limit):
-    """At most ``limit`` octets from the front, not ending inside a UTF-8 sequence."""
+    """At most ``limit`` octets from the front, cut between UTF-8 characters."""
     if len(octets) <= limit:
         return octets
     while limit > 0 and octets[limit] & 0xC0 == 0x80:
@@ -78,21 +78,21 @@ class ContentTooLarge(SoftError):
 
 
 class NoRoute(SoftError):
-    """A mandatory message matched no queue. Only ever a basic.return; RabbitMQ's addition to the table."""
+    """A mandatory message matched no queue. Sent only as basic.return; RabbitMQ's addition to the table."""
 
     reply_code, name = 312, "NO_ROUTE"
 
 
 class NoConsumers(SoftError):
-    """Of the specification's table, for clients: an immediate message that no consumer could take, which this
-    broker refuses altogether.
+    """No consumer could take an immediate message. Only for clients: this broker refuses immediate messages
+    altogether.
     """
 
     reply_code, name = 313, "NO_CONSUMERS"
 
 
 class AccessRefused(SoftError):
-    """The user may not do this to that entity. On the connection when login fails."""
+    """The user may not do this to that entity, or may not log in."""
 
     reply_code, name = 403, "ACCESS_REFUSED"
 
@@ -176,7 +176,7 @@ class NotImplemented_(HardError):
 
 
 class InternalError(HardError):
-    """Our fault."""
+    """An error of the broker itself."""
 
     reply_code, name = 541, "INTERNAL_ERROR"
 

@@ -10,8 +10,8 @@ A frame is (§4.2.3)
 The payload of a method frame is class id (u16), method id (u16), then the fields in order without padding
 (§4.2.4); runs of bits share octets, first bit lowest. The methods themselves are in methods.
 
-Used by the client, the handshake and everything slow; the broker's fast lane walks frames in its own buffer.
-A leaf; compiled, because a login and a declare are little else.
+Used by the client, the handshake and all slow code; the broker's fast lane walks frames in its own buffer. A
+leaf; compiled, because a login or a declare costs little else.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -23,16 +23,16 @@ from gomq_py.errors import Malformed
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"  # §4.2.2
 
-# Frame types (§4.2.3). 2 and 3 only ever follow a method that carries content.
+# Frame types (§4.2.3). Types 2 and 3 only follow a method that carries content.
 FRAME_METHOD = 1
 FRAME_HEADER = 2
 FRAME_BODY = 3
 FRAME_HEARTBEAT = 8
 FRAME_END = 0xCE
 
-FRAME_OVERHEAD = 8  # type octet, channel short, payload size long, and the end octet
-HEADER_OVERHEAD = 20  # the same of a header frame, with class, weight and body size
-FRAME_MIN_SIZE = 4096  # §4.2.3: what every peer must accept before frame_max is negotiated
+FRAME_OVERHEAD = 8  # octets of a frame besides its payload: type, channel, payload size, end octet
+HEADER_OVERHEAD = 20  # the same for a header frame, with class, weight and body size
+FRAME_MIN_SIZE = 4096  # §4.2.3: every peer must accept this before frame_max is negotiated
 # RabbitMQ's and LavinMQ's default; larger frames starve the other channels of a connection
 FRAME_MAX_DEFAULT = 131072
 CHANNEL_MAX_DEFAULT = 2047  # RabbitMQ's default
@@ -59,8 +59,8 @@ _SIZE = Struct(">I")
 
 
 class FrameReader:
-    """Cuts a stream of octets into frames. It holds at most one incomplete frame beyond what was fed, and
-    accepts no payload larger than ``frame_max``, which is set once it is negotiated; 0 means no limit.
+    """Cuts a stream of octets into frames. Holds at most one incomplete frame besides the octets fed to it.
+    Accepts no payload larger than ``frame_max``, set after negotiation; 0 means no limit.
     """
 
     __slots__ = ("frame_max", "buffer", "position")
@@ -78,7 +78,7 @@ class FrameReader:
         self.buffer += data
 
     def take_rest(self):
-        """Give up what has been fed and not been cut into frames yet."""
+        """Return the octets that are not cut into frames yet, and forget them."""
         rest = bytes(self.buffer[self.position:])
         self.buffer.clear()
         self.position = 0
@@ -87,7 +87,7 @@ class FrameReader:
     def next_frame(self):
         """(type, channel, payload) of the next whole frame, or None.
 
-        Raises FrameError; the reader is of no use afterwards.
+        Raises FrameError; the reader is unusable afterwards.
         """
         length = len(self.buffer)
         at = self.position
@@ -145,9 +145,7 @@ def decode_header(payload):
 
 
 def content_frames(channel, properties, body, frame_max, class_id=CLASS_BASIC):
-    """Header and body frames of one message; ``properties`` in wire form, the body cut to ``frame_max`` (0:
-    never).
-    """
+    """Header and body frames of one message; ``properties`` in wire form. ``frame_max`` 0: one body frame."""
     size = len(body)
     header = frame(FRAME_HEADER, channel, header_payload(properties, size, class_id))
     room = frame_max - FRAME_OVERHEAD if frame_max else size
@@ -165,12 +163,12 @@ def names(fields):
 
 
 class Method:
-    """Base of all methods. Fields are keyword arguments; what is not given is zero, false or empty."""
+    """Base of all methods. Fields are keyword arguments; the default is zero, false or empty."""
 
     NAME = ""
     ID = 0
     SYNCHRONOUS = False
-    # whether short strings may be no UTF-8: RabbitMQ looks at none on the way of a message
+    # whether short strings may be no UTF-8: RabbitMQ does not check those of methods that carry messages
     ANY_OCTETS = False
     FIELDS: tuple = ()
     __slots__: tuple = ()
@@ -192,7 +190,8 @@ class Method:
     def decode(cls, payload, offset=4):
         """From a method frame's payload, the fields beginning at ``offset``.
 
-        Raises FrameError unless they fill it exactly: RabbitMQ's answer, not the prose's syntax error.
+        Raises FrameError unless the fields fill the payload exactly: RabbitMQ's answer, not the
+        specification's syntax error.
         """
         self = cls.__new__(cls)
         try:
@@ -256,11 +255,11 @@ def _encode_field(value, kind):
 
 
 def read_fields(method, kinds, data, at, any_octets):
-    """Set the fields of ``kinds``, (name, kind) in their order, which begin at ``at``. False unless they fill
-    the octets exactly.
+    """Set the fields of ``kinds``, a sequence of (name, kind), from the octets at ``at``. Returns False
+    unless they fill the octets exactly.
 
-    ``any_octets``: short strings need be no UTF-8. Raises UnicodeDecodeError for one that is none, and
-    Malformed for a table.
+    ``any_octets``: short strings need not be UTF-8; otherwise one that is not raises UnicodeDecodeError.
+    Raises Malformed for a table.
     """
     p = octets.pointer(data)
     length = len(data)

@@ -25,7 +25,7 @@ def decode_method(payload):
 
 
 class ConnectionStart(Method):
-    """The server's first method: who it is and how one may log in."""
+    """The server's first method: its properties and login mechanisms."""
     NAME, ID, SYNCHRONOUS = "connection.start", 10 << 16 | 10, True
     FIELDS = (
         ("version_major", OCTET), ("version_minor", OCTET), ("server_properties", TABLE),
@@ -58,14 +58,14 @@ class ConnectionSecureOk(Method):
 
 
 class ConnectionTune(Method):
-    """The server's limits; 0 means none."""
+    """The limits that the server offers; 0 means no limit."""
     NAME, ID, SYNCHRONOUS = "connection.tune", 10 << 16 | 30, True
     FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
     __slots__ = names(FIELDS)
 
 
 class ConnectionTuneOk(Method):
-    """What the client makes of them."""
+    """The limits that the client agrees to."""
     NAME, ID, SYNCHRONOUS = "connection.tune-ok", 10 << 16 | 31, False
     FIELDS = (("channel_max", SHORT), ("frame_max", LONG), ("heartbeat", SHORT))
     __slots__ = names(FIELDS)
@@ -463,7 +463,7 @@ class BasicRecover(Method):
 
 
 class BasicRecoverOk(Method):
-    """They are back."""
+    """The deliveries are back in their queues."""
     NAME, ID, SYNCHRONOUS = "basic.recover-ok", 60 << 16 | 111, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -512,7 +512,7 @@ class TxCommit(Method):
 
 
 class TxCommitOk(Method):
-    """They are carried out, and durable ones are on disk."""
+    """The transaction is carried out, and durable changes are on disk."""
     NAME, ID, SYNCHRONOUS = "tx.commit-ok", 90 << 16 | 21, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -526,7 +526,7 @@ class TxRollback(Method):
 
 
 class TxRollbackOk(Method):
-    """They are forgotten."""
+    """The publishes and settlements are forgotten."""
     NAME, ID, SYNCHRONOUS = "tx.rollback-ok", 90 << 16 | 31, False
     FIELDS = ()
     __slots__ = names(FIELDS)

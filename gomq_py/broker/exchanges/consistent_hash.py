@@ -21,8 +21,8 @@ from gomq_py.errors import PreconditionFailed
 
 RING, JUMP = "ring", "jump"
 
-# Most points of a binding: a weight of a million would take seconds and 100 MB, and no queue is that much
-# heavier than another.
+# Most points of a binding: a million would take seconds and 100 MB, and no queue needs so much more than
+# another.
 MAX_WEIGHT = 10_000
 
 # Bits of a point within its part: the ring has 4096 parts, of some 250 points each with a million points.
@@ -31,10 +31,10 @@ PART_BITS = 20
 # Properties that RabbitMQ hashes.
 PROPERTIES = ("message_id", "correlation_id", "timestamp")
 
-# Arguments. The second and the third mean the same; the third is RabbitMQ's.
+# Arguments. HASH_ON and HASH_HEADER mean the same; HASH_HEADER is RabbitMQ's.
 ALGORITHM, HASH_ON, HASH_HEADER, HASH_PROPERTY = "x-algorithm", "x-hash-on", "hash-header", "hash-property"
 _NOTHING = (), ()
-_LCG = 2862933555777941757  # of the published algorithm
+_LCG = 2862933555777941757  # multiplier of the published algorithm
 _64_BITS = (1 << 64) - 1
 
 
@@ -93,7 +93,7 @@ class ConsistentHashExchange(Exchange):
 
     def part_with(self, destination, count):
         super().part_with(destination, count)
-        self._spread.drop(destination)  # otherwise messages for the others would be lost
+        self._spread.drop(destination)  # otherwise messages for other destinations would be lost
 
     def _added(self, binding):
         self._spread.add(binding.destination, weight_of(binding.routing_key))
@@ -102,7 +102,7 @@ class ConsistentHashExchange(Exchange):
         self._spread.remove(binding.destination, weight_of(binding.routing_key))
 
     def _removed_departed(self, binding):
-        """Nothing to do: part_with() has removed it."""
+        """Do nothing: part_with() has removed the destination."""
 
 
 def weight_of(routing_key):
@@ -124,7 +124,7 @@ class Ring:
         # part number: (sorted points, indexes of their names, number of each point within its name)
         self._parts = {}
         self._filled = []  # sorted numbers of parts with points
-        self._names = []  # of destinations, by index; None: free
+        self._names = []  # destinations by index; None: free
         self._free = []
         # name: (index, [(destination, weight)] in order of binding)
         self._bound = {}
@@ -176,7 +176,7 @@ class Ring:
         raise AssertionError("a point that nobody has")
 
     def _drop_points(self, name, weight):
-        """Remove points below ``weight`` that no binding of this name has any more."""
+        """Remove the points of this name from ``weight`` on that none of its bindings covers."""
         index, bound = self._bound[name]
         for point, i in _points(name, _most(bound), weight):
             number = point >> PART_BITS

@@ -1,10 +1,10 @@
 """Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header
 (milliseconds) is routed that much later.
 
-The argument ``x-delayed-type`` names the inner type, whose rules and bindings count. Delayed messages lie in
-``delayed_store``, a broker.transfer.delayed.DelayQueue from the queue factory; when due, the header is
-negated, as RabbitMQ's plugin does, so that no exchange delays the message again. ``x-deliver-at`` (a
-timestamp, or Unix milliseconds) names the time itself.
+The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
+``delayed_store``, a broker.transfer.delayed.DelayQueue. When a message is due its header is negated, as
+RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a timestamp, or Unix
+milliseconds) gives the due time itself.
 """
 from datetime import datetime
 
@@ -25,7 +25,7 @@ INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, Head
 
 class DelayedExchange(Exchange):
     """Puts delayed messages into its delayed store, and routes all others at once. ``inner``: the exchange
-    whose rules count, with the same bindings.
+    whose rules apply, with the same bindings.
     """
 
     type = "x-delayed-message"
@@ -74,7 +74,7 @@ def delay_of(headers):
 
 
 def time_of(headers):
-    """The Unix milliseconds of ``x-deliver-at``; 0: none."""
+    """The Unix milliseconds of ``x-deliver-at``; 0 if it is absent."""
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
@@ -84,12 +84,12 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """Whether the message is delayed. One that is due already passes the delay queue without a wait."""
+    """True if the message is delayed. A message due already passes the delay queue without a wait."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
 def due_ms_of(message):
-    """When a message is to go on, in Unix milliseconds."""
+    """When a message is due, in Unix milliseconds."""
     headers = decode_table(PropertyEdit(message.get_properties()).headers)[0]
     arrived_ms = message.describe()["timestamp_ms"]
     at_ms = time_of(headers)
@@ -97,8 +97,8 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """(message, headers) for routing a message that is due: the delaying header is negated, and its
-    expiration counts from now.
+    """(message, headers) for routing a due message: its delaying header is negated, and its expiration counts
+    from now.
     """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):

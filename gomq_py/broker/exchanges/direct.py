@@ -1,4 +1,4 @@
-"""Direct exchange: the routing key equals the binding's. Default exchange: it is a queue's name."""
+"""Direct exchange: the routing key equals the binding's. Default exchange: the routing key names a queue."""
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
@@ -32,7 +32,7 @@ class DirectExchange(Exchange):
 
 
 class DefaultExchange(Exchange):
-    """Has no bindings and takes none. Looks into the vhost's ``queues``, then into ``sinks``: destinations
+    """Has no bindings and accepts none. Looks into the vhost's ``queues``, then into ``sinks``: destinations
     such as direct reply-to. Queues with state of clients (MQTT sessions) are not reachable by name: they get
     only what their clients subscribe to.
     """

@@ -1,8 +1,8 @@
 """Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types``
 names them.
 
-Below the vhost, which keeps both ends of a binding in step and walks from exchange to exchange; an
-exchange only matches its own bindings. Only its vhost changes it. Never yields, never stores.
+Below the vhost, which alone changes it, keeps both ends of a binding in step, and walks from exchange to
+exchange; an exchange only matches its own bindings. Never switches, never stores.
 """
 from typing import Any
 
@@ -15,17 +15,17 @@ class Exchange:
     checked against.
 
     ``needs_headers``: routing depends on more than the routing key, so routes are not cached; with
-    ``watched_list`` it depends only on the header of that name, where that holds a list. ``predeclared``:
+    ``watched_list`` routing depends only on the header of that name, if its value is a list. ``predeclared``:
     exists in every run, cannot be deleted, and is in no log and no export. ``departed``: {deleted
-    destination: bindings still to be removed}; nothing is routed to these, whatever match() returns.
+    destination: bindings still to be removed}; these get no messages, even if match() returns them.
     """
 
     type = ""
     needs_headers = False
     watched_list: Any = None
-    needs_properties = False  # match() needs routing.with_properties()
+    needs_properties = False  # match() needs headers from routing.with_properties()
     delays = False
-    delayed_store: Any = None  # of an exchange that delays
+    delayed_store: Any = None  # DelayQueue of an exchange that delays
 
     def __init__(self, name, vhost, durable=False, auto_delete=False, internal=False, arguments=None):
         self.name = name
@@ -37,7 +37,7 @@ class Exchange:
         self.alternate = None  # from the arguments or a policy; set by the vhost
         self.onward = None  # an exchange that gets all messages of this one; set by the vhost
         self.deduplication = None  # ExchangeIds; set by the vhost
-        self.in_force = UNDER_NONE  # policies, set by the vhost
+        self.in_force = UNDER_NONE  # InForce; set by the vhost
         self.predeclared = False  # set by the vhost
         self.state = ExchangeState()
         self._bindings = {}
@@ -53,7 +53,7 @@ class Exchange:
         return len(self._bindings) - sum(self.departed.values())
 
     def bindings(self):
-        """Every binding from this exchange, in the order they were made."""
+        """Every binding from this exchange, in order of binding."""
         if self.departed:
             return [
                 binding for binding in self._bindings.values() if binding.destination not in self.departed
@@ -61,7 +61,7 @@ class Exchange:
         return list(self._bindings.values())
 
     def binding_of(self, identity):
-        """The binding of this identity (``binding.identity_of``), or None."""
+        """The binding with this identity (``binding.identity_of``), or None."""
         return self._bindings.get(identity)
 
     def bind(self, binding):
@@ -73,7 +73,7 @@ class Exchange:
         return True
 
     def unbind(self, binding):
-        """Remove a binding this exchange has."""
+        """Remove an existing binding."""
         del self._bindings[binding.identity]
         if self.departed and binding.destination in self.departed:
             self.departed[binding.destination] -= 1
@@ -87,7 +87,7 @@ class Exchange:
         """Stop routing to a deleted destination; its ``count`` bindings are unbound in slices."""
         self.departed[destination] = count
 
-    # what kinds define
+    # defined by kinds
 
     def set_defaults(self, defaults):
         """Take the broker's defaults (a dict) for arguments that are not set. Before the first binding."""
@@ -100,8 +100,8 @@ class Exchange:
         """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
 
     def asks_for(self, binding):
-        """(routing key, arguments) with which another exchange, in front of this one or on another broker,
-        would be bound to get the same messages.
+        """(routing key, arguments) of the binding that another exchange, in front of this one or on another
+        broker, needs for the same messages.
         """
         return binding.routing_key, binding.arguments
 

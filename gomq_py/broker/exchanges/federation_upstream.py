@@ -1,25 +1,25 @@
-"""Federation upstream exchange: bound by a downstream broker to one of our exchanges, to get its messages;
-and the headers and arguments that list the brokers a message or binding has passed.
+"""Federation upstream exchange: a downstream broker binds it to one of our exchanges to get its messages.
+Also the headers and arguments that list the brokers a message or binding has passed.
 
 The type is RabbitMQ's, so that its links work with this broker and ours with RabbitMQ. Every binding matches,
-unless the message has passed the downstream broker already or max-hops brokers in all: in rings and meshes
-each broker gets a message once.
+unless the message has passed the downstream broker, or max-hops brokers in all: so in rings and meshes each
+broker gets a message once.
 """
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.values import is_count
 from gomq_py.errors import PreconditionFailed
 
-# Arguments that name the downstream. An old broker sends no name.
+# Arguments that name the downstream. Old brokers send no name.
 MAX_HOPS, DOWNSTREAM_NAME, DOWNSTREAM_VHOST = "x-max-hops", "x-downstream-name", "x-downstream-vhost"
-# Header of a message: the brokers it came from, the last first. Argument of a binding: likewise, the brokers
-# it was made for.
+# Header of a message: the brokers it came from, the last first. Argument of a binding: the brokers it was
+# made for, likewise.
 RECEIVED_FROM, BOUND_FROM = "x-received-from", "x-bound-from"
 # Keys of an entry of these lists.
 CLUSTER_NAME, VHOST = "cluster-name", "vhost"
 
 
 class FederationUpstreamExchange(FanoutExchange):
-    """A fanout exchange that skips messages which its downstream broker would drop."""
+    """A fanout exchange that skips messages that its downstream broker would drop."""
 
     type = "x-federation-upstream"
     needs_headers = True
@@ -42,8 +42,8 @@ class FederationUpstreamExchange(FanoutExchange):
 
 
 def should_forward(headers, max_hops, name, vhost):
-    """Whether a message with these headers (or None) goes on to this vhost of the broker ``name``, which
-    takes messages that have passed fewer than ``max_hops`` brokers.
+    """True if a message with these headers (or None) may go on to this vhost of the broker ``name``, which
+    accepts messages that have passed fewer than ``max_hops`` brokers.
     """
     passed = headers.get(RECEIVED_FROM) if headers else None
     if not isinstance(passed, list):
@@ -52,8 +52,8 @@ def should_forward(headers, max_hops, name, vhost):
 
 
 def has_passed(passed, name, vhost):
-    """Whether the list ``passed`` has this vhost of the broker ``name``. RabbitMQ before 3.8.9 lists no
-    vhosts: then the broker alone counts.
+    """True if the list ``passed`` has this vhost of the broker ``name``. RabbitMQ before 3.8.9 lists no
+    vhosts: then the broker's name is enough.
     """
     for one in passed:
         if isinstance(one, dict) and one.get(CLUSTER_NAME) == name and name is not None:

@@ -1,9 +1,9 @@
 """Headers exchange: a binding's arguments are compared with the message's headers (AMQP 0-9-1 §3.1.3.4, and
 RabbitMQ's extensions of it).
 
-``x-match`` chooses the mode: ``all`` (the default) and ``any`` leave out keys that begin with ``x-``,
-``all-with-x`` and ``any-with-x`` compare them too; ``x-match`` itself is never compared. A binding value of
-None (void) asks only for the header's presence.
+``x-match`` is the mode: ``all`` (the default) and ``any`` ignore keys that begin with ``x-``; ``all-with-x``
+and ``any-with-x`` compare them too; ``x-match`` itself is never compared. A binding value of None (void)
+matches any value of the header.
 """
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import equal, type_name
@@ -14,7 +14,7 @@ MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
 class HeadersExchange(Exchange):
-    """Compares every binding with every message, as it must: a binding may ask for any header."""
+    """Compares every binding with every message: a binding may name any header."""
 
     type = "headers"
     needs_headers = True
@@ -55,7 +55,7 @@ class HeadersExchange(Exchange):
 
 
 def satisfies(headers, wants_all, wanted):
-    """Whether headers meet a rule. Nothing wanted: ``all`` always matches, ``any`` never, as in RabbitMQ."""
+    """True if headers satisfy a rule. Without keys ``all`` always matches, ``any`` never, as in RabbitMQ."""
     for key, value in wanted:
         found = key in headers and (value is None or equal(value, headers[key]))
         if found != wants_all:

@@ -12,7 +12,7 @@ class RandomExchange(Exchange):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self._destinations = []  # repeated per binding: several bindings are a weight
+        self._destinations = []  # an entry per binding: several bindings are a weight
 
     def match(self, routing_key, headers, targets):
         if self._destinations:
@@ -20,7 +20,7 @@ class RandomExchange(Exchange):
 
     def part_with(self, destination, count):
         super().part_with(destination, count)
-        # otherwise messages for the others would be lost
+        # otherwise messages for other destinations would be lost
         self._destinations = [one for one in self._destinations if one is not destination]
 
     def _added(self, binding):
@@ -30,4 +30,4 @@ class RandomExchange(Exchange):
         self._destinations.remove(binding.destination)
 
     def _removed_departed(self, binding):
-        """Nothing to do: part_with() has removed it."""
+        """Do nothing: part_with() has removed the destination."""

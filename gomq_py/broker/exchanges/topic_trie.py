@@ -15,10 +15,10 @@ A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that 
 ``#`` between two of them lets bit i stay, whatever the word.
 """
 
-# Most walked words of patterns with words behind a ``#``: a key of 128 words costs 1 ms at most, an ordinary
-# one less than with bits.
+# Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an
+# ordinary key less than with bits.
 WALKED = 512
-# Arrangements of ``*`` that are walked: patterns of seven words have no more.
+# Most arrangements of ``*`` that are walked: patterns of seven words have no more.
 ARRANGEMENTS = 128
 # Bits of a shard: a rebuild takes 1 to 2 ms. Smaller shards make matching slower, as each costs the same few
 # operations per word.
@@ -28,8 +28,8 @@ _ONE = 1
 
 
 class TopicNode:
-    """A position in patterns: the words that may follow, and the destinations of the pattern that ends here.
-    ``seen``: the match step that last visited it.
+    """A position in patterns: the possible next words, and the destinations of the pattern that ends here.
+    ``seen``: the match step that last visited the node.
     """
 
     __slots__ = ("parent", "word", "words", "star", "hash", "is_hash", "destinations", "seen")
@@ -46,7 +46,7 @@ class TopicNode:
 
 class TopicTrie:
     """Patterns to destinations. ``match`` is the compiled part of routing. ``walked``: words of walked
-    patterns in which words follow a ``#``.
+    patterns with words behind a ``#``.
     """
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
@@ -56,12 +56,12 @@ class TopicTrie:
         self.step = 0
         self.size = 0
         self.walked = 0
-        # arrangement of *: count of walked patterns that have it, except those with words behind a #
+        # arrangement of *: count of walked patterns with it, without those that have words behind a #
         self.arrangements = {}
         self.shards = TopicShards()
 
     def add(self, pattern, destination):
-        """Bind a destination to a pattern; once more counts."""
+        """Bind a destination to a pattern; repeated bindings are counted."""
         words = folded(pattern)
         destinations = self.destinations_of(words)
         if destinations is None:
@@ -90,8 +90,8 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Words of the patterns that most keys must be compared with: those in shards, and walked ones with
-        words behind a ``#``.
+        """Words of the patterns that most keys must be compared with: patterns in shards, and walked ones
+        with words behind a ``#``.
         """
         return self.walked + self.shards.words
 
@@ -102,7 +102,7 @@ class TopicTrie:
         return len(words) if is_costly and self.destinations_of(words) is None else 0
 
     def _may_be_walked(self, words):
-        """Whether a new pattern goes into the trie rather than a shard."""
+        """True if a new pattern goes into the trie, not into a shard."""
         count = hash_words(words)
         if count:
             return self.walked + count <= WALKED
@@ -176,7 +176,7 @@ class TopicTrie:
                 targets.update(node.destinations)
 
     def is_empty(self):
-        """Whether no pattern and no node is left."""
+        """True if no pattern and no node is left."""
         root = self.root
         return (
             not self.shards.words and not root.words and root.star is None and root.hash is None
@@ -184,11 +184,11 @@ class TopicTrie:
         )
 
     def _enter(self, node, front, targets):
-        """Add the node to the front, and the ``#`` behind it, which may match no word; each once per step."""
+        """Add the node to the front, and its ``#`` child, which may match no word; each once per step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
-                targets.update(node.destinations)  # it matches any rest
+                targets.update(node.destinations)  # a final # matches any rest
                 return
             front.append(node)
             node = node.hash
@@ -228,7 +228,7 @@ def split_key(key):
 
 
 def folded(pattern):
-    """The words of a pattern, with adjacent wildcards in one order, which matches the same keys: every ``*``,
+    """The words of a pattern, with adjacent wildcards in one order that matches the same keys: every ``*``,
     then one ``#``.
 
     This prevents long chains of ``#`` and duplicate nodes for equivalent patterns.
@@ -249,12 +249,12 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """The number of words of a folded pattern with words behind a ``#``; else 0."""
+    """The number of words of a folded pattern with words behind a ``#``; 0 for other patterns."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 
 def arrangement(words):
-    """Positions of ``*`` in a pattern as a number; 0: none."""
+    """Positions of ``*`` in a pattern as a number; 0 without ``*``."""
     if "*" not in words:
         return 0
     return sum([_ONE << index for index, word in enumerate(words) if word == "*"])
@@ -269,15 +269,15 @@ class TopicShards:
         self.words = self.rebuilt = 0
         self._shards = {}  # as an ordered set
         self._room = {}  # shards that may have room; the last one is filled
-        self._homes = {}  # pattern, of folded words: its shard
+        self._homes = {}  # pattern (folded words): its shard
 
     def destinations_of(self, pattern):
-        """The destinations of a pattern, or None."""
+        """The dict of destinations of a pattern, or None."""
         shard = self._homes.get(pattern)
         return None if shard is None else shard.destinations_of(pattern)
 
     def add(self, pattern, words):
-        """Add a pattern that is not here. Returns its destinations: an empty dict, which the caller fills."""
+        """Add a new pattern. Returns its destinations: an empty dict, which the caller fills."""
         shard = self._with_room(len(words))
         self._homes[pattern] = shard
         self.words += len(words)
@@ -307,7 +307,8 @@ class TopicShards:
         return len(self._shards)
 
     def _with_room(self, count):
-        """A shard with room for ``count`` words; a shard with less is not asked again before its rebuild."""
+        """A shard with room for ``count`` words. Shards with less room are not asked again before a rebuild.
+        """
         while self._room:
             shard = next(reversed(self._room))
             if shard.used + count <= SHARD_BITS:
@@ -330,15 +331,15 @@ class TopicBits:
     def _clear(self):
         self.used = self.dead = 0
         self._starts = self._finals = self._stars = self._stays = 0
-        self._moves = {}  # word: the bits that it moves on
-        self._ends = []  # by bit: the destinations of the pattern that is complete there, else None
+        self._moves = {}  # word: the bits that it advances
+        self._ends = []  # by bit: the destinations of the pattern that is complete there, or None
 
     def destinations_of(self, pattern):
         """The destinations of an existing pattern."""
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
-        """Add a pattern; no two ``#`` of its words are neighbours."""
+        """Add a pattern without two adjacent ``#``."""
         at = self.used
         self.patterns[pattern] = (words, at, destinations)
         self._starts |= _ONE << at

@@ -1,6 +1,6 @@
 """Exchange types: the class for a name in exchange.declare, and the check of a new exchange's arguments.
 
-The types of every broker; more may be registered (broker.topology.kinds).
+These are the types of every broker; broker.topology.kinds can register more.
 """
 from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HASH_ON, ConsistentHashExchange
 from gomq_py.broker.exchanges.delayed import INNER_TYPE, DelayedExchange
@@ -25,8 +25,8 @@ EXCHANGE_TYPES = {
 
 # The exchange of the firehose (broker.signals.tracing).
 TRACE = "amq.rabbitmq.trace"
-# (name, type, internal) of each vhost's durable exchanges. They cannot be deleted, and clients cannot create
-# other names in amq.
+# (name, type, internal) of each vhost's durable exchanges. Clients can neither delete them nor create other
+# names in amq.
 PREDECLARED = (
     ("amq.direct", "direct", False),
     ("amq.fanout", "fanout", False),

@@ -1,7 +1,7 @@
-"""Features: the arguments and policy keys of queues, exchanges and consumers, each in one file: names,
-checks, words, merge rules.
+"""Features: the arguments and policy keys of queues, exchanges and consumers. Each file has one feature's
+names, checks, words and merge rules.
 
-``feature`` defines a row, ``table`` collects them. Arguments of declares and consumers, policies, settings of
-queues and flags of ``gomq-py-ctl`` are derived. Below the code that applies them: no module here imports a
-queue.
+``feature`` defines a row, ``table`` collects the rows; arguments of declares and consumers, policies,
+settings of queues and flags of ``gomq-py-ctl`` are derived from them. Below the code that applies them: no
+module here imports a queue.
 """

@@ -1,9 +1,8 @@
-"""Arguments of queues and consumers: checks those of a declare and of basic.consume by features.table, with
-RabbitMQ's texts.
+"""Arguments of queues and consumers: checks the arguments of a declare and of basic.consume against
+features.table, with RabbitMQ's texts.
 
-Used by vhosts, and by doors for consumers. Unknown keys are accepted and kept, as in RabbitMQ. An existing
-queue's arguments are compared and never checked again, so that a definition from an older broker stays
-usable.
+For vhosts, and for doors' consumers. Unknown keys are accepted and kept, as in RabbitMQ. An existing queue's
+arguments are compared, never checked again, so that a definition from an older broker stays usable.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.checks import WrongValue
@@ -15,7 +14,7 @@ from gomq_py.errors import PreconditionFailed
 
 __all__ = ("ARGUMENTS", "CLASSIC", "QUEUE_TYPE", "QUORUM", "STREAM", "TYPES", "TYPE_MODULES", "queue_type_of")
 
-# The names of RabbitMQ's modules, which its texts show.
+# Names of RabbitMQ's modules, as in its texts.
 TYPE_MODULES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
 
 # key: (check, kinds of queue that take it), in RabbitMQ's order of checks.
@@ -23,7 +22,7 @@ ARGUMENTS = {key: (row.check, row.kinds) for key, row in table.ARGUMENTS.items()
 
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
-    """Check a new queue, ``entity`` in texts. Raises PreconditionFailed for RabbitMQ's first fault."""
+    """Check a new queue's arguments; ``entity``: its name in texts. Raises PreconditionFailed."""
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
     if not isinstance(dead_letter_exchange, str):
         raise PreconditionFailed(
@@ -54,7 +53,7 @@ def check_same_arguments(entity, received, current):
     """Compare a declare's arguments with the queue's. Raises PreconditionFailed for the first difference."""
     for key in ARGUMENTS:
         if key == QUEUE_TYPE and queue_type_of(received) == queue_type_of(current):
-            continue  # no type is classic
+            continue  # no type means classic
         if not same_argument(received, current, key):
             raise PreconditionFailed(difference_in(key, entity, received, current))
 
@@ -73,8 +72,8 @@ def check_values(entity, arguments, keys):
 # consumers
 
 def check_common_arguments(entity, kind, arguments):
-    """Check the arguments that every kind of queue takes, and refuse arguments that this ``kind`` does not
-    take. ``entity`` names the queue in texts. Raises PreconditionFailed.
+    """Check the arguments that every kind of queue takes, and refuse arguments of other kinds. ``entity``
+    names the queue in texts. Raises PreconditionFailed.
     """
     _check_consumer(entity, arguments, lambda row: row.kinds == TYPES)
     for row in table.CONSUMER_ARGUMENTS.values():
@@ -84,7 +83,7 @@ def check_common_arguments(entity, kind, arguments):
 
 
 def check_own_arguments(entity, kind, arguments):
-    """Check the arguments that only this ``kind`` of queue takes. Raises PreconditionFailed."""
+    """Check the arguments that only this ``kind`` of queue accepts. Raises PreconditionFailed."""
     _check_consumer(entity, arguments, lambda row: row.kinds != TYPES and kind in row.kinds)
 
 

@@ -19,7 +19,7 @@ def integer(value, _arguments):
         return
     if not isinstance(value, int) or isinstance(value, (bool, Seconds)):
         raise WrongValue(f'"expected integer, got {type_name(value)}"')
-    size = "large" if value > 0 else "small"  # JSON has longer ones than AMQP
+    size = "large" if value > 0 else "small"  # JSON has longer integers than AMQP
     raise WrongValue(f"{{value_too_{size},{value}}}")
 
 
@@ -38,7 +38,7 @@ def milliseconds(value, arguments):
 
 
 def positive_milliseconds(value, arguments):
-    """Milliseconds, and not 0."""
+    """Milliseconds, more than 0."""
     milliseconds(value, arguments)
     if value == 0:
         raise WrongValue("{value_zero,0}")
@@ -75,7 +75,7 @@ def age(value, arguments):
 
 
 def one_of(reason, *allowed):
-    """A check for one of these texts; ``reason`` may show the value as ``{}``."""
+    """A check for one of these texts; ``reason`` may show the refused value as ``{}``."""
     def check(value, arguments):
         text(value, arguments)
         if value not in allowed:

@@ -5,12 +5,12 @@ from gomq_py.broker.features import checks
 from gomq_py.broker.features.feature import ConsumerArgument
 
 PRIORITY = "x-priority"
-# RabbitMQ's numbers, limited to the 32 bits of a compiled consumer; larger ones are clamped.
+# RabbitMQ's numbers, clamped to the 32 bits of a compiled consumer.
 _MOST = (1 << 31) - 1
 
 
 def priority_of(arguments):
-    """The priority in checked consumer arguments; 0 without one."""
+    """The priority in checked consumer arguments; the default is 0."""
     return max(-_MOST, min(_MOST, arguments.get(PRIORITY, 0)))
 
 
@@ -20,7 +20,7 @@ CONSUMER_ROWS = (
         effect="Consumers of higher priority are served first, while they have capacity. 0 where nothing is "
         "said.",
     ),
-    # Without effect: queues have no mirrors. RabbitMQ refuses other types than booleans.
+    # Without effect: queues have no mirrors. RabbitMQ accepts booleans only.
     ConsumerArgument(
         argument="x-cancel-on-ha-failover", check=checks.boolean, effect="None: no queue has a mirror.",
     ),

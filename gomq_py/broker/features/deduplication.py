@@ -1,10 +1,11 @@
 """Deduplication: a queue or exchange accepts a message whose id it has seen lately, and drops it.
 
 ``x-message-deduplication`` turns it on. The id is the value of a message header: ``x-deduplication-header``,
-or the one named by the argument of that name. ``x-cache-size`` ids are remembered, the oldest is forgotten
-first. Each is remembered for ``x-cache-ttl`` milliseconds; a message's header of that name overrides it. Ids
-are in memory only: after a restart every message is new. An id takes some 150 octets, whatever its length. A
-message that died in a queue and comes back to it, as from a retry queue, is no duplicate of itself.
+or the header that the argument of that name names. ``x-cache-size`` ids are remembered, the oldest is
+forgotten first. Each is remembered for ``x-cache-ttl`` milliseconds; a message's header of that name
+overrides it. Ids are in memory only: after a restart every message is new. An id takes some 150 octets,
+whatever its length. A message that died in a queue and comes back to it, as from a retry queue, is no
+duplicate of itself.
 
 An id counts as seen only while its message is kept. An exchange (ExchangeIds) forgets the id of a message
 that a queue or the disk refused: its publisher was told and tries again. A queue (SeenIds) whose disk fails
@@ -85,7 +86,8 @@ class SeenIds:
         return len(self._seen)
 
     def read(self, properties):
-        """(id, its own time to live in ms or None) from properties in wire form; (None, None): no id."""
+        """(id, its own time to live in ms or None) from properties in wire form; without an id (None, None).
+        """
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
         if value is None:
@@ -105,7 +107,7 @@ class SeenIds:
         return True
 
     def add(self, id_, ttl_ms, now_ms):
-        """Remember the id of a message that was taken."""
+        """Remember the id of a stored message."""
         if ttl_ms is None:
             ttl_ms = self._ttl_ms
         if self._size <= 0 or (ttl_ms is not None and ttl_ms <= 0):
@@ -116,7 +118,7 @@ class SeenIds:
             self._seen.popitem(last=False)
 
     def take(self, id_, ttl_ms, now_ms):
-        """Whether a message is new; if so its id is noted."""
+        """Remember the id; True if it is new."""
         if id_ is None:
             return True
         if self.has(id_, now_ms):
@@ -125,12 +127,12 @@ class SeenIds:
         return True
 
     def forget(self, id_):
-        """Forget the id of a message that was refused after all, so that its publisher may try again."""
+        """Forget the id of a message that was refused later, so that its publisher may try again."""
         self._seen.pop(id_, None)
 
 
 class ExchangeIds(SeenIds):
-    """The ids of one exchange, which stays open when a queue closes. ``when_safe`` is Durability's."""
+    """The ids of one exchange, which stays open when a queue closes. ``when_safe``: Durability.when_safe."""
 
     __slots__ = ("_when_safe", "_unsafe")
 
@@ -140,25 +142,25 @@ class ExchangeIds(SeenIds):
         self._unsafe = {}  # id: the _Unsafe of its message
 
     def add(self, id_, ttl_ms, now_ms):
-        self._unsafe.pop(id_, None)  # of an earlier message with this id
+        self._unsafe.pop(id_, None)  # drop the entry of an earlier message with this id
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
         """Forget the id if its message, now in ``queues``, cannot be kept."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
-            # Registered before the publisher's refusal, so that its repeat counts as new. No hurry: a
+            # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
             # publisher without confirms does not wait.
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """The queues of a message that is not safe yet, which its repeats wait for; else None."""
+        """The queues of an unsafe message with this id, for which repeats must wait; None if it is safe."""
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues
 
     def answered(self, unsafe, is_kept):
-        """A message is safe, or (not ``is_kept``) was refused."""
-        if self._unsafe.get(unsafe.id) is unsafe:  # else forgotten and seen again meanwhile
+        """Note that a message is safe or, if not ``is_kept``, refused."""
+        if self._unsafe.get(unsafe.id) is unsafe:  # else the id was forgotten and seen again
             del self._unsafe[unsafe.id]
             if not is_kept:
                 self.forget(unsafe.id)
@@ -184,7 +186,7 @@ class _Unsafe:
 
 
 def has_died_in(queue, properties):
-    """Whether a message with these properties (wire form) was a dead letter of this queue."""
+    """True if a message with these properties (wire form) was a dead letter of this queue."""
     if _DEATHS not in properties:
         return False
     deaths = get_key(PropertyEdit(properties).headers, DEATHS)

@@ -17,7 +17,7 @@ def _merge(feature, arguments, policy):
 
 ROWS = (
     Feature(
-        argument="x-delivery-limit", place=22, kinds=NO_STREAM, check=checks.integer,  # below 0 it is none
+        argument="x-delivery-limit", place=22, kinds=NO_STREAM, check=checks.integer,  # -1: none
         policy="delivery-limit", operator=True, check_policy=policy_checks.number, word="delivery limit",
         setting="delivery_limit", merge=_merge,
         flag=Flag(name="--delivery-limit", kind=int, help="How often a message may come back."),

@@ -1,7 +1,7 @@
 """Elsewhere: policy keys that have an effect only with plugins, mirrors and clusters of RabbitMQ.
 
-RabbitMQ's definitions contain them. Values that RabbitMQ checks are checked here, too, so that it accepts an
-export of them.
+RabbitMQ's definitions contain them. Values that RabbitMQ checks are checked here, too, so that RabbitMQ
+accepts an export of them.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
@@ -11,7 +11,7 @@ _OF_A_CLUSTER = "None: there is one node."
 SHARDING, DELAYED = "sharding", "delayed-message"
 
 ROWS = (
-    # The components that act on these are plugins of RabbitMQ, but for the last, which is LavinMQ's.
+    # Plugins of RabbitMQ act on these, LavinMQ on the last one.
     Feature(
         policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN
     ),

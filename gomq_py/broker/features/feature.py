@@ -1,8 +1,8 @@
 """Feature: one row per setting of a queue, exchange or consumer, by argument, by policy or by both.
 
-A module of this package declares the rows of one feature; ``features.table`` collects them, and the checks of
-arguments and policies and their merging are derived from it. A module's docstring names the code that applies
-it.
+A module of this package declares the rows of one feature. ``features.table`` collects them; checks of
+arguments and policies, and their merging, are derived from it. The module's docstring names the code that
+applies the feature.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: constant of a flag
-    without a value.
+    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: constant for a flag
+    that takes no value.
     """
 
     name: str
@@ -30,14 +30,15 @@ class Flag:
 class Feature:
     """One row. Fields:
 
-    ``effect``: a sentence for docs/arguments.md; begins with "None" if there is no effect. ``argument`` of
-    queues of ``kinds``; ``check(value, arguments)`` raises WrongValue. ``place``: RabbitMQ's order of checks;
-    the first fault or difference is reported. ``policy``: the key in policies, and in operator policies if
-    ``operator``; ``check_policy(feature, value)`` raises PolicyError; ``word``: RabbitMQ's name for it;
-    ``check_beside(feature, definition)`` checks the policy's other keys. ``hands_on_to``: kind of entity
-    ("exchange", "queue", or "" if unnamed) to which the policy key sends messages. ``component``: the only
-    owner that acts on the key. ``setting``: attribute of QueueSettings, computed by ``merge(feature,
-    arguments, policy)``. ``by_queue``: the queue itself applies it.
+    ``effect``: a sentence for docs/arguments.md; it begins with "None" if the row has no effect.
+    ``argument``: of queues of ``kinds``; ``check(value, arguments)`` raises WrongValue. ``place``: RabbitMQ's
+    order of checks; the first fault or difference is reported. ``policy``: the key in policies, and in
+    operator policies if ``operator``; ``check_policy(feature, value)`` raises PolicyError; ``word``:
+    RabbitMQ's name for the value; ``check_beside(feature, definition)`` checks the policy's other keys.
+    ``hands_on_to``: kind of the entity that the policy key sends messages to ("exchange", "queue", or ""
+    without a name). ``component``: the only owner that acts on the key. ``setting``: attribute of
+    QueueSettings, computed by ``merge(feature, arguments, policy)``. ``by_queue``: the queue itself applies
+    it.
     """
 
     effect: str

@@ -1,12 +1,12 @@
 """Federation: the upstreams from which a queue or exchange gets messages. Applied by gomq_py.federation.
 
-Upstreams are parameters of the vhost; a policy names one, a set, or a pattern of names. The three keys belong
-to one component, and a policy has one of them, as in RabbitMQ.
+Upstreams are parameters of the vhost; a policy names an upstream, a set, or a pattern of names. The three
+policy keys belong to one component, and a policy has one of them, as in RabbitMQ.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
 
-# Components of parameters. The first also owns the keys.
+# Components of parameters. UPSTREAM also owns the policy keys.
 UPSTREAM, UPSTREAM_SET = "federation-upstream", "federation-upstream-set"
 PATTERN = "federation-upstream-pattern"
 KEYS = frozenset((UPSTREAM, UPSTREAM_SET, PATTERN))

@@ -1,7 +1,7 @@
-"""Merging: combines argument and policy for QueueSettings: ``merge(feature, arguments, policy)``.
+"""Merging: rules ``merge(feature, arguments, policy)`` that combine argument and policy for QueueSettings.
 
-RabbitMQ's rules: the smallest number counts, whatever its source; of other values the argument's. Values of a
-wrong type, which old definitions may hold, count as not set.
+RabbitMQ's rules: of numbers the smallest counts, of other values the argument's. Values of a wrong type,
+which old definitions may hold, count as not set.
 """
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_count
 
@@ -27,8 +27,8 @@ def first_text(default=None):
 
 
 def limits(feature, arguments, policy):
-    """The valid limits among the two: negative numbers (of delivery-limit) mean no limit, as in RabbitMQ, and
-    so do numbers beyond any counter.
+    """The valid limits in both: negative numbers (of delivery-limit) mean no limit, as in RabbitMQ, and so do
+    numbers too large for a counter.
     """
     values = arguments.get(feature.argument), policy.get(feature.policy)
     return [value for value in values if _is_limit(value)]

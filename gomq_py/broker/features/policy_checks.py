@@ -87,4 +87,4 @@ def pattern(feature, value):
 
 
 def anything(_feature, _value):
-    """Accepts anything: the key has no effect here and comes with RabbitMQ's definitions."""
+    """Accept anything: the key comes with RabbitMQ's definitions and has no effect here."""

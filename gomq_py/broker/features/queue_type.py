@@ -39,8 +39,7 @@ ROWS = (
         argument=SINGLE_ACTIVE_CONSUMER, place=14, check=checks.boolean,
         effect="One consumer gets all messages; when it goes the next one does.",
     ),
-    # Without effect here. Values are checked where RabbitMQ checks them, so that it accepts an export of
-    # them.
+    # Without effect here. Values are checked as RabbitMQ checks them, so that it accepts an export of them.
     Feature(
         argument="x-queue-mode", place=12, kinds=CLASSIC_ONLY,
         check=checks.one_of("\"unsupported queue mode '{}'\"", "default", "lazy"),

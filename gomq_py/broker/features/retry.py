@@ -3,13 +3,13 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
 
-# How a message comes back: end of its channel; basic.nack or basic.recover; basic.reject. Same numbers as
-# queues.consumers.
+# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
+# basic.reject. Same numbers as in queues.consumers.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 # x-delayed-retry-type: the kinds of return that wait. As in RabbitMQ, basic.reject is a failure, and so is
-# the end of a channel with the message: its consumer may have crashed on it, and would again at once.
-# basic.nack and basic.recover are returns.
+# the end of a channel that holds the message: the message may have crashed its consumer, and would crash it
+# again at once. basic.nack and basic.recover are returns.
 TYPES = {"disabled": 0, "failed": LOST | FAILED, "returned": RETURNED, "all": LOST | RETURNED | FAILED}
 _WORDS = "disabled", "all", "failed", "returned"
 

@@ -6,8 +6,8 @@
 
 Applied by broker.queues.stream_reader. Values are compared with a message's header ``x-stream-filter-value``
 (split at commas, too). A condition is a header's name and the text of its value, or one of
-``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one value is enough,
-as in RabbitMQ, and all conditions must hold, as in LavinMQ; "all" requires all values, too, and "any" one
+``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one matching value is
+enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ. "all" requires all values, too; "any" one
 value or one condition.
 """
 from gomq_py.broker.features.checks import WrongValue
@@ -51,7 +51,7 @@ def _match_type(value):
 
 
 def _condition(key, value):
-    """One condition on a message's headers."""
+    """Make one condition: a function of a message's headers."""
     if key in GEO_CONDITIONS:
         return GEO_CONDITIONS[key](value)
     wanted = text_of(value)

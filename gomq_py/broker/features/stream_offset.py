@@ -10,8 +10,8 @@ position.
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
 
-Applied by broker.queues.stream_queue. The broker stores the position of a consumer that asks for it
-(``x-stream-automatic-offset-tracking``), and of one with a client-chosen tag and no offset, as LavinMQ does.
+Applied by broker.queues.stream_queue. The broker stores the position of a consumer that requests this
+(``x-stream-automatic-offset-tracking``), or that chose its tag and gave no offset, as LavinMQ does.
 """
 from datetime import datetime
 
@@ -31,8 +31,8 @@ OFFSET_MAX = (1 << 48) - 2
 
 
 class StreamStart:
-    """A parsed ``x-stream-offset``: a ``kind`` and its ``number`` (an offset, a count, or Unix or plain
-    milliseconds).
+    """A parsed ``x-stream-offset``: a ``kind``, and a ``number`` that is an offset, a count, Unix
+    milliseconds or plain milliseconds.
     """
 
     __slots__ = ("kind", "number")
@@ -51,7 +51,7 @@ class StreamStart:
         return f"<StreamStart {self.kind} {self.number}>"
 
     def move(self, cursor, now_ms):
-        """Move the cursor to the start."""
+        """Move the cursor to this start."""
         store = cursor.store
         first, end = store.first_offset, store.next_offset
         if self.kind in (SINCE, AGO):
@@ -67,7 +67,7 @@ class StreamStart:
 
 
 def parse_offset(value):
-    """The StreamStart that a value of the argument means. Raises ValueError."""
+    """Parse the argument's value into a StreamStart. Raises ValueError."""
     if isinstance(value, str):
         if value in (FIRST, LAST, NEXT):
             return StreamStart(value)
@@ -85,8 +85,8 @@ def start_of(arguments):
 
 
 def is_tracked(arguments, tag):
-    """Whether the broker stores the position of a consumer with these checked arguments. ``tag``: chosen by
-    its client, "" if generated.
+    """True if the broker stores the position of a consumer with these checked arguments. ``tag``: chosen by
+    the client, "" if generated.
     """
     value = arguments.get(TRACKING)
     if value is None:

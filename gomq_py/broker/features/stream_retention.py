@@ -41,7 +41,7 @@ ROWS = (
         setting="segment_bytes", merge=smallest, by_queue=False,
         effect="The size of the files that the stream is cut into.",
     ),
-    # Without effect: filters look at the messages.
+    # Without effect: filters read the messages.
     Feature(
         argument="x-stream-filter-size-bytes", place=19, kinds=STREAM_ONLY, check=_filter_size,
         policy="stream-filter-size-bytes", check_policy=policy_checks.anything,

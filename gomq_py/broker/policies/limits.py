@@ -37,8 +37,8 @@ class UserLimitError(ValueError):
 
 
 class UserLimits:
-    """The limits of all ``users``, kept in their log and deleted with the user. A negative value is kept and
-    shown, and means no limit, as in RabbitMQ.
+    """The limits of all ``users``, kept in the users' log and deleted with the user. A negative value is kept
+    and shown, and means no limit, as in RabbitMQ.
     """
 
     def __init__(self, users):
@@ -49,7 +49,7 @@ class UserLimits:
         return dict(self._known(user).limits)
 
     def all(self):
-        """{user: {name: value}} of the users that have any."""
+        """{user: {name: value}} of the users with limits."""
         return {user.name: dict(user.limits) for user in self._users if user.limits}
 
     def set(self, user, name, value):
@@ -61,13 +61,13 @@ class UserLimits:
         self._users.set_limits(user, {**limits, name: value})
 
     def replace(self, user, limits):
-        """Set exactly these. Raises KeyError for an unknown user, UserLimitError, OSError."""
+        """Replace a user's limits by these. Raises KeyError for an unknown user, UserLimitError, OSError."""
         self._known(user)
         check_limits(limits)
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Remove a limit. Returns whether there was one. Raises KeyError for an unknown user, OSError."""
+        """Remove a limit. Returns whether it existed. Raises KeyError for an unknown user, OSError."""
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False

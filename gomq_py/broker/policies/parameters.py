@@ -1,8 +1,8 @@
 """Parameters: named JSON values of a component, in a vhost or for the whole broker, such as policies, limits,
 shovels and federation upstreams.
 
-Between doors (HTTP, definitions) and the owners of components, which register a Component to check values and
-to be called with changes. Kept in the definitions log. Never yields.
+Between doors (HTTP, definitions) and the owners of components. An owner registers a Component, which checks
+values and is called with changes. Kept in the definitions log. Never switches.
 """
 import json
 
@@ -12,23 +12,23 @@ from gomq_py.broker.topology_log import records
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
-GLOBAL = "global"  # RabbitMQ's name for the component of the whole broker
-# States of a value without effect, and the reason of the first.
+GLOBAL = "global"  # RabbitMQ's component name for values of the whole broker
+# States of a value without effect; WAITS is the text for WAITING.
 WAITING, FAULTY = "waiting", "error"
 WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
-# Setter of values from the control socket or from a file read at boot. No user has this name.
+# Setter of values from the control socket or a file read at boot. No user has this name.
 OPERATOR = ""
 # Setter of a policy whose user was deleted since. No user has this name (auth.labels).
 DELETED = "\0"
 # Most characters of a field's name in a refusal.
 SHOWN_CHARACTERS = 100
-# Features of components that this broker lacks.
+# {component: its feature}, of components that this broker may lack.
 _FEATURES = {
     "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation",
     "sharding": "sharding", "delayed-message": "policies that delay",
 }
-# Components that had an owner in every release. Older records of other components do not say whether they
-# wait, because those releases had no owner.
+# Components that every release had an owner for. For other components, older records do not say whether a
+# value waits, because the releases that wrote them had no owner.
 _ALWAYS_OWNED = (POLICY, OPERATOR_POLICY, "vhost-limits")
 
 
@@ -68,9 +68,9 @@ class Parameters:
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
-    A value that has no owner when it is set, in part or whole, waits: it is kept and exported, and a later
-    version's owner ignores it until it is set again. Otherwise shovels in another broker's definitions would
-    start to run with an upgrade.
+    A value set without an owner for all of it waits: it is kept and exported, and a later version's owner
+    ignores it until it is set again. Otherwise shovels in another broker's definitions would start to run
+    with an upgrade.
 
     ``vhost.set_by``: {(component, name): the setter's name, or OPERATOR}, for components that act with that
     user's rights. Exports leave it out: the importing user becomes the setter.
@@ -91,7 +91,7 @@ class Parameters:
                 if owner == component and not self.waits(vhost, component, name):
                     try:
                         handler.changed(vhost, name, value)
-                    except Exception:  # no parameter keeps a broker from booting
+                    except Exception:  # no parameter may keep a broker from booting
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
@@ -110,11 +110,11 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """Whether the value was set without an owner (for a policy: with keys of missing plugins)."""
+        """True if the value was set without an owner (for a policy: with keys of missing plugins)."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """(state, reason) of an existing value without effect: WAITING or FAULTY; None for others."""
+        """(state, reason) of an existing value without effect: WAITING or FAULTY; None for other values."""
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -132,7 +132,7 @@ class Parameters:
         ``by``: the setting user's name; OPERATOR for this machine's operator; None for a user unknown to this
         broker, such as a token's.
         """
-        if vhost.is_gone:  # another vhost may have its name by now, and the log knows names only
+        if vhost.is_gone:  # another vhost may have the name by now, and the log has names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
         what = f"{component} {name!r} in vhost {vhost.name!r}"
         _check_each(self._tables.check_json, what, value)
@@ -148,7 +148,7 @@ class Parameters:
         self.on_change(vhost.name, component, name, value)
 
     def clear(self, vhost, component, name):
-        """Remove a value. Returns whether there was one. Raises OSError."""
+        """Remove a value. Returns whether it existed. Raises OSError."""
         if (component, name) not in vhost.parameters or vhost.is_gone:
             return False
         self._log.append(records.parameter_cleared(vhost.name, component, name))
@@ -162,8 +162,8 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Clear the setter of everything set by a deleted user, so that a later user of that name does not
-        inherit it; that user's policies stop handing on messages. Raises OSError if this is not kept; it
+        """Clear the setter of everything that a deleted user has set, so that a later user of that name does
+        not inherit it; the user's policies stop handing on messages. Raises OSError if this is not logged; it
         holds for this run.
         """
         changed = []
@@ -186,7 +186,7 @@ class Parameters:
         self.on_change(None, GLOBAL, name, value)
 
     def clear_global(self, name):
-        """Remove a value of the whole broker. Returns whether there was one. Raises OSError."""
+        """Remove a value of the whole broker. Returns whether it existed. Raises OSError."""
         if name not in self.global_:
             return False
         self._log.append(records.global_parameter_cleared(name))
@@ -195,8 +195,8 @@ class Parameters:
         return True
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
-        """Load a value of an earlier run. A value that its component refuses now stays without effect;
-        returns the refusal's text, or None. ``waits``, ``by``: from its record, None if that has none.
+        """Load a value of an earlier run. Returns the component's refusal as text, or None; a refused value
+        stays without effect. ``waits``, ``by``: from its record, None if the record lacks them.
         """
         if waits is None:
             waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
@@ -209,7 +209,7 @@ class Parameters:
             handler.changed(vhost, name, value)
         except ValueError as error:
             return str(error)
-        except Exception as error:  # no parameter keeps a broker from booting
+        except Exception as error:  # no parameter may keep a broker from booting
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -250,7 +250,7 @@ class Notes:
 
 
 def _check_each(check, what, value):
-    """``check(what, value)``; its ValueError names the faulty field if one is."""
+    """``check(what, value)`` whose ValueError names the faulty field, if a field is at fault."""
     try:
         check(what, value)
     except ValueError:
@@ -285,8 +285,8 @@ def encoded(value):
 
 
 def decoded(text):
-    """A value from the log. Raises ValueError for values that no answer could show, RecursionError for still
-    deeper nesting.
+    """A value from the log. Raises ValueError for a value that answers could not show, RecursionError for
+    even deeper nesting.
     """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)
@@ -300,4 +300,4 @@ def _refuse_constant(name):
 
 
 def _nothing(_vhost, _component, _name, _value):
-    """Does nothing: the default of ``on_change``."""
+    """Do nothing: the default of ``on_change``."""

@@ -1,7 +1,7 @@
 """Policies: settings for many queues and exchanges, selected by a regular expression over their names.
 
-Of the matching policies the one with the highest priority counts, likewise of the operator policies; the two
-are merged. Values only: vhosts keep and apply the sets, parameters persist them.
+The matching policy with the highest priority is in force, likewise the operator policy, and both are merged.
+Values only: vhosts keep and apply the sets, parameters persist them.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
 from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
@@ -14,20 +14,20 @@ from gomq_py.patterns import Pattern
 # Rate-limited log for slow patterns: one line per policy in some seconds.
 QUIET = QuietLog(logger("broker"))
 
-# Most slow patterns that are still tried per name: with more, every declare would cost milliseconds.
+# Slow patterns tried per name: more would make every declare cost milliseconds.
 COSTLY_TRIES = 8
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 EXCHANGE = "exchange"
-POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # components of parameters
+POLICY, OPERATOR_POLICY = "policy", "operator_policy"  # component names of parameters
 
-# Rows by key of policies and operator policies: RabbitMQ's lists, as far as this broker has the setting.
+# Rows by key of policies and operator policies: RabbitMQ's keys, as far as this broker has the setting.
 KEYS = POLICY_KEYS
 OPERATOR_KEYS = {key: row for key, row in KEYS.items() if row.operator}
 # key: the only component that acts on it.
 KEYS_OF_COMPONENTS = {key: row.component for key, row in KEYS.items() if row.component is not None}
 
-# apply-to: whether it includes a kind of entity. Queues may be of kinds unknown here.
+# apply-to: a test whether it includes a kind of entity. Queues may be of kinds unknown here.
 _APPLIES = {
     ALL: lambda kind: True,
     QUEUES: EXCHANGE.__ne__,
@@ -39,7 +39,7 @@ _APPLIES = {
 
 
 class Policy:
-    """One policy. Immutable. ``rights``: the SetterRights of its setter; None: unlimited."""
+    """One policy. Immutable. ``rights``: the SetterRights of its setter; None: no limit."""
 
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
@@ -63,7 +63,7 @@ class Policy:
         return f"<Policy {self.name!r} for {self.apply_to} {self.pattern!r}>"
 
     def applies(self, kind, name):
-        """Whether the policy is for the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
+        """True if the policy applies to the entity of this name; ``kind`` is EXCHANGE or a type of queue."""
         if not self._means(kind):
             return False
         try:
@@ -78,11 +78,11 @@ class Policy:
 
     @property
     def is_costly(self):
-        """Whether its pattern has run out of time for some name."""
+        """True if its pattern has exceeded its time for some name."""
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
-        """Log that the policy was not tried for an entity, because of too many slow patterns before it."""
+        """Log that too many slow patterns came first, and the policy was not tried for an entity."""
         QUIET.error(
             ("untried", self.name, self.pattern),
             "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
@@ -90,7 +90,7 @@ class Policy:
         )
 
     def as_value(self):
-        """The policy as parameters keep it."""
+        """The policy as a parameter's value."""
         return {
             "pattern": self.pattern, "apply-to": self.apply_to, "priority": self.priority,
             "definition": self.definition,
@@ -121,7 +121,7 @@ class PolicySet:
         self._rank()
 
     def remove(self, name):
-        """Remove a policy. Returns whether there was one."""
+        """Remove a policy. Returns whether it existed."""
         found = self.by_name.pop(name, None) is not None
         self._rank()
         return found
@@ -145,8 +145,8 @@ class PolicySet:
 
 class InForce:
     """The policy and operator policy in force for an entity (each may be None), and their merged
-    ``definition``: of two numbers the smaller one, of anything else the operator policy's. Immutable and
-    shared by entities.
+    ``definition``: the smaller of two numbers, otherwise the operator policy's value. Immutable and shared by
+    entities.
     """
 
     __slots__ = ("policy", "operator_policy", "definition")
@@ -200,11 +200,11 @@ def _checked(definition, keys):
 
 
 def usable_definition(definition):
-    """(the known part of a definition, its unknown keys, sorted), for files of other brokers."""
+    """(the known part of a definition, its sorted unknown keys), for files of other brokers."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
 
 
 def without_effect(definition):
-    """The keys of a definition without effect here that are kept for RabbitMQ: mirrors and queue modes."""
+    """The keys of a definition that are kept for RabbitMQ and have no effect here: mirrors, queue modes."""
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

@@ -1,19 +1,15 @@
 """Queue settings: the limits of a queue, from its arguments and the policies in force. Immutable.
 
-A vhost makes them when a queue is declared and when policies change, and passes them to the queue's
-``configure``. Each feature defines how argument and policy are merged (rules in features.merging); operator
-policy and policy were merged before (broker.policies).
+A vhost makes QueueSettings when a queue is declared and when policies change, and passes them to the queue's
+``configure``. Each feature defines how its argument and policy are merged (features.merging); broker.policies
+has merged policy and operator policy before.
 """
 from gomq_py.broker.features.length import DROP_HEAD
 from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """None: not set. Times are in milliseconds, ``max_bytes`` counts bodies.
-
-    ``delivery_limit``: how often a message may come back. ``consumer_timeout_ms`` 0: no limit, overriding the
-    broker's. ``deduplication`` and ``retry`` are described in their features.
-    """
+    """None: not set. Times are in milliseconds; ``max_bytes`` counts bodies."""
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
@@ -41,12 +37,12 @@ class QueueSettings:
 
     @property
     def is_plain(self):
-        """Whether no setting differs from the default."""
+        """True if every setting has its default."""
         return self == PLAIN
 
     @property
     def needs_limits(self):
-        """Whether the queue itself has limits to apply. Channels apply consumer timeouts, streams ages."""
+        """True if the queue itself must apply limits. Channels apply consumer timeouts, streams ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

@@ -1,7 +1,7 @@
-"""Setter rights: a policy hands on only messages that its setter may read, and only to where the setter may
-write.
+"""Setter rights: a policy sends on only messages that its setter may read, and only to exchanges and queues
+that its setter may write to.
 
-Beside policies. Checked when a policy is set, and per queue and exchange when it is put in force. RabbitMQ
+Beside policies. Checked when a policy is set, and per queue and exchange when it comes into force. RabbitMQ
 has no such check. Administrators are not checked: they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
@@ -12,7 +12,7 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 QUIET = QuietLog(logger("broker"))
-# {key of policies that hands messages on: the kind of entity that its value names, or ""}
+# {policy key that sends messages on: kind of the entity that its value names, or ""}
 HANDS_ON = {key: row.hands_on_to for key, row in POLICY_KEYS.items() if row.hands_on_to is not None}
 READ, WRITE = "read", "write"  # in auth.permissions
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
@@ -21,7 +21,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """The rights of the setter of a vhost's policy ``name``, or of ``by``, a future setter."""
+    """The rights of the setter of a vhost's policy ``name``, or of ``by``, who is about to set it."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -33,11 +33,11 @@ class SetterRights:
 
     @property
     def by(self):
-        """The setter, as in Parameters.set."""
+        """The setter, as ``by`` of Parameters.set."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The keys that are not in force for the queue or exchange (``kind`` is EXCHANGE) of this name."""
+        """The policy keys not in force for the queue or exchange (``kind`` is EXCHANGE) of this name."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -75,7 +75,7 @@ def limited(users, by):
 
 
 class _Nobody:
-    """A deleted user."""
+    """Stands for a deleted user, without rights."""
 
     tags = ()
 
@@ -86,7 +86,7 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """Whether the user may read every message of the entity: a topic permission allows some keys only."""
+    """True if the user may read every message of the entity: a topic permission allows some keys only."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

@@ -1,7 +1,7 @@
 """Applies a vhost's policies to queues and exchanges when these are declared and when policies change.
 
 A change of policies goes through all entities in slices, so that 100 000 queues or slow patterns do not hold
-up the hub. An entity declared meanwhile gets the current policies.
+up the hub. An entity declared meanwhile gets the new policies.
 """
 import time
 from typing import Any, NamedTuple
@@ -22,9 +22,9 @@ NONE_REFUSED: frozenset[str] = frozenset()
 class VHostPolicies(Job):
     """``user`` and ``operator`` are PolicySets.
 
-    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: keys without
-    meaning for this kind of entity. ``told(vhost, entity)`` is called for each entity whose policies were
-    computed, new ones included.
+    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: policy keys
+    without meaning for this kind of entity. ``told(vhost, entity)`` is called for each entity, also a new
+    one, after its policies were computed.
     """
 
     name = "applying policies"
@@ -40,12 +40,12 @@ class VHostPolicies(Job):
         self._left_out = left_out
         self._told = told
         self._round = None
-        # CPU time, so that a change is in force at once for some queues, however busy the machine is.
+        # CPU time, so that a change applies at once to a few queues, however busy the machine is.
         self._clock = SliceClock(clock=time.thread_time)
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
-        """Give a queue its policies in force and its settings (None: plain)."""
+        """Give a queue its policies in force, and its settings or, if they are plain, None."""
         self._put_under(queue, queue.type, self._configure_queue)
 
     def configure_exchange(self, exchange):
@@ -83,7 +83,7 @@ class VHostPolicies(Job):
             self._vhost.routes_changed(exchange)
 
     def _in_force(self, kind, name):
-        """The policies in force for an entity. Entities with the same two share one InForce."""
+        """The policies in force for an entity. Entities with the same pair share one InForce."""
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
@@ -96,19 +96,19 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """(keys not in force for an entity, those of them for lack of the setter's rights)."""
+        """(keys not in force for an entity, those keys that the setter's rights do not cover)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
         return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):
-        """Whether ``by`` (see Parameters.set) has set a policy whose effect depends on its rights."""
+        """True if ``by`` (see Parameters.set) has set a policy whose effect depends on that user's rights."""
         return any(
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity if ``would``, with the new ``policy``, were in force."""
+        """The PolicyChange of an entity if the new ``policy`` and, for the rest, ``would`` were in force."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)
@@ -116,7 +116,7 @@ class VHostPolicies(Job):
         return PolicyChange(entity, kind, policy.applies(kind, name), entity.in_force, after)
 
     def changed(self):
-        """Apply changed policies to all entities. Replaces a round at work."""
+        """Apply changed policies to all entities. Replaces an unfinished round."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
@@ -131,7 +131,7 @@ class VHostPolicies(Job):
         return False
 
     def failed(self, error):
-        """Go on: faults of single entities are logged there."""
+        """Go on: _go_through() logs faults of single entities."""
         return True
 
     def _go_through(self):
@@ -153,10 +153,10 @@ class VHostPolicies(Job):
                 yield
 
 
-# what a policy would change if it were set now
+# the changes that a policy would bring if it were set now
 
 class PolicyChange(NamedTuple):
-    """``entity`` is of this ``kind`` (EXCHANGE or a type of queue); ``before`` and ``after``: InForce."""
+    """A change of ``entity``; ``kind``: EXCHANGE or a type of queue; ``before``, ``after``: InForce."""
 
     entity: Any
     kind: str
@@ -166,14 +166,14 @@ class PolicyChange(NamedTuple):
 
     @property
     def is_one(self):
-        """Whether the policies or their definition differ."""
+        """True if the policies or their definition differ."""
         return (self.before.policy, self.before.operator_policy, self.before.definition) != (
             self.after.policy, self.after.operator_policy, self.after.definition)
 
 
 def would_be(users, vhost, name, value, is_operator, by):
-    """The Policy, or operator policy, that this value would become if ``by`` (see Parameters.set) set it.
-    Raises ValueError.
+    """The Policy or operator policy that this value would make if ``by`` (see Parameters.set) set it. Raises
+    ValueError.
     """
     policy = policy_of(name, value, is_operator)
     if not is_operator:
@@ -195,8 +195,8 @@ def previewed(vhost, policy, is_operator):
 
 
 class PolicyComponent(Component):
-    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``: their rights
-    limit the policies they set; None: no limit.
+    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``: finds
+    setters, whose rights limit their policies; None: no limit.
     """
 
     def __init__(self, operator=False, users=None):

@@ -1,15 +1,15 @@
-"""Cancelling: tells the consumers of a deleted queue, in slices if they are very many.
+"""Cancelling: tells the consumers of a deleted queue, in slices if there are very many.
 
-Beside queue, which has dropped them before and delivers to none of them.
+Beside queue, which has dropped these consumers and no longer delivers to them.
 """
 from gomq_py.hub.scheduler import Job, SliceClock
 
-# Consumers that are told without a slice: some 5 us each.
+# Consumers that are told at once, without slices: some 5 us each.
 FEW = 64
 
 
 class Cancelling(Job):
-    """Tells ``consumers``, from the end of the list."""
+    """Cancels ``consumers``, from the end of the list."""
 
     name = "cancelling consumers"
 
@@ -20,7 +20,7 @@ class Cancelling(Job):
         self._reason = reason
 
     def step(self):
-        """Tell some."""
+        """Cancel some consumers."""
         clock = SliceClock()
         while self._consumers:
             self._consumers.pop().cancelled_by(self._queue, self._reason)
@@ -29,12 +29,12 @@ class Cancelling(Job):
         return bool(self._consumers)
 
     def failed(self, error):
-        """Go on with the others."""
+        """Go on with the other consumers."""
         return True
 
 
 def cancel_all(queue, consumers, reason):
-    """Cancel the consumers of a queue without a ring, in their order. Empties the list."""
+    """Cancel the consumers of a queue whose ring is gone, in their order. Empties the list."""
     consumers.reverse()
     cancelling = Cancelling(queue, consumers, reason)
     if len(consumers) > FEW:

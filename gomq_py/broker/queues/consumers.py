@@ -1,9 +1,9 @@
-"""Consumers: the interface a queue delivers through, the ring that decides whose turn it is, and the guard
-that a queue with limits asks.
+"""Consumers: the interface through which a queue delivers, the ring that decides whose turn it is, and the
+guard that applies a queue's limits.
 
 Doors subclass Consumer; queues keep one ConsumerRing. The ring holds the consumers that can take a message
-now as far as anybody knows: a consumer without credit, or whose socket is full, leaves it and is offered
-again by its door when that changes, so that it never holds up the others.
+now, as far as is known. A consumer without credit, or with a full socket, leaves the ring until its door
+offers it again, so that it never holds up the others.
 """
 from collections import deque
 
@@ -11,19 +11,18 @@ from gomq_py.hub.backpressure import TakeRate
 
 UNLIMITED = 1 << 30
 
-# Answers of QueueGuard.admits(): refuse; store; accept and drop.
+# Answers of QueueGuard.admits(): refuse; store; confirm and drop.
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
-# How a message comes back: end of its channel; basic.nack or basic.recover; basic.reject. Bits, so that a
-# setting can combine them.
+# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
+# basic.reject. Bits, which a setting combines.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 
 class Consumer:
     """One subscription to a queue.
 
-    ``priority``: higher is served first while it has capacity. ``queue`` is set for as long as it is
-    attached.
+    ``priority``: higher is served first while it has capacity. ``queue``: set while attached.
     """
 
     __slots__ = ("queue", "tag", "arguments", "priority", "no_ack", "exclusive", "ringed")
@@ -40,53 +39,52 @@ class Consumer:
     def capacity(self):
         """How many messages it may take now.
 
-        At 0 it leaves the ring until its door calls ``queue.offer(consumer)``.
+        At 0 the consumer leaves the ring until its door calls ``queue.offer(consumer)``.
         """
         return UNLIMITED
 
     def deliver(self, limit):
-        """Take up to ``limit`` messages from the queue and write them out, as far as its socket goes without
-        waiting.
+        """Take up to ``limit`` messages from the queue and write as many as the socket takes without waiting.
 
         Returns the octets written.
         """
         raise NotImplementedError
 
     def hand_over(self, message):
-        """Write out a message that no store has, as far as its socket goes without waiting, where this
-        consumer can have it so: what it takes it need not acknowledge. Whether it did.
+        """Write a message that no store has, if the socket takes it without waiting and this consumer needs
+        no acks. Returns whether it was written.
         """
         return False
 
     def wait_for(self, message, now_ms):
-        """What a message that may wait waits for (its ``lacking``), where this consumer has no capacity now
-        and hand_over() may do soon. None: it is to be stored.
+        """The ``lacking`` of a message that may wait, if this consumer has no capacity now and hand_over()
+        may soon succeed. None: the queue is to store the message.
         """
         return None
 
     def is_behind(self):
-        """Streams only: whether there is something it has not looked at."""
+        """For streams only: True if there are messages that the consumer has not looked at."""
         return True
 
     def cancelled_by(self, queue, reason):
-        """The queue is gone. Nothing where the consumer has left it by itself."""
+        """Cancel the consumer of a deleted queue, unless it has left the queue by itself."""
         if self.queue is queue:
             self.queue = None
             self.cancel(reason)
 
     def cancel(self, reason):
-        """The queue let go of this consumer (deleted, closed, fenced): tell the peer.
+        """Tell the peer that the queue has dropped this consumer (deleted, closed, fenced).
 
         ``reason`` is for the log.
         """
 
 
 class ConsumerRing:
-    """A queue's consumers, and those of them that are ready, in the order of their turns: highest priority
-    first, round robin within one priority.
+    """A queue's consumers, and the ready ones in the order of their turns: highest priority first, round
+    robin within a priority.
 
     With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority
-    in order of attaching takes over. ``handed``: the consumer that a message was handed to last, or None.
+    in order of attaching takes over. ``handed``: the consumer that was last handed a message, or None.
     """
 
     __slots__ = (
@@ -104,12 +102,12 @@ class ConsumerRing:
 
     def rate(self):
         """The TakeRate of the consumers."""
-        if self.take_rate is None:  # most rings need none
+        if self.take_rate is None:  # most rings need no rate
             self.take_rate = TakeRate()
         return self.take_rate
 
     def add(self, consumer):
-        """Attach; the consumer becomes ready at once if it may."""
+        """Attach a consumer; it becomes ready at once if it may."""
         at = len(self.consumers)
         while at > 0 and self.consumers[at - 1].priority < consumer.priority:
             at -= 1
@@ -119,7 +117,7 @@ class ConsumerRing:
         self.offer(consumer)
 
     def remove(self, consumer):
-        """Detach. Returns whether it was attached."""
+        """Detach a consumer. Returns whether it was attached."""
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
@@ -134,7 +132,7 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """The consumer may have capacity again: it goes to the end of its ring unless it is in it."""
+        """Put a consumer that may have capacity again at the end of its ring, unless it is in the ring."""
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0
@@ -151,9 +149,9 @@ class ConsumerRing:
         self.ready += 1
 
     def take_next(self):
-        """Take the consumer whose turn it is out of the ring, or None.
+        """Take the next consumer out of the ring; None if no consumer has capacity.
 
-        Consumers that lost their capacity meanwhile are dropped on the way.
+        Consumers that have lost their capacity meanwhile are dropped from the ring.
         """
         for level in self.levels:
             while level:
@@ -165,7 +163,7 @@ class ConsumerRing:
         return None
 
     def show_next(self):
-        """The consumer that take_next() would take; it stays in the ring. None: there is none."""
+        """The consumer that take_next() would return; it stays in the ring. None if the ring is empty."""
         for level in self.levels:
             while level:
                 consumer = level[0]
@@ -177,20 +175,20 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """It has had its turn while it was in the ring: others of its priority come first."""
+        """Move a consumer that had its turn while in the ring behind others of its priority."""
         if consumer.ringed:
             self._unring(consumer)
         self.offer(consumer)
 
     def ready_at_top(self):
-        """How many consumers share the highest priority that has a ready one."""
+        """Count of ready consumers of the highest ready priority."""
         for level in self.levels:
             if level:
                 return len(level)
         return 0
 
     def ready_priority(self):
-        """The highest priority of a consumer in the ring, which is not empty."""
+        """The highest priority in the ring, which must not be empty."""
         for index, level in enumerate(self.levels):
             if level:
                 return self.priorities[index]
@@ -207,31 +205,30 @@ class ConsumerRing:
 
 class QueueGuard:
     """The interface of a queue's limits (broker.queues.limits), without effect. A queue without limits has no
-    guard and pays one comparison with None per call.
+    guard; each call costs it one comparison with None.
     """
 
     __slots__ = ()
 
     def admits(self, message):
-        """Before a message is stored: REFUSED, ADMITTED or DUPLICATE."""
+        """Before a message is stored: answers REFUSED, ADMITTED or DUPLICATE."""
         return ADMITTED
 
     def appended(self):
         """A message was stored."""
 
     def asked(self):
-        """basic.get will look at the head; no consumer was ready."""
+        """basic.get is about to look at the head, and no consumer is ready."""
 
     def peek(self, message):
-        """Fill ``message`` with the next deliverable one, as Queue.peek does."""
+        """Fill ``message`` with the next deliverable message, as Queue.peek does."""
         return False
 
     def settle(self):
         """The queue's turn is over."""
 
     def returned(self, location, how):
-        """An unacked message comes back (LOST, RETURNED, FAILED). True: it left or waits; do not requeue it.
-        """
+        """An unacked message comes back (LOST, RETURNED, FAILED). True: the limits took it, no requeue."""
         return False
 
     def came_back(self):
@@ -241,7 +238,7 @@ class QueueGuard:
         """An unacked message was rejected without requeue."""
 
     def used(self):
-        """The queue was used: a get, a declare, a departing consumer."""
+        """The queue was used: by a get, a declare, or the end of a consumer."""
 
     def close(self):
         """The queue was deleted or closed."""

@@ -1,15 +1,15 @@
 """Due timer: reports when messages are due and returns them in order, with a heap of 16 to 18 octets a
 message and one timer.
 
-Below broker.transfer.delayed and broker.queues.retry, whose stores hold the messages; here are only
-locations. The owner's job takes due messages one by one. Never yields.
+Below broker.transfer.delayed and broker.queues.retry, whose stores hold the messages; this module has only
+locations. The owner's job takes due messages. Never switches.
 """
 import heapq
 from array import array
 
 FIRST_SLOTS = 64
-# A full heap grows by an eighth: at the most 18 octets a message, and still few moves: each number is copied
-# some eight times in all.
+# A full heap grows by an eighth: at most 18 octets a message, while each number is copied some eight times in
+# all.
 GROWTH_SHIFT = 3
 
 
@@ -33,15 +33,15 @@ class DueTimer:
 
     @property
     def count(self):
-        """Messages that wait."""
+        """Count of waiting messages."""
         return self._heap.count
 
     def first(self, count):
-        """[(due_ms, location)] of the first ``count`` that wait, in order."""
+        """[(due_ms, location)] of the first ``count`` waiting messages, in order."""
         return self._heap.first(count)
 
     def push(self, due_ms, location):
-        """Add a message; ``arm`` must follow."""
+        """Add a message; the caller must then call ``arm``."""
         self._heap.push(due_ms, location)
 
     def take(self):
@@ -52,7 +52,7 @@ class DueTimer:
         return None
 
     def has_due(self):
-        """Whether something is due."""
+        """True if a message is due."""
         if not self._heap.count:
             return False
         due_ms = self._heap.first_due_ms()
@@ -80,7 +80,7 @@ class DueTimer:
         self._first_is_due()
 
     def stop(self):
-        """Stop for good; the stored messages stay."""
+        """Stop for good; the messages stay in their store."""
         self._stopped = True
         self._stop_timer()
         self._heap = DueHeap()
@@ -110,11 +110,11 @@ class DueHeap:
         self._locations = array("Q", (0,)) * FIRST_SLOTS
 
     def first_due_ms(self):
-        """When the first is due. Only when ``count`` is not 0."""
+        """When the first message is due. Requires ``count`` > 0."""
         return self._due[0]
 
     def first(self, count):
-        """[(due_ms, location)] of the first ``count``, in order; nothing is taken."""
+        """[(due_ms, location)] of the first ``count`` messages, in order; they stay."""
         found = []
         ahead = [(self._due[0], self._locations[0], 0)] if self.count else []
         while ahead and len(found) < count:
@@ -145,7 +145,7 @@ class DueHeap:
         self._locations[at] = location
 
     def pop(self):
-        """Take the first; returns its location. Only when ``count`` is not 0."""
+        """Remove the first message; returns its location. Requires ``count`` > 0."""
         first = self._locations[0]
         self.count -= 1
         if self.count:
@@ -187,7 +187,7 @@ class DueHeap:
 
 
 def moved(items, count, room):
-    """The first ``count`` numbers in an array with room for more."""
-    larger = array("Q", (0,)) * room  # avoids a bytes object of the same size
+    """Copy the first ``count`` numbers to an array with room for more."""
+    larger = array("Q", (0,)) * room  # avoids a bytes object of that size
     memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
     return larger

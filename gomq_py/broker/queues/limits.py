@@ -1,9 +1,9 @@
-"""Limits: expiry, length, delivery count and idleness, for a queue that has such settings.
+"""Limits: expiry, length, delivery count, idleness, and the choice between dead-lettering and dropping a
+message. A queue with a dead letter exchange always has them.
 
-Beside queue, which calls it (guard). As in RabbitMQ only the head is checked: the oldest ready message,
-before a delivery and at the end of the queue's turn, and one timer waits for its expiry. Messages beyond a
-limit become dead letters, if the queue has an exchange for them. Never yields; very many messages are removed
-in slices.
+Beside queue, which calls it as its guard. As in RabbitMQ only the head is checked: the oldest ready message,
+before a delivery and at the end of the queue's turn; one timer waits for its expiry. Very many messages are
+removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -25,8 +25,8 @@ SLICE = 500
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
-# A timer may fire this early: the head is checked again and the timer restarted. A timer later than this is
-# restarted.
+# A timer may fire this early: it then checks the head and restarts. A timer that is later than this for a new
+# head is restarted.
 TIMER_SLACK_MS = 2
 
 # Delay before a failed deletion of an expired queue is tried again.
@@ -62,12 +62,12 @@ class QueueLimits(guard.QueueGuard):
         self.configure(PLAIN)
 
     def configure(self, settings):
-        """Apply these QueueSettings from now on; excess messages go in the queue's next turn."""
+        """Apply these QueueSettings from now on; excess messages are removed in the queue's next turn."""
         if (
             self.idle_timer is not None
             and (self.settings is None or settings.expires_ms != self.settings.expires_ms)
         ):
-            # the idle time starts anew, as in RabbitMQ; the running timer has the old one
+            # the idle time starts anew, as in RabbitMQ; the running timer has the old time
             self.idle_timer.stop()
             self.idle_timer = None
         self.settings = settings
@@ -97,10 +97,10 @@ class QueueLimits(guard.QueueGuard):
             self.retries = Retries(self.queue, self.queue.scheduler, self.timers)
         _, self.retries.min_ms, self.retries.max_ms = retry
 
-    # what the queue asks
+    # called by the queue
 
     def admits(self, message):
-        """Whether the message is new, and fits if the overflow is reject-publish.
+        """Answer REFUSED beyond a limit of reject-publish, DUPLICATE for a message to drop, else ADMITTED.
 
         Messages that ready consumers would take at once do not count: a read brings many messages, and
         RabbitMQ delivers each before the next.
@@ -122,7 +122,7 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """Whether a message is stored although the oldest must stay; if not, it is dropped itself."""
+        """True if a message is stored although the oldest must stay; otherwise the new message is dropped."""
         self._trim()
         if not self.is_stuck or not self._overflows(message):
             return True
@@ -131,7 +131,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def _overflows(self, message):
-        """Whether the message would exceed the length or size limit."""
+        """True if the message would exceed the length or size limit."""
         queue = self.queue
         return (
             0 <= self.max_length < queue.ready_count + 1
@@ -139,7 +139,7 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the message's id; drop excess from the head unless a consumer may take it this turn."""
+        """Remember the message's id; drop excess from the head, unless a consumer may take it this turn."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
@@ -156,14 +156,14 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Fill ``message`` with the next one that has not expired; drop expired ones before it."""
+        """Fill ``message`` with the next message that has not expired; drop expired ones before it."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
         while queue.head(message):
             due_ms = self._due_ms(message)
-            # In the millisecond of its expiry a message is only for consumers that were ready; a returned one
-            # has expired.
+            # In the millisecond of its expiry a message is only for consumers that were ready; a returned
+            # message has expired.
             is_fresh = (
                 due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
                 or not queue.may_go(message)
@@ -193,17 +193,17 @@ class QueueLimits(guard.QueueGuard):
             self._trim()
         if self.peek(self.message):
             due_ms = self._due_ms(self.message)
-            if due_ms and due_ms >= queue.scheduler.now_ms:  # an older one must not expire
+            if due_ms and due_ms >= queue.scheduler.now_ms:  # a head that is due must stay
                 self._wait_for(due_ms)
         elif (
             not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN
             and not queue.is_opening()
         ):
             self.close()
-            queue.limits = None  # no message with an expiry of its own is left
+            queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """Whether a returned message was dead-lettered (delivery limit), or waits for its back-off."""
+        """True if a returned message was dead-lettered (delivery limit), or waits for its back-off."""
         if self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
@@ -218,7 +218,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """Drop excess, usually the returned message itself, which is the oldest."""
+        """Drop excess messages, usually the returned message itself, which is the oldest."""
         if self.is_bounded and self.drops:
             self._trim()
 
@@ -250,13 +250,13 @@ class QueueLimits(guard.QueueGuard):
             return 0
         due_s = store.peeked_due_s(self.timers.now_ms() // 1000)
         if due_s == 0 and self.retried != guard.LOST | guard.RETURNED | guard.FAILED:
-            return 0  # that kind of return does not wait, or the delivery was lost with the broker
+            return 0  # this kind of return does not wait, or the delivery was lost with the broker
         left_ms = self.retries.left_ms(message.delivery_count, due_s)
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """Whether a message with this id was stored lately; keeps the id for appended(). A message that died
-        here and comes back is no duplicate.
+        """True if a message with this id was stored lately; otherwise keeps the id for appended(). A message
+        that died here and comes back is no duplicate.
         """
         self.seen_id = None
         try:
@@ -274,13 +274,13 @@ class QueueLimits(guard.QueueGuard):
         """Set the header x-delivery-count, as RabbitMQ does for queues with a delivery limit."""
         try:
             edit = PropertyEdit(message.get_properties())
-        except Malformed:  # its consumer will find out
+        except Malformed:  # its consumer will see the fault
             return
         edit.headers = set_key(edit.headers, "x-delivery-count", int(message.delivery_count))
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """When the message expires, if it may_go(), in Unix milliseconds; 0: never."""
+        """When the message expires, in Unix milliseconds; 0: never, or may_go() forbids it."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms
@@ -302,7 +302,7 @@ class QueueLimits(guard.QueueGuard):
             self.queue.drop(location)
 
     def _trim(self):
-        """Drop from the head until the rest is not too much."""
+        """Drop messages from the head until the queue is within its limits."""
         queue = self.queue
         left = SLICE
         self.is_stuck = False
@@ -344,18 +344,18 @@ class QueueLimits(guard.QueueGuard):
                 return
             self.timer.stop()
         self.timer_ms = due_ms
-        # one more millisecond, because a message expires only after its time
+        # one millisecond more, because a message expires only after its time
         self.timer = self.timers.start_at(due_ms + 1, self._head_is_due)
 
     def _head_is_due(self):
         self.timer = None
         if not self.queue.closed:
-            self.queue.wake()  # its turn checks the head
+            self.queue.wake()  # the queue's turn checks the head
 
     def _perhaps_idle(self):
         self.idle_timer = None
         if self.queue.ring is not None or self.settings.expires_ms is None:
-            return  # the last consumer restarts it
+            return  # the end of the last consumer restarts the timer
         left_ms = self.used_ms + int(self.settings.expires_ms) - self.timers.steady_ms()
         if left_ms > 0:
             self.idle_timer = self.timers.start(left_ms, self._perhaps_idle)
@@ -375,7 +375,7 @@ def _or_minus_one(value):
 
 
 class LimitSlice(Job):
-    """One slice of expiries and drops; the rest gets the next one."""
+    """One slice of expiries and drops; the next slice goes on with the rest."""
 
     name = "what expires or is too much"
 
@@ -388,6 +388,6 @@ class LimitSlice(Job):
         return False
 
     def failed(self, error):
-        """A fault of the store's, or of ours: the queue cannot go on."""
+        """Close the queue: after a fault of the store, or a bug, it cannot go on."""
         self._limits.queue.fail(error)
         return False

@@ -1,4 +1,4 @@
-"""Peeking: looks at a queue's ready messages without changing it. For doors, which do not see stores."""
+"""Peeking: looks at a queue's ready messages without changing it, for doors, which do not see stores."""
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.errors import Malformed
 from gomq_py.storage.errors import StoreError
@@ -9,20 +9,20 @@ def browse(queue):
     """A browser of the queue's ready messages (storage.stores.browser); None if it is closed or a stream."""
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
-    from gomq_py.storage.stores import browser  # only for browsing
+    from gomq_py.storage.stores import browser  # imported here: only browsing needs it
 
     return browser.browse(queue.store)
 
 
 def next_properties_length(queue, most):
-    """Octets of the properties of the message that ``queue.get()`` would take, at most ``most`` for a message
-    of another protocol; 0 if there is none.
+    """Octets of the properties of the message that ``queue.get()`` would take; 0 without a message. For a
+    message of another protocol an upper bound, at most ``most``.
     """
     message = Message()
     try:
         return len(message.get_properties(most)) if not queue.paused and queue.peek(message) else 0
     except (Malformed, StoreError):
-        return 0  # get() reports it
+        return 0  # get() reports the fault
 
 
 def count_refusal(queue):

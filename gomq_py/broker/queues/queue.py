@@ -1,8 +1,8 @@
 """Queue: messages in order of arrival, handed to consumers in turns.
 
 Above storage.stores.message_store, below routes (publishing) and doors (consuming). A queue schedules its own
-consumers (docs/decisions/0003): whatever changes what could be delivered touches it, and it gets one turn at
-the end of the read. Never yields, never waits for a socket or a disk.
+consumers (docs/decisions/0003): every change that may allow a delivery touches the queue, which gets one turn
+at the end of the read. Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.policies.policy import UNDER_NONE
@@ -21,9 +21,9 @@ LOG = logger("queue")
 
 # Octets one queue writes in a turn before others get theirs: two full output buffers.
 TURN_OCTETS = 256 * 1024
-# Between two lines in the log about messages that a full disk refuses.
+# Time between two log lines about messages that a full disk refuses.
 COMPLAIN_MS = 10_000
-# Messages that whoever asks for one sets aside before he is told that there is none: some 2 ms.
+# Unreadable messages that one get sets aside before it returns no message: some 2 ms.
 UNREADABLE_MAX = 200
 
 
@@ -32,13 +32,13 @@ class Queue(routes.Destination):
 
     Kinds that order, limit or expire differently are subclasses and collaborators.
 
-    ``on_unused(queue)`` is called when the last consumer has gone, ``on_expiring(queue)`` when the first
-    message that expires comes to a queue without limits: it may give it some. ``consumer_timeout_ms``: how
-    long a delivery may stay unacked, 0 for any time; channels see to it. ``dead_letter_count``: messages that
-    are dead and wait for their copies. ``aside``: the SetAside of this queue, or None. ``in_force``: its
-    policies (broker.policies.InForce). ``is_state``: it is state of clients, and no definition
-    (broker.topology.kinds). ``on_turn(queue)``, or None, is called at the end of each turn, for those who
-    look whether consumers wait for messages (``has_hungry``).
+    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when the
+    first message that expires comes to a queue without limits, and may give it limits.
+    ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
+    ``dead_letter_count``: dead messages that wait for their copies. ``aside``: the queue's SetAside, or None.
+    ``in_force``: its policies (broker.policies.InForce). ``is_state``: the queue is state of clients, and no
+    definition (broker.topology.kinds). ``on_turn(queue)``, or None, is called at the end of each turn, for
+    rooms that watch ``has_hungry``.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store a copy of the message. 1: stored, 0: refused, LATER: it waits for files, where it may."""
+        """Store a copy of the message. 1: stored, 0: refused, LATER: it waits for files, if it may wait."""
         if self.closed:
             self.unable = True
             return 0
@@ -107,9 +107,9 @@ class Queue(routes.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Give a message that fills an output buffer to the consumer whose turn it is, if it acknowledges
-        none, instead of storing it, which costs more than all else that is done with it: no other message is
-        ready. 1: it has it. LATER: it may have it in a moment. 0: it is to be stored.
+        """Hand a message that fills an output buffer to the next consumer instead of storing it, if that
+        consumer acknowledges nothing and no other message is ready: storing costs more than everything else.
+        Returns 1: handed over; LATER: perhaps in a moment; 0: store it.
         """
         if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
             return 0
@@ -127,7 +127,7 @@ class Queue(routes.Destination):
         self.published += 1
         self.delivered += 1
         self.auto_delivered += 1
-        if self.ring is not None and consumer.queue is self:  # else its socket broke
+        if self.ring is not None and consumer.queue is self:  # otherwise its socket broke
             self.ring.handed = consumer
             self.ring.pass_on(consumer)
         if self.on_turn is not None:
@@ -143,55 +143,55 @@ class Queue(routes.Destination):
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
-        """Fill ``message`` with the one that is next, without taking it.
+        """Fill ``message`` with the next message, without taking it.
 
-        False: nothing is ready, or the queue ``is_opening``. The message dies at the next call on this queue.
+        Returns False if no message is ready, or the queue ``is_opening``. The message is valid until the next
+        call.
         """
         if self.closed:
             return False
         return self.store.peek(message) if self.limits is None else self.limits.peek(message)
 
-    # what limits and dead letters do with the head, whatever they decide; kinds with several stores override
-    # these too
+    # the head, for limits and dead letters; kinds with several stores override these methods too
 
     def head(self, message):
-        """Fill ``message`` with the oldest ready one, wanted or not.
+        """Fill ``message`` with the oldest ready message, wanted or not.
 
-        False: nothing is ready, or the queue ``is_opening``.
+        Returns False if no message is ready, or the queue ``is_opening``.
         """
         return self.store.peek(message)
 
     def shift_head(self):
-        """Take what the last head() or peek() showed, without delivering it."""
+        """Take the message that the last head() or peek() showed, without delivering it."""
         self.store.shift()
 
     def may_go(self, message):
-        """Whether this ready message, the oldest, may become too old, or leave because there is too much.
-        Kinds that have promised one to a client say no.
+        """True if the oldest ready message may expire or be dropped as excess. Kinds that have promised a
+        message to a client return False for it.
         """
         return True
 
     def spare(self, message):
-        """One that head() has just shown may not go: take it out until somebody comes for it, so that others
-        go. False: nobody but a consumer may.
+        """Take the message that head() has just shown, and that may not go, out of the queue until its client
+        comes. False: only a consumer may take it.
         """
         return False
 
     def counted_bytes(self, message):
-        """Octets of the ready messages, and of this one (None: no other), as their limit counts them."""
+        """Octets of the ready messages and of ``message`` (None: no other), as the size limit counts them."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
-        """Fill ``message`` with an unacked one. False: it is not there."""
+        """Fill ``message`` with an unacked message. Returns False if it is missing."""
         return not self.closed and self.store.read(location, message)
 
     def body_file(self, message):
-        """As Store.body_file, of a message that was peeked at."""
+        """As Store.body_file, for a peeked message."""
         return self.store.body_file(message)
 
     def take(self, message, no_ack):
-        """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location,
-        unless ``no_ack``.
+        """Take the message that the last peek() showed. Without ``no_ack`` it waits for settle(), requeue()
+        or reject() of its location.
         """
         self.store.shift()
         self.delivered += 1
@@ -202,8 +202,8 @@ class Queue(routes.Destination):
     def get(self, message, no_ack):
         """basic.get: take the next message.
 
-        False: nothing is ready, or the queue ``is_opening``: then ask again ``when_opened``. The message dies
-        at the next call on this queue, but owns its parts if ``no_ack``.
+        Returns False if no message is ready, or the queue ``is_opening``: then ask again ``when_opened``. The
+        message is valid until the next call on this queue; with ``no_ack`` it owns its parts.
         """
         if self.limits is not None:
             self.limits.used()
@@ -214,7 +214,7 @@ class Queue(routes.Destination):
                 self.got_none += not self.is_opening()
                 return False
             if no_ack:
-                # The segment under it may go with the last message in it.
+                # The segment of the last message may be freed with it.
                 message.own()
             self.take(message, no_ack)
         except StoreError as error:
@@ -228,8 +228,8 @@ class Queue(routes.Destination):
         return True
 
     def _show_readable(self, message):
-        """As peek(), for one who takes one message and can wait for no other: what nobody can read as basic
-        properties is set aside.
+        """As peek(), for a get, which cannot wait for another message: sets aside messages that are
+        unreadable as basic properties.
         """
         for _ in range(UNREADABLE_MAX):
             if not self.waiting() or not self.peek(message):
@@ -245,9 +245,9 @@ class Queue(routes.Destination):
         return False
 
     def count_ready(self):
-        """How many messages are ready once those at the head that are too old are gone.
+        """Count of ready messages, after dropping expired ones at the head.
 
-        A message that was peeked at dies.
+        A peeked message is invalid afterwards.
         """
         if self.limits is not None and self.ready_count:
             try:
@@ -258,26 +258,25 @@ class Queue(routes.Destination):
         return self.ready_count
 
     def is_opening(self):
-        """Whether the next message lies in files that a thread has yet to open.
+        """True if the next message lies in files that a thread has yet to open.
 
-        Then the queue has a turn when it has.
+        The queue has a turn once they are open.
         """
         return not self.closed and self.store.is_waiting()
 
     def when_opened(self, callback):
-        """Call ``callback()`` in a turn of the queue in which it is no more ``is_opening``."""
+        """Call ``callback()`` in a turn of the queue when it is no longer ``is_opening``."""
         self._waiting_for_files = [*(self._waiting_for_files or ()), callback]
 
     def segment_opened(self, store):
-        """The store has the files that it was waiting for."""
+        """Give the queue a turn: the store has the files that it waited for."""
         self.wake()
 
     def _tell_opened(self):
-        """Call those who asked for one message, before consumers, who would take everything up to the next
+        """Call those who wait for one message, ahead of consumers, which would take everything up to the next
         closed segment.
 
-        Who has to wait again is behind the others; those for whom there was no time are called in the next
-        turn.
+        Callers that must wait again go to the end; the rest, if time runs out, are called in the next turn.
         """
         waiting, self._waiting_for_files = self._waiting_for_files, None
         clock = SliceClock()
@@ -293,24 +292,24 @@ class Queue(routes.Destination):
         self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
 
     def settle(self, location):
-        """The message is done with (basic.ack)."""
+        """Remove an acked message (basic.ack)."""
         if self.drop(location):
             self.acked += 1
 
     def requeue(self, location):
-        """Put the message back to its place, marked redelivered: whoever held it let go of it."""
+        """Put an unacked message back in its place, marked redelivered: its session has ended."""
         if self.limits is None or not self._waits(location, _consumers.LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """A client wants the message to be delivered again (_consumers.RETURNED, FAILED)."""
+        """Put a message back that a client wants redelivered; ``how``: _consumers.RETURNED or FAILED."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
             self.ready_again(location)
 
     def _waits(self, location, how):
-        """Whether the limits took over a message that came back."""
+        """True if the limits took over a message that came back."""
         try:
             return not self.closed and self.limits.returned(location, how)
         except StoreError as error:
@@ -318,7 +317,7 @@ class Queue(routes.Destination):
             return True
 
     def ready_again(self, location):
-        """An unacked message is ready, in its old place."""
+        """Make an unacked message ready, in its old place."""
         if self.closed:
             return
         try:
@@ -342,9 +341,9 @@ class Queue(routes.Destination):
             self.limits.rejected(location)
 
     def drop(self, location):
-        """An unacked message leaves: it was acked, a limit wants it gone, or it went elsewhere.
+        """Remove an unacked message: it was acked, a limit drops it, or it went elsewhere.
 
-        False: the queue is closed, or closes over it.
+        Returns False if the queue is closed, or closes because of this.
         """
         if self.closed:
             return False
@@ -358,9 +357,9 @@ class Queue(routes.Destination):
         return True
 
     def set_aside(self, location, error, doing):
-        """An unacked message cannot be dealt with: it stays as it is until the queue is opened again.
+        """Leave an unacked message as it is, because it cannot be handled, until the queue is opened again.
 
-        For the rest as SetAside.add.
+        Arguments as in SetAside.add.
         """
         if self.aside is None:
             self.aside = SetAside(f"queue '{self.name}' in vhost '{self.vhost}'")
@@ -371,7 +370,7 @@ class Queue(routes.Destination):
     def add_consumer(self, consumer):
         """Attach ``consumer``; it gets its first messages in the queue's next turn.
 
-        Raises AccessRefused where an exclusive consumer is in the way.
+        Raises AccessRefused if an exclusive consumer is in the way.
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
@@ -381,25 +380,24 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused where a consumer (``exclusive`` or not) could not be attached."""
+        """Raise AccessRefused if a consumer (``exclusive`` or not) could not be attached."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
 
     def check_taking(self):
-        """Refuse a client that wants to take messages, where they are meant for somebody else. Raises
-        AccessRefused.
-        """
+        """Refuse a client that may not take messages from this kind of queue. Raises AccessRefused."""
 
     def check_binding_from(self, source):
-        """Refuse a binding that a client makes from an exchange which this queue takes nothing from. Raises
+        """Refuse a client's binding from an exchange that this kind of queue takes nothing from. Raises
         AccessRefused.
         """
 
     def remove_consumer(self, consumer):
-        """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
+        """Detach ``consumer``; its channel keeps its unacked messages. Calls ``on_unused`` if none is left.
+        """
         if self.ring is None or not self.ring.remove(consumer):
-            consumer.queue = None  # perhaps the queue is gone and it has not been told yet
+            consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return
         consumer.queue = None
         if self.ring.consumers:
@@ -414,7 +412,7 @@ class Queue(routes.Destination):
                 self.on_unused(self)
 
     def offer(self, consumer):
-        """A consumer that had no capacity has some again."""
+        """Make a consumer ready that has capacity again."""
         if self.ring is not None:
             self.ring.offer(consumer)
             if not self.touched and self.waiting():
@@ -426,8 +424,8 @@ class Queue(routes.Destination):
             self.scheduler.touch(self)
 
     def hold(self):
-        """Deliver nothing until release(): messages are on their way back, in slices, and those behind them
-        must not overtake.
+        """Deliver nothing until release(): messages are coming back in slices, and later messages must not
+        overtake them.
         """
         self.holds += 1
 
@@ -437,8 +435,8 @@ class Queue(routes.Destination):
         self.wake()
 
     def has_hungry(self):
-        """Whether no message is ready, and a consumer waits for one: a client's own, of no negative priority,
-        which is what those of other brokers have.
+        """True if no message is ready, and a client's consumer waits for one. Its priority is not negative;
+        links of other brokers use negative priorities.
         """
         return (
             self.ring is not None and self.ring.ready > 0 and not self.ready_count and not self.closed
@@ -447,31 +445,31 @@ class Queue(routes.Destination):
 
     @property
     def single_active(self):
-        """Whether only one consumer at a time is served."""
+        """True if only one consumer at a time is served."""
         return self.arguments.get(SINGLE_ACTIVE_CONSUMER) is True
 
     @property
     def consumer_count(self):
-        """Consumers attached."""
+        """Count of attached consumers."""
         return 0 if self.ring is None else len(self.ring.consumers)
 
     @property
     def ready_count(self):
-        """Messages that can be delivered."""
+        """Count of deliverable messages."""
         return 0 if self.closed else self.store.ready_count
 
     @property
     def ready_bytes(self):
-        """Octets of their bodies."""
+        """Octets of the ready messages' bodies."""
         return 0 if self.closed else self.store.ready_bytes
 
     @property
     def unacked_count(self):
-        """Messages delivered and not settled yet."""
+        """Count of messages delivered and not settled yet."""
         return 0 if self.closed else self.store.unacked_count
 
     def waiting(self):
-        """Messages that a turn could deliver now."""
+        """Count of messages that a turn could deliver now."""
         if self.closed or self.paused or self.holds:
             return 0
         return self.store.ready_count
@@ -479,7 +477,7 @@ class Queue(routes.Destination):
     # the scheduler's side
 
     def flush(self):
-        """End of a batch: acks and delivered marks of the batch outlive a kill from here on."""
+        """End a batch: its acks and delivered marks outlive a kill from here on."""
         if not self.closed:
             try:
                 self.store.flush()
@@ -487,14 +485,13 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver to the consumers that are ready, at most about TURN_OCTETS; the rest after the next poll.
-        """
+        """Deliver to ready consumers, at most about TURN_OCTETS; the rest after the next poll."""
         octets = 0
         self.turning = True
         try:
             if self._waiting_for_files is not None and not self.is_opening():
                 self._tell_opened()
-                self.scheduler.later(self)  # a greenlet that was told comes first
+                self.scheduler.later(self)  # a greenlet that was just told of an opened file comes first
                 return 0
             if self.ring is not None and self.ring.ready:
                 octets = self._deliver()
@@ -504,7 +501,7 @@ class Queue(routes.Destination):
                 self.on_turn(self)
         except StoreError as error:
             self.fail(error)
-        except Exception as error:  # it would come again at every touch
+        except Exception as error:  # the fault would come again at every touch
             LOG.exception("queue '%s' in vhost '%s' cannot go on", self.name, self.vhost)
             self.fail(described(error))
         finally:
@@ -520,13 +517,12 @@ class Queue(routes.Destination):
             if ready == 0 or rivals == 0:
                 break
             if octets == taken and ready == before and self.ring.ready == asked:
-                # A round in which nobody was given anything: the counts promise more than there is. The hub
-                # would do nothing but ask again.
+                # Nobody was given anything in a round, so the counts are too high. The hub must not ask for
+                # ever.
                 self.behind = False
                 return octets
             before, taken, asked = ready, octets, self.ring.ready
-            # Each of the ready consumers gets its share of what is there; one message, one consumer when the
-            # publisher is slow.
+            # Each ready consumer gets its share; with a slow publisher that is one message for one consumer.
             quantum = (ready + rivals - 1) // rivals
             if rivals > 1:
                 quantum = self.ring.rate().quantum(
@@ -551,10 +547,10 @@ class Queue(routes.Destination):
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver what this read has brought already: the next method is about the queue or a consumer of it,
-        and comes after those messages.
+        """Deliver now what this read has brought: the next method is about the queue or its consumer, and
+        comes after those messages.
 
-        Where more waits than a turn delivers, and from within a turn, nothing is delivered out of turn.
+        Does nothing within a turn, or if more waits than a turn delivers.
         """
         if (
             self.touched and not self.behind and not self.turning and self.ring is not None
@@ -566,7 +562,7 @@ class Queue(routes.Destination):
     # ends
 
     def purge(self):
-        """Drop the ready messages; returns how many. That they are gone is on the disk by the next flush."""
+        """Drop the ready messages; returns their count. The next flush puts the purge on disk."""
         count = self.store.purge()
         if self.durable:
             self.store.mark()
@@ -574,13 +570,13 @@ class Queue(routes.Destination):
         return count
 
     def after_purge(self, durability, callback):
-        """Call ``callback(error or None)`` once the purge before this is safe."""
+        """Call ``callback(error or None)`` once the purge is safe."""
         durability.when_safe(callback, lambda: self.failed)
 
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.
 
-        Returns how many: fewer than ``limit`` where it ``is_opening``, too.
+        Returns their count: less than ``limit`` also while the queue ``is_opening``.
         """
         message = Message()
         count = 0
@@ -598,22 +594,22 @@ class Queue(routes.Destination):
         return count
 
     def redefine(self, arguments):
-        """Other arguments, for its vhost, which keeps them."""
+        """Set other arguments; for the vhost, which records them."""
         self.arguments = arguments
 
     def on_added(self, vhost):
-        """It is in place in its vhost: new, of an earlier run, or opened again. For kinds that keep more than
-        messages; must not switch.
+        """Called when the queue is in place in its vhost: new, recovered, or reopened. For kinds that keep
+        more than messages; must not switch.
         """
 
     def redistribution(self):
-        """The queue is about to be deleted, and is in its place: what says of each of its ready messages who
-        may have it (a function from the message to a Destination or None); None: nobody has any.
+        """Called before the queue is deleted, while it is still in its vhost. Returns a function from a ready
+        message to its new Destination (or None), or None if no message goes on.
         """
         return None
 
     def on_deleted(self, reason):
-        """It was deleted, and nobody finds it any more: likewise."""
+        """Called when the deleted queue is not found any more. Must not switch."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""
@@ -623,10 +619,9 @@ class Queue(routes.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """As close(), but the store stays open for the dead letters that are still in it, until whoever
-        retired the queue closes it.
+        """As close(), but the store stays open for its remaining dead letters, until the caller closes it.
 
-        After a kill that undoes the deletion the queue is without what was acked until now.
+        Acks until now hold even after a kill that undoes the deletion.
         """
         if not self.closed:
             try:
@@ -637,7 +632,7 @@ class Queue(routes.Destination):
         self.closed = True
 
     def delete(self):
-        """Cancel the consumers and remove the files; returns the number of messages that were ready."""
+        """Cancel the consumers and remove the files; returns the count of ready messages."""
         self._let_go(f"queue '{self.name}' in vhost '{self.vhost}' deleted")
         if self.closed:
             count = 0
@@ -652,8 +647,8 @@ class Queue(routes.Destination):
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
-        """A message could not be stored: a full disk may have room again for the next one, any other fault
-        closes the queue.
+        """Handle a message that could not be stored: a full disk may have room for the next one; any other
+        fault closes the queue.
         """
         self.unable = True
         if not isinstance(error, StoreFull):
@@ -663,8 +658,8 @@ class Queue(routes.Destination):
             LOG.error("queue '%s' in vhost '%s' refuses messages: %s", self.name, self.vhost, error)
 
     def fail(self, error):
-        """The store cannot go on (I/O error, fenced): the queue closes, the broker lives."""
-        self.failed = True  # of one that is closed already, too: its last flush may be what failed
+        """Close the queue: its store cannot go on (I/O error, fenced). The broker lives on."""
+        self.failed = True  # set even if it is closed already: its last flush may have failed
         if self.closed:
             return
         LOG.error("queue '%s' in vhost '%s' closed: %s", self.name, self.vhost, error)
@@ -672,11 +667,11 @@ class Queue(routes.Destination):
         self._let_go(str(error))
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
+        """The store has learned of an I/O error of the disk (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """A stored message failed its checksum and was set aside; the queue goes on."""
+        """A stored message failed its checksum and was quarantined; the queue goes on."""
         LOG.error(
             "queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name,
             self.vhost, count, path, start, end,

@@ -1,10 +1,10 @@
-"""Retry back-off: returned messages wait before they are ready again, longer each time. RabbitMQ's
-``x-delayed-retry-*``.
+"""Retry back-off: returned messages wait before they are ready again, longer each time (RabbitMQ's
+``x-delayed-retry-*``).
 
 Beside limits, which passes on returned messages. A waiting message stays unacked in its store, so nothing is
-moved and a restart loses nothing; the store records the end of the back-off, to the second, so the rest is
-waited for after a restart. A delivery lost with the broker counts from the boot, if lost deliveries wait at
-all. Never yields; many due messages become ready in slices.
+moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
+restart the message waits for the rest. A delivery lost with the broker counts as returned at the boot, if
+lost deliveries wait at all. Never switches; many due messages become ready in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
@@ -15,7 +15,7 @@ SLICE = 1000
 
 
 class Retries(Job):
-    """The waiting messages of ``queue``, which makes them ready again."""
+    """The waiting messages of ``queue``. Makes them ready again."""
 
     name = "messages that came back"
 
@@ -30,7 +30,7 @@ class Retries(Job):
 
     @property
     def count(self):
-        """Messages that wait."""
+        """Count of waiting messages."""
         return self._due.count
 
     def delay_ms(self, count):
@@ -38,14 +38,14 @@ class Retries(Job):
         return min(self.min_ms * count, MAX_TIMER_MS if self.max_ms is None else self.max_ms)
 
     def wait(self, location, count):
-        """Have a message that came back for the ``count``-th time wait; the store records until when."""
+        """Make a message that came back for the ``count``-th time wait; the store records until when."""
         due_ms = self._timers.now_ms() + self.delay_ms(count)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)
 
     def left_ms(self, count, due_s):
         """Milliseconds that a message of an earlier run still has to wait: until the recorded ``due_s`` (Unix
-        seconds), or, if that is 0, as if it had come back at boot.
+        seconds) or, if that is 0, as if it had come back at the boot.
 
         Never longer than a full back-off, whatever happened to the clock.
         """
@@ -54,7 +54,7 @@ class Retries(Job):
         return min(due_s * 1000 - now_ms if due_s else self._began_ms + whole_ms - now_ms, whole_ms)
 
     def wait_on(self, location, left_ms):
-        """Have a message of an earlier run wait for the rest of its back-off."""
+        """Make a message of an earlier run wait for the rest of its back-off."""
         self._push(self._timers.now_ms() + left_ms, location)
 
     def release(self):
@@ -78,7 +78,7 @@ class Retries(Job):
         return self._goes_on()
 
     def failed(self, error):
-        """Go on: no single message failed."""
+        """Go on: step() handles faults of single messages."""
         return self._goes_on()
 
     def _goes_on(self):

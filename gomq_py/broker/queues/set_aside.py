@@ -1,9 +1,8 @@
-"""Set aside: messages that cannot be moved, such as a dead letter with unreadable headers, kept out of the
-way of the others.
+"""Set aside: keeps messages that cannot be moved, such as a dead letter with unreadable headers, out of the
+way of others.
 
-Beside queues and delayed exchanges, which have at most one of these each. A message that is set aside stays
-in place, unacknowledged; it is ready and tried again when its queue is next opened, usually at a restart.
-Operators see the number and the reasons.
+A queue or delayed exchange has at most one SetAside. A message set aside stays in place, unacknowledged; it
+is tried again when its queue is next opened, usually at a restart. Operators see the count and the reasons.
 """
 from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
@@ -12,7 +11,7 @@ from gomq_py.storage.format import record
 
 LOG = logger("queue")
 
-# Most reasons that are counted separately, and their characters: publishers' messages cause them.
+# Most reasons counted separately, and most characters of one: publishers' messages cause them.
 REASONS = 20
 REASON_LENGTH = 200
 OTHER = "other reasons"
@@ -30,8 +29,8 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """The unacked message at ``location`` (storage.stores.message_store) stays: ``error`` was raised
-        while ``doing``.
+        """Leave the unacked message at ``location`` (storage.stores.message_store) in place: ``error`` was
+        raised while ``doing``.
         """
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:

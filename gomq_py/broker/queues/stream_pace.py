@@ -2,15 +2,15 @@
 are sent together.
 
 Beside stream_queue, which asks before a turn. A message for a hundred readers costs a hundred system calls,
-whether a call carries one message or fifty. The first message after a pause goes at once; later ones within
-PACE_MS of that turn wait for its end. Readers that are behind for lack of credit do not wait, nor does a
-large batch. Never yields; an idle stream has no timer.
+whether a call carries one message or fifty. The first message after a pause goes at once; messages within
+PACE_MS after that turn wait for its end. Readers that are behind for lack of credit do not wait, nor does a
+large batch. Never switches; an idle stream has no timer.
 """
 
 # Streams with fewer readers never wait: their calls are few.
 READERS = 4
 # 2 ms: with a hundred readers and 2000 messages a second a call carries four messages instead of one, and
-# nobody notices 2 ms.
+# nobody notices the delay.
 PACE_MS = 2
 # A batch of this size does not wait.
 MESSAGES = 64
@@ -28,15 +28,15 @@ class StreamPace:
         self._is_urgent = False
 
     def is_waiting(self):
-        """Whether a timer will give a turn."""
+        """True if the timer will give the stream a turn."""
         return self._timer is not None
 
     def hurry(self):
-        """The next turn does not wait: a reader may go on, or the last turn was not done."""
+        """Let the next turn come at once: a reader may go on, or the last turn was not done."""
         self._is_urgent = True
 
     def holds(self, now_ms, next_offset):
-        """Whether a turn now has to wait; if so a timer gives it later, if not it counts as the last."""
+        """True if a turn has to wait: the timer gives it later. Otherwise this counts as the last turn."""
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:
             if self._timer is None:

@@ -1,8 +1,7 @@
 """Stream queue: a stream for routes and doors: a queue whose messages stay and are read by every consumer.
 
-Beside queue, whose verbs it has; above storage.stores.stream_store. In a turn each consumer with credit that
-is not at the end gets a share, round robin; consumers at the end cost nothing until a message is published.
-Never yields, never waits for a socket or a disk.
+Has queue's methods; above storage.stores.stream_store. In a turn each consumer with credit that is not at the
+end gets a share, round robin; consumers at the end cost nothing until a message is published. Never switches.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
@@ -14,8 +13,8 @@ from gomq_py.storage.stores.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):
-    """Durable, shared, never deleted automatically. ``stream`` is its store, whose messages cannot be taken:
-    peek(), head(), read() and get() find none.
+    """Durable, shared, never deleted automatically. ``stream`` is its store. Messages cannot be taken:
+    peek(), head(), read() and get() return False.
     """
 
     __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
@@ -36,8 +35,8 @@ class StreamQueue(queue.Queue):
         """A StreamReader that begins at ``start`` (stream_offset); close_reader ends it. Raises
         OutOfResources.
 
-        With a ``tag`` it begins at the stored position of that consumer, if any, and its position is stored
-        from now on. ``wanted``: a StreamFilter; ``is_counted``: count its octets in flight.
+        With a ``tag`` the reader begins at the stored position of that consumer, if any, and its position is
+        stored from now on. ``wanted``: a StreamFilter; ``is_counted``: count its octets in flight.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
@@ -63,7 +62,7 @@ class StreamQueue(queue.Queue):
         return reader
 
     def close_reader(self, reader):
-        """End a reader whose consumer is gone; its unacked messages stay with the channel."""
+        """Close the reader of a consumer that has gone; its unacked messages stay with the channel."""
         if reader.attached:
             reader.attached = False
             reader.cursor.close()
@@ -71,18 +70,18 @@ class StreamQueue(queue.Queue):
                 self._free(reader)
 
     def forget_offset(self, tag):
-        """Delete a consumer's stored position. Returns whether there was one."""
+        """Delete a consumer's stored position. Returns whether it existed."""
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
-        """The readers whose consumers are there."""
+        """The readers with a consumer."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
-    # what management and jobs that read many messages ask
+    # for management, and for jobs that read many messages
 
     @property
     def epoch(self):
-        """Identifies this log, as opposed to a later one of the same name: 32 hexadecimal digits."""
+        """Identifies this log among logs of the same name: 32 hexadecimal digits."""
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
@@ -111,7 +110,7 @@ class StreamQueue(queue.Queue):
         }
 
     def cursor_at(self, offset):
-        """A StreamCursor at the first message with this offset or a later one; the caller closes it."""
+        """A StreamCursor at the first message from this offset on; the caller closes it."""
         return StreamCursor(self.stream, min(max(offset, self.stream.first_offset), self.stream.next_offset))
 
     def segments(self):
@@ -136,28 +135,28 @@ class StreamQueue(queue.Queue):
         self._unacked += 1
 
     def configure(self, settings):
-        """Observe these QueueSettings from now on."""
+        """Apply these QueueSettings from now on."""
         if not self.closed:
             self.retention.configure(settings)
 
     def segment_opened(self, store):
-        """Deliver again, because a segment's files are open."""
+        """Deliver again: a segment's files are open."""
         self.pace.hurry()
         self.wake()
 
     # settling removes nothing; the consumer gets credit
 
     def settle(self, location):
-        """basic.ack."""
+        """basic.ack: settle a delivery."""
         if not self.closed:
             self._give_back(location, True)
             self.acked += 1
 
     def requeue(self, location):
-        """basic.nack, basic.reject and basic.recover only return credit, as in RabbitMQ: a message can be
-        read again by its offset.
+        """basic.nack, basic.reject and basic.recover only return credit, as in RabbitMQ: clients can read a
+        message again by its offset.
 
-        For a consumer that is gone the channel is closing: the message was not processed, and the stored
+        If the consumer has gone, the channel is closing: the message was not processed, and the stored
         position stays.
         """
         if self.closed:
@@ -166,7 +165,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """requeue(), or settle() if not ``requeue``."""
+        """As requeue() or, without ``requeue``, as settle()."""
         if requeue:
             self.requeue(location)
         else:
@@ -186,7 +185,7 @@ class StreamQueue(queue.Queue):
         self._readers[reader.slot] = None
         self._free_slots.append(reader.slot)
 
-    # what a stream does otherwise
+    # overrides for streams
 
     def check_exclusive(self, exclusive):
         """Allow any consumer: readers exclude no others."""
@@ -202,8 +201,8 @@ class StreamQueue(queue.Queue):
                 f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """As a queue's. The files are removed after one flush, which secures the rest of the stream; a second
-        one covers the removal of their names.
+        """As Queue.after_purge. One flush secures the rest of the stream, then the files are removed; a
+        second flush secures the removal of their names.
         """
         def flushed(error):
             if error is None:
@@ -225,7 +224,7 @@ class StreamQueue(queue.Queue):
     # turns
 
     def flush(self):
-        """End a batch: publishes and positions outlive a kill from here on."""
+        """End a batch: its publishes and positions outlive a kill from here on."""
         if self._moved and not self.closed:
             self._store_positions()
         queue.Queue.flush(self)
@@ -251,7 +250,7 @@ class StreamQueue(queue.Queue):
         return octets
 
     def offer(self, consumer):
-        """Offer capacity again."""
+        """Make a reader ready that has capacity again."""
         if self.ring is None:
             return
         was_ready = consumer.ringed
@@ -268,8 +267,8 @@ class StreamQueue(queue.Queue):
         return False
 
     def waiting(self):
-        """Messages that a turn could deliver to a reader at the first message. hold() has no effect: no
-        message comes back that others could overtake.
+        """Count of messages that a turn could deliver to a reader at the first message. hold() has no effect:
+        no message comes back that others could overtake.
         """
         return 0 if self.closed or self.paused else self.stream.ready_count
 
@@ -304,5 +303,5 @@ class StreamQueue(queue.Queue):
         if self.retention is not None:
             self.retention.close()
         for reader in self.readers():
-            self.close_reader(reader)  # before the store, although its consumer is told later
+            self.close_reader(reader)  # before the store closes, although the consumer is told later
         queue.Queue._let_go(self, reason)

@@ -1,9 +1,9 @@
 """Stream reader: one consumer's position in a stream, its unsettled messages (StreamFlight), and the filter
 that selects the messages it wants (StreamFilter).
 
-Between a door's consumer, which asks it for messages, and the stream, which finds it by its slot: a location
-in a channel's unacked ring is slot and offset, so an ack needs no lookup. broker.features.stream_filter
-defines the arguments of a filter. Never yields.
+Between a door's consumer, which asks it for messages, and the stream. A location in a channel's unacked ring
+is slot and offset, so an ack finds the reader without a look-up. broker.features.stream_filter defines the
+arguments of a filter. Never switches.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """
@@ -20,7 +20,7 @@ OFFSET_BITS = 48
 OFFSET_MASK = (1 << 48) - 1
 SLOTS = 1 << 16
 
-# Most messages skipped by a filter in a turn, so that it does not hold up the hub: about 1 ms.
+# Messages skipped by a filter in one turn, at most: about 1 ms.
 PASSED_OVER = 2000
 # Cost of a skipped message, in octets of a turn.
 PASSED_OVER_OCTETS = 128
@@ -55,7 +55,7 @@ class StreamReader:
         self.moved = False
 
     def next(self, message):
-        """Show the next wanted message, for ``take``. False: none, or enough were skipped this turn."""
+        """Show the next wanted message, for ``take``. False: at the end, or enough were skipped this turn."""
         if self.wanted is None:
             return self.cursor.peek(message)
         while self.passed < PASSED_OVER and self.cursor.peek(message):
@@ -80,8 +80,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a message; ``is_done``: it was processed. Returns whether the position has to be stored and
-        was not marked so before.
+        """Settle a message; ``is_done``: it was processed. Returns True if the position is newly due to be
+        stored.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -92,17 +92,17 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """End a turn. Returns the cost of skipped messages and damage in octets of a turn."""
+        """End a turn. Returns the cost of skipped and damaged messages, in octets of a turn."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
 
     def is_behind(self):
-        """Whether there are messages that it has not looked at."""
+        """True if there are messages that the reader has not looked at."""
         return self.cursor.offset < self.cursor.store.next_offset
 
     def position(self):
-        """The offset to continue with: of the oldest unsettled message, or else the cursor's."""
+        """The offset to continue with: the oldest unsettled message's, or else the cursor's."""
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
@@ -110,14 +110,14 @@ class StreamReader:
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):
-        """As plain data."""
+        """The reader as plain data."""
         return {
             "offset": self.cursor.offset, "position": self.position(), "lag": self.lag(),
             "unacknowledged": self.outstanding,
         }
 
     def lag(self):
-        """Messages between it and the end of the stream."""
+        """Messages between the reader and the end of the stream."""
         store = self.cursor.store
         return max(0, store.next_offset - max(self.cursor.offset, store.first_offset))
 
@@ -153,8 +153,8 @@ class StreamFlight:
     def settle(self, offset, is_done=True):
         """Settle a message in flight. Returns whether the oldest unsettled one has changed.
 
-        A returned message (not ``is_done``) stays the oldest until a later one is done: clients return their
-        messages before they disconnect.
+        A returned message (not ``is_done``) remains the oldest until a later message is done: clients return
+        their messages before they disconnect.
         """
         at = self._find(offset)
         if at < 0:
@@ -177,7 +177,7 @@ class StreamFlight:
         return self.count < before
 
     def oldest(self):
-        """The offset of the oldest message in flight. Only when ``count`` is not 0."""
+        """The offset of the oldest message in flight. Requires ``count`` > 0."""
         return self._items[self._place(0)]
 
     def _place(self, index):
@@ -187,7 +187,7 @@ class StreamFlight:
         return 2 * index
 
     def _find(self, offset):
-        """The index of an offset, -1 if it is not in flight."""
+        """The index of an offset; -1 if it is not in flight."""
         if self.count == 0:
             return -1
         if self._items[self._place(0)] == offset:
@@ -229,7 +229,7 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """Whether the message is wanted. An unreadable one is left to the consumer, which skips it."""
+        """True if the message is wanted, or unreadable: the consumer skips unreadable messages."""
         if message.kind == BASIC:
             return self._matches(message, message.buffer, message.properties_at)
         try:

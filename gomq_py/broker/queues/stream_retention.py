@@ -1,10 +1,10 @@
 """Stream retention: drops a stream's oldest segments by size or age.
 
-Beside stream_queue, which calls it when a segment began, settings changed, or the timer fired. Whole segments
-are dropped, never the newest, so a stream may keep up to a segment less than its limits allow. The timer runs
-only while a segment will be too old. Never yields.
+Beside stream_queue, which calls it when a segment has begun, settings have changed, or the timer has fired.
+Whole segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The timer
+runs only if a segment will become too old. Never switches.
 """
-# Segments dropped before others get their turn: each costs closing a file, and unlinking it later.
+# Segments dropped before others get their turn: each costs the closing and later the unlinking of a file.
 SLICE = 32
 
 # Delay allowed for the timer, so that a stream of many small segments does not wake up for each.
@@ -22,7 +22,7 @@ class StreamRetention:
         self._max_length = self._max_bytes = self._max_age_ms = None
 
     def configure(self, settings):
-        """Observe these QueueSettings from now on."""
+        """Apply these QueueSettings from now on."""
         self._max_length, self._max_bytes, self._max_age_ms = (
             settings.max_length, settings.max_bytes, settings.max_age_ms
         )

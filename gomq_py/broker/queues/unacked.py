@@ -1,7 +1,7 @@
-"""Unacked: what one client session has been delivered and has not settled, by delivery tag.
+"""Unacked: the deliveries that one client session has not settled, by delivery tag.
 
-Between a door's session (an AMQP channel) and the queues. It knows holders and locations: settling a tag
-tells its Holder, which tells the queue. A ring of 20-octet entries from the oldest outstanding tag to the
+Between a door's session (an AMQP channel) and the queues. Knows holders and locations: settling a tag tells
+the tag's Holder, which tells the queue. A ring of 20-octet entries from the oldest outstanding tag to the
 newest:
 
     offset  octets
@@ -12,17 +12,17 @@ newest:
 
 When the ring is full and mostly settled, the stale entries at its head move aside into a list of 28-octet
 entries {tag, entry} sorted by tag, so that one forgotten message does not make the ring grow with every later
-delivery. An outstanding message costs 20 to 40 octets. Never yields.
+delivery. An outstanding message costs 20 to 40 octets. Never switches.
 """
 from gomq_py import octets
-from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types what holders point to)
+from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queues of holders)
 
 ENTRY = 20
 ASIDE = 28
 FIRST_CAPACITY = 16
-# Above this a ring that has become empty is given back.
+# A larger ring is freed when it becomes empty.
 KEPT_CAPACITY = 1024
-# A multiple that spans more than this is not settled in one go: see settling.
+# A ``multiple`` over more entries than this is settled in slices: see settling.
 LONG = 2500
 # What becomes of a message: acknowledged, put back because its session ends, returned or failed
 # (broker.queues.consumers), rejected (dead-lettered or dropped), taken over.
@@ -30,8 +30,8 @@ ACK, REQUEUE, RETURNED, FAILED, REJECT, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
-    """A holder of unacked messages of one ``queue``: a ``consumer`` or, if that is None, the session itself
-    by basic.get.
+    """Holds unacked messages of one ``queue``, for a ``consumer`` or, if that is None, for the session's
+    basic.get calls.
     """
 
     __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
@@ -55,13 +55,13 @@ class Holder:
             self.queue.give_back(location, how)
 
     def timeout_ms(self):
-        """How long a message may stay unacked; 0: for any time."""
+        """How long a message may stay unacked; 0: no limit."""
         return self.queue.consumer_timeout_ms
 
 
 class Unacked:
-    """``next_tag`` is the tag the next delivery gets; ``count`` and ``body_octets`` sum what is outstanding,
-    ``consumer_count`` without basic.get.
+    """``next_tag``: the tag of the next delivery. ``count`` and ``body_octets``: sums over outstanding
+    messages; ``consumer_count``: without basic.get.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Unacked:
     # holders
 
     def hold(self, queue, consumer):
-        """A new Holder with a slot of its own, which let_go() gives back. All basic.get calls on one queue
+        """A new Holder with its own slot, which let_go() frees. All basic.get calls on one queue
         (``consumer`` None) share a Holder.
         """
         if consumer is None:
@@ -99,7 +99,7 @@ class Unacked:
         return holder
 
     def let_go(self, holder):
-        """The holder takes no more messages; its slot is free once those it holds are settled."""
+        """Free the holder's slot once its messages are settled; it gets no more messages."""
         holder.gone = True
         if holder.unacked_count == 0:
             self._free(holder)
@@ -107,7 +107,7 @@ class Unacked:
     # deliveries
 
     def skip(self):
-        """A delivery that needs no ack: returns its tag."""
+        """Count a delivery that needs no ack: returns its tag."""
         tag = self.next_tag
         if tag == self.first_tag:
             self.first_tag += 1
@@ -119,9 +119,9 @@ class Unacked:
         return tag
 
     def add(self, holder, location, size, now_s):
-        """A delivery that waits for its ack: returns its tag.
+        """Add a delivery that waits for its ack: returns its tag.
 
-        ``size`` of the body in octets, ``now_s`` in Unix seconds.
+        ``size``: octets of the body; ``now_s``: Unix seconds.
         """
         tag = self.next_tag
         if tag - self.first_tag == self.capacity:
@@ -142,7 +142,7 @@ class Unacked:
     # settling
 
     def is_outstanding(self, tag):
-        """Whether this tag was delivered and waits to be settled."""
+        """True if this tag was delivered and is not settled yet."""
         if tag >= self.next_tag or tag == 0:
             return False
         if tag >= self.first_tag:
@@ -152,8 +152,8 @@ class Unacked:
     def settle(self, tag, multiple):
         """basic.ack.
 
-        ``multiple``: this tag and all before it, or all there are with tag 0. False: the tag is unknown, and
-        nothing was done.
+        ``multiple``: this tag and all before it; with tag 0 all outstanding messages. Returns False, without
+        any effect, for an unknown tag.
         """
         if not multiple and tag >= self.first_tag and tag < self.next_tag:
             offset = self._offset(tag)
@@ -168,11 +168,11 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack, as settle(). ``requeue``: REQUEUE, RETURNED or FAILED; 0: do not."""
+        """basic.reject and basic.nack, as settle(). ``requeue``: REQUEUE, RETURNED, FAILED, or 0: reject."""
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
-        """As settle() of one message, but instead of its queue ``taker(queue, location)`` is told, which
+        """As settle() of one message, but calls ``taker(queue, location)`` instead of its queue; the taker
         settles the message with the queue later.
         """
         self.taker = taker
@@ -182,7 +182,7 @@ class Unacked:
             self.taker = None
 
     def take_some(self, tag, taker, limit):
-        """As settle_some(), but ``taker(queue, location)`` hears of each message."""
+        """As settle_some(), but calls ``taker(queue, location)`` for each message."""
         self.taker = taker
         try:
             return self.settle_some(tag, TAKE, limit)
@@ -190,15 +190,15 @@ class Unacked:
             self.taker = None
 
     def is_long(self, tag):
-        """Whether ``multiple`` with this tag, 0 being all there are, may be about very many messages."""
+        """True if ``multiple`` with this tag (0: all) may cover very many messages."""
         if tag == 0 or tag >= self.next_tag:
             tag = self.next_tag - 1
         return self.aside_count > LONG or tag >= self.first_tag + LONG
 
     def settle_some(self, tag, how, limit):
-        """Settle up to ``limit`` of the oldest outstanding messages, none behind ``tag``.
+        """Settle up to ``limit`` of the oldest outstanding messages, up to ``tag``.
 
-        Returns whether any up to there are left.
+        Returns True if more of them are left.
 
         ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT.
         """
@@ -248,11 +248,11 @@ class Unacked:
         return found
 
     def holding(self):
-        """The Holders that hold messages."""
+        """The Holders with unacked messages."""
         return [holder for holder in self.holders if holder is not None and holder.unacked_count]
 
     def queue_of(self, tag):
-        """The queue of an outstanding message; None: the tag is of none."""
+        """The queue of an outstanding message; None for an unknown tag."""
         if not self.is_outstanding(tag):
             return None
         if tag >= self.first_tag:
@@ -262,14 +262,14 @@ class Unacked:
     def due_ms(self):
         """When the first outstanding message exceeds the timeout of its queue, in Unix milliseconds, or 0.
 
-        Entries lie in the order of their deliveries, so the search ends at the first that is young enough: it
-        looks at one entry if all queues have the same timeout.
+        Entries are in order of delivery, so the search ends at the first entry that is young enough: it looks
+        at one entry if all queues have the same timeout.
         """
         self._find_due()
         return self.found_ms
 
     def overdue(self, now_ms):
-        """The Holder of the message that due_ms() is about, or None when it is not due."""
+        """The Holder of the first overdue message; None if no message is overdue."""
         self._find_due()
         if self.found_ms == 0 or self.found_ms > now_ms:
             return None
@@ -300,8 +300,8 @@ class Unacked:
             tag += 1
 
     def _note_due(self, at, offset, shortest_ms):
-        """Look at one entry. False: no entry behind it is due before the one that was found."""
-        # The time of the delivery is known in whole seconds: count from the end of that second.
+        """Check one entry. Returns False if no later entry can be due before the one found."""
+        # The delivery time is known in whole seconds: count from the end of its second.
         since_ms = octets.le32(at, offset + 12)
         since_ms = (since_ms + 1) * 1000
         if self.found_ms and since_ms + shortest_ms >= self.found_ms:
@@ -315,11 +315,11 @@ class Unacked:
         return True
 
     def queues(self):
-        """The queues whose messages are outstanding, as keys of a dict."""
+        """The queues of outstanding messages, as keys of a dict."""
         return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):
-        """Octets that ring and rows aside occupy."""
+        """Octets of the ring and the rows aside."""
         return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
 
     def _describe(self, at, offset):
@@ -335,7 +335,7 @@ class Unacked:
         return index * ENTRY
 
     def _advance(self):
-        """The entry at the head may be settled: move the head to the oldest entry that is not."""
+        """Move the head to the oldest entry that is not settled."""
         while self.first_tag < self.next_tag and octets.le64(self.at, self.first * ENTRY) == 0:
             self.first_tag += 1
             self.first += 1
@@ -368,13 +368,14 @@ class Unacked:
             holder.settle(location, how)
 
     def _make_room(self):
-        """The ring is full: grow it, or move the stale entries of its older half aside when most are settled.
+        """Make room in the full ring: grow it or, if mostly settled, move its older half's stale entries
+        aside.
         """
         if self.capacity > KEPT_CAPACITY and self.count - self.aside_count <= self.capacity // 2:
             self._move_aside(self.capacity // 2)
             if self.capacity:
                 return
-            # nothing was left in the ring, so it was given back
+            # the ring became empty and was freed
         if self.capacity < 65536:
             capacity = max(self.capacity * 2, FIRST_CAPACITY)
         else:
@@ -493,4 +494,4 @@ class Unacked:
     def _free(self, holder):
         self.holders[holder.slot] = None
         self.free_slots.append(holder.slot)
-        holder.consumer = None  # which holds it
+        holder.consumer = None  # the consumer holds it

@@ -1,20 +1,20 @@
 """Routes: from a message's exchange and routing key to its destinations, and the numbers of an exchange that
 routes are checked against and count (ExchangeState). Below exchanges, each of which has these numbers.
 
-The broker makes a route for a publisher. The fast lane of its connection remembers the route and publishes
-each message to all destinations of it (to_all). Slow lanes use broker.verbs.publishing. Never yields.
+The broker makes a route for a publisher, whose connection's fast lane remembers it and publishes each message
+to all its destinations (to_all). Slow lanes use broker.verbs.publishing. Never switches.
 """
 from gomq_py.hub import scheduler as _scheduler
 
-# The answer of a destination to a message that must wait, because a thread has to make files for it first.
+# A destination's answer to a message that must wait until a thread has made files for it.
 LATER = 2
-# The answers of to_all() when every destination has had the message.
+# Answers of to_all() when every destination has had the message.
 ALL = 0
 SOME_REFUSED = 1
-# Copies that a lane stores between two looks at the clock, some 0.2 ms: about as many as a read of 64 KiB
-# with one destination has.
+# Copies that a lane stores between two looks at the clock, some 0.2 ms: about the messages of a 64 KiB read
+# with one destination.
 LOOK_AFTER = 1024
-# Most routes that one connection remembers; at this number all are dropped.
+# Most routes that one connection remembers; beyond it all are dropped.
 ROUTES = 4096
 
 
@@ -34,11 +34,11 @@ class ExchangeState:
 
 class Destination(_scheduler.TurnTaker):
     """The target of a route: a queue, or a sink without a store (direct reply-to, QoS 0 sessions, event
-    exchanges). It takes one message at a time, and does further work, such as deliveries, once per read: when
-    first touched it puts itself on the scheduler's list (hub.scheduler).
+    exchanges). Takes one message at a time. When first touched in a read it joins the scheduler's list
+    (hub.scheduler), for work done once per read, such as deliveries.
 
-    ``unable``: the last refusal was the store's (a full disk, a fault), and the message may be accepted
-    later. ``failed``: the store had a fault, so that the last messages may not be on disk.
+    ``unable``: the store caused the last refusal (a full disk, a fault), and the message may be accepted
+    later. ``failed``: the store had a fault, so the last messages may not be on disk.
     """
 
     __slots__ = ("durable", "unable", "failed")
@@ -52,9 +52,9 @@ class Destination(_scheduler.TurnTaker):
         self.unable = self.failed = False
 
     def publish(self, message):
-        """Take one message, copying what is needed. 1: taken; 0: refused, and a confirming publisher is told;
-        LATER: nothing was done, publish again after ``message.lacking(callback)`` has called back. Never
-        raises because of the message.
+        """Take one message, copying the needed parts. Returns 1: taken; 0: refused, and a confirming
+        publisher is told; LATER: no effect, publish again after ``message.lacking(callback)`` has called
+        back. Never raises because of the message.
         """
         return 0
 
@@ -63,34 +63,34 @@ class Destination(_scheduler.TurnTaker):
         return None
 
     def stores(self):
-        """The durable stores that may have its messages, as a list."""
+        """List the durable stores that may have its messages."""
         store = self.next_store()
         return [] if store is None else [store]
 
     def is_one_of(self, keys):
-        """Whether one of its stores has one of these keys."""
+        """True if one of these keys is that of one of its stores."""
         return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
-        """Whether all durable messages it has taken outlive a kill."""
+        """True if all durable messages it has taken outlive a kill."""
         return True
 
     def is_outrun(self):
-        """Whether publishers are faster than its consumers, although these do what they can."""
+        """True if publishers are faster than its consumers can be."""
         return False
 
     def not_stored(self, error):
-        """Refuse a message that was answered LATER, because its files could not be made."""
+        """Refuse a message answered with LATER: its files could not be made."""
 
 
 class Route:
     """Resolved ``queues`` (Destinations, each once) and the revisions they were resolved at: valid until the
-    exchange or the publisher's permission changes. It is used without a look at bindings, so only exchanges
-    that route by the key alone, or by one header besides, or by whether a message is delayed, have routes.
+    exchange or the publisher's permission changes. Used without a look at bindings, so only exchanges that
+    route by the key alone, or also by one header or by whether a message is delayed, have routes.
 
-    ``permission``: an ExchangeState whose revision changes with the publisher's rights, or None. ``watched``:
-    a header's name as a short string: the route holds for messages with the same list there (or none); empty
-    if headers do not matter. ``delayed``: the Route of delayed messages, or None.
+    ``permission``: an ExchangeState, here only a revision counter of this C type for the publisher's rights;
+    or None. ``watched``: a header's name as a short string: the route holds for messages with the same list
+    in it (or none); empty if headers do not matter. ``delayed``: the Route of delayed messages, or None.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """Whether nothing that this route was made from has changed."""
+        """True if nothing that the route was made from has changed."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
@@ -128,10 +128,10 @@ class Route:
 
 
 class RememberedRoutes:
-    """One connection's cache of routes, keyed by octets on the wire as its door defines them. Outdated routes
-    are asked for again: ``ask(key)`` returns a Route, or None if each such message must take the slow lane.
+    """One connection's cache of routes, keyed by octets that its door defines. For an outdated or missing
+    route it calls ``ask(key)``, which returns a Route, or None if such messages must take the slow lane.
 
-    ``last``: the route found last, or None, and ``last_key`` its octets: a lane compares them in place before
+    ``last``: the route found last, or None. ``last_key``: its octets, which a lane compares in place before
     it calls ``find``, because publishers stay with one key for long.
     """
 
@@ -151,12 +151,12 @@ class RememberedRoutes:
         self.last_key = b""
 
     def find(self, at, start, length):
-        """The route for ``length`` octets at ``start`` of the buffer ``at``; None: take the slow lane."""
+        """The route for ``length`` octets at ``start`` of the buffer ``at``; None: use the slow lane."""
         # bytes() would cost 1000 instructions for an object that is bytes already.
         return self.find_key(b"" + at[start:start + length])
 
     def find_key(self, key):
-        """The route for these octets; None: take the slow lane."""
+        """The route for these octets; None: use the slow lane."""
         route = self.routes.get(key)
         if route is None or not route.is_current():
             route = self.ask(key)
@@ -175,9 +175,9 @@ class RememberedRoutes:
 def to_all(message, route):
     """Publish the message to each destination of the route, in order.
 
-    ALL: all took it. SOME_REFUSED: all have had it. 2 and above: a destination answered LATER, and the ones
-    behind it have had nothing; ``answer >> 1`` is its number, from 1 on, and ``answer & 1`` tells whether an
-    earlier one refused.
+    Returns ALL: all took it; SOME_REFUSED: all have had it; from 2 on: destination number ``answer >> 1``
+    (from 1 on) answered LATER, later ones have had nothing, and ``answer & 1`` tells whether an earlier one
+    refused.
     """
     refused = 0
     number = 0

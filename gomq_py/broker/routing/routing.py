@@ -1,9 +1,9 @@
-"""Routing: from an exchange to every queue that a message reaches, over bindings between exchanges and
-alternates; and the invalidation of cached routes.
+"""Routing: from an exchange to every queue that a message reaches, over exchange bindings and alternates; and
+the invalidation of cached routes.
 
-The per-message part of a vhost; it does not declare. A found route stays right until its exchange's revision
-changes: a change of an exchange increments the revision of all exchanges that lead to it. A tee is part of
-the route, so it costs nothing where there is none.
+The per-message part of a vhost; does not declare. A route stays valid until its exchange's revision changes:
+a change of an exchange increments the revision of all exchanges that lead to it. A tee is part of the route,
+so it costs nothing if there is no tee.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.delayed import X_DELAY
@@ -20,9 +20,9 @@ class Routing:
         self.exchanges = {}
         self.queues = {}
         self._bindings_to = bindings_to
-        self.needs_properties = False  # some exchange hashes properties
+        self.needs_properties = False  # an exchange hashes properties
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
-        self._onward_of = {}  # exchange: {exchange that hands on to it: None}
+        self._onward_of = {}  # exchange: {exchange that sends all its messages to it: None}
         self._tees = {}  # queue or exchange: name of its tee stream
         self._teed = {}  # name of a tee stream: {queue or exchange: None}
 
@@ -30,7 +30,7 @@ class Routing:
         """Every queue and sink that a message to ``exchange`` reaches, each once, over exchange bindings,
         alternates and onward exchanges, which may form cycles. Tees come last.
 
-        ``more_keys``: those of CC and BCC; the alternate exchange is used if no key matches. ``apart``: a
+        ``more_keys``: keys of CC and BCC; the alternate exchange is used if no key matches. ``apart``: a
         queue whose messages are being moved; it is left out, and so are all tees: a tee might be the only
         destination to take a message that its queue refuses. ``left_out``: destinations to leave out, with
         their tees.
@@ -45,14 +45,14 @@ class Routing:
         return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
-        """Like route() without headers: None if an exchange on the way needs them."""
+        """Like route() without headers; None if an exchange on the way needs headers."""
         found = self.route_watching(exchange, routing_key, more_keys=more_keys)
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
         """(destinations, header name): the route of all messages with this key and the same list in that
         header (or none) as in ``headers``. The name is None if no exchange on the way needs headers; the
-        result is None if one needs others.
+        result is None if an exchange needs other headers.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -66,8 +66,8 @@ class Routing:
         return tuple(found), watched
 
     def route_by_delay(self, exchange, routing_key):
-        """(destinations of messages with this key that are not delayed, of those that are); None if an
-        exchange on the way needs other headers.
+        """(destinations of messages with this key that are not delayed, destinations of delayed ones); None
+        if an exchange on the way needs other headers.
         """
         if exchange.deduplication is not None:
             return None
@@ -117,7 +117,7 @@ class Routing:
     def _add_tees(self, found, passed):
         """Add the tee streams of these destinations and of the exchanges passed.
 
-        Only if there is a destination: a tee must not hide from a publisher that no queue takes its messages.
+        Only if a destination was found: a tee must not hide that no queue takes a publisher's messages.
         """
         names = [self._tees.get(destination) for destination in found]
         # A delayed message is routed when it is due.
@@ -158,7 +158,7 @@ class Routing:
     def tee_changed(self, name):
         """Invalidate routes after a queue with a tee's name was created or deleted."""
         if name in self._teed:
-            # Not routes_changed() for each entity: there may be 100 000 queues.
+            # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
                 exchange.state.revision += 1
 
@@ -185,8 +185,8 @@ class Routing:
     # onward
 
     def set_onward(self, exchange, onward):
-        """Have ``exchange`` hand all its messages to the exchange ``onward``, in addition to its bindings or,
-        if neither has a destination, its alternate. None: to no exchange.
+        """Make ``exchange`` send all its messages also to the exchange ``onward``, besides its bindings or,
+        if neither has a destination, its alternate. None: no exchange.
         """
         if exchange.onward is onward:
             return
@@ -232,7 +232,7 @@ class Routing:
 
 
 def takes_onward(exchange, keys):
-    """Whether the onward exchange has a destination for a message with these keys. A retained message (by its
+    """True if the onward exchange has a destination for a message with these keys. A retained message (by its
     headers) does not count: no subscriber gets it.
     """
     onward, taken = exchange.onward, {}
@@ -242,7 +242,7 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns those whose stores are unable to take it now."""
+    """Publish the message to each destination. Returns the destinations whose stores cannot take it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]

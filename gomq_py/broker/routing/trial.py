@@ -1,7 +1,7 @@
 """Trial: the way a message with these keys and headers would take, with the binding of each step.
 
-Beside routing, which routes; this explains each step to an operator, and publishes and counts nothing. A
-binding is tried alone in an exchange of the same type, so that the reason is the rule's own answer.
+Beside routing, which routes; a trial explains each step to an operator, and publishes and counts nothing. A
+binding is tried alone in an exchange of the same type, so that the reason is that type's own answer.
 """
 from typing import Any, NamedTuple
 
@@ -18,13 +18,13 @@ from gomq_py.hub.turns import paced
 
 # Most steps shown to the operator.
 STEPS_MAX = 2000
-# Most bindings shown per destination; one is enough to lead there.
+# Most bindings shown per destination: any of them is enough to lead there.
 BINDINGS_MAX = 5
 
 
 class Step(NamedTuple):
-    """From ``source`` to ``destination`` (a queue, a sink or an exchange), by ``binding`` (or None), with the
-    reason ``why``.
+    """A step from ``source`` to ``destination`` (a queue, a sink or an exchange), by ``binding`` (or None),
+    with the reason ``why``.
     """
 
     source: Any
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Trial:
-    """``steps`` in order, ``destinations`` as a publish would find them; ``is_whole``: no step was cut off;
+    """``steps`` in order; ``destinations`` as a publish would find them; ``is_whole``: no step was cut off;
     ``due_ms``: {delayed exchange: Unix milliseconds until which the message waits there}.
     """
 
@@ -46,7 +46,7 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """A Trial of a message to ``exchange`` by its key and those of CC and BCC. May switch."""
+    """A Trial of a message to ``exchange``; ``routing_keys``: its key and those of CC and BCC. May switch."""
     found = Trial()
     seen = {exchange: None}
     ahead = [exchange]
@@ -117,7 +117,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """A function: whether the binding by itself leads a message with this key there."""
+    """Make a function that tells whether the binding alone leads a message with a given key on."""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):

@@ -2,7 +2,7 @@
 clients.
 
 The resource watch (or a test) raises and lifts alarms; doors act on them. Publishers resume when the last
-alarm is lifted. Never yields.
+alarm is lifted. Never switches.
 """
 from gomq_py.observability.log import logger
 
@@ -12,14 +12,14 @@ LOW_ON = "low on "
 
 
 class Alarms:
-    """The alarms of one broker, by the name of their source."""
+    """The alarms of one broker, by their source's name."""
 
     def __init__(self):
         self._raised = {}
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(reason)`` when publishers are to be held (at once during an alarm), and
+        """Call ``listener(reason)`` when publishers must be held (at once during an alarm), and
         ``listener(None)`` when they may resume.
         """
         self._listeners.append(listener)
@@ -48,7 +48,7 @@ class Alarms:
             self._tell()
 
     def is_on(self, resource=None):
-        """Whether an alarm about this resource is on, or any at all."""
+        """True if an alarm about this resource (None: any resource) is on."""
         return bool(self._raised) if resource is None else resource in self._raised.values()
 
     @property

@@ -7,7 +7,7 @@ from gomq_py.broker.policies.limits import COMPONENT as LIMITS
 
 
 class AlarmEvents:
-    """Called with the reason of an alarm, or None when it is over."""
+    """Emits an event when called with the reason of an alarm, or with None when it is over."""
 
     def __init__(self, events):
         self._events = events
@@ -23,7 +23,7 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Called with each record of the users' log when it is written, before it is applied."""
+    """Emits events. Called with each record of the users' log when it is written, before it is applied."""
 
     def __init__(self, events, users):
         self._events = events
@@ -67,7 +67,7 @@ class UserEvents:
         )
 
 
-# Kind of record about rights: (key of its event, fields of its headers).
+# Kind of record about rights: (its event's key, fields of its headers).
 _RIGHTS = {
     "permission": ("permission.created", ("vhost", "configure", "write", "read")),
     "permission-delete": ("permission.deleted", ("vhost",)),
@@ -77,8 +77,8 @@ _RIGHTS = {
 
 
 class ParameterEvents:
-    """Called with each change of a parameter. ``value`` is None if it was removed; ``vhost`` is the vhost's
-    name, or None for the whole broker.
+    """Emits events when called with a change of a parameter. ``value`` is None if it was removed; ``vhost``
+    is the vhost's name, or None for the whole broker.
     """
 
     def __init__(self, events):

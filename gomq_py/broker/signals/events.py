@@ -1,9 +1,9 @@
 """Event exchange: publishes the broker's events to ``amq.rabbitmq.event`` in the default vhost, if the
-operator wants that.
+operator has enabled it.
 
-Beside log_exchange. RabbitMQ's exchange, routing keys (``queue.created``...) and header names; the body is
-empty. Sources call ``emit`` with a function that makes the headers; it is called only if the exchange has
-bindings, so unwanted events cost a comparison. Messages go out after the next poll, so no change of state
+Beside log_exchange. The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the
+body is empty. Sources call ``emit`` with a function that makes the headers; it is called only if the exchange
+has bindings, so unwanted events cost a comparison. Messages go out after the next poll, so no change of state
 publishes before it is complete.
 """
 import socket
@@ -26,7 +26,7 @@ INTERNAL_USER = "rmq-internal"
 
 # Events published before others get their turn: some 5 ms.
 SLICE = 200
-# Most waiting events; beyond it the oldest are dropped, and the log tells how many.
+# Most waiting events; beyond it the oldest are dropped, and the log tells the count.
 WAITING_EVENTS = 100_000
 
 PERSISTENT = 2
@@ -53,8 +53,8 @@ class Events(Job):
         self._listeners = []
 
     def subscribe(self, listener, keys=None):
-        """Call ``listener(key, subjects)`` with each event at once, or with those of ``keys``, even without
-        the exchange. It must not switch.
+        """Call ``listener(key, subjects)`` at once with each event, or each with one of ``keys``, even
+        without the exchange. The listener must not switch.
         """
         self._listeners.append((listener, keys))
 
@@ -72,8 +72,8 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Call ``do(*arguments)``; events emitted meanwhile name this user as the actor, even other users'
-        events if ``do`` switches.
+        """Call ``do(*arguments)``. Events emitted meanwhile name this user as the actor: even other users'
+        events, if ``do`` switches.
         """
         before, self.actor = self.actor, actor
         try:
@@ -87,15 +87,15 @@ class Events(Job):
 
     @property
     def wanted(self):
-        """Whether there is a listener or a binding of the exchange."""
+        """True if there is a listener, or a binding of the exchange."""
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """Report an event. ``headers_of(*subjects)`` returns its headers, a dict of field values; called at
-        once, or never if the exchange has no binding.
+        """Report an event. ``headers_of(*subjects)`` returns its headers, a dict of field values; it is
+        called at once, or never if the exchange has no binding.
 
         Listeners get the subjects themselves. Passwords in arguments, client properties and the like are
-        hidden, because those who may bind here need not know them.
+        hidden: users who may bind here need not know them.
         """
         for listener, keys in self._listeners:
             if keys is not None and key not in keys:
@@ -143,12 +143,12 @@ class Events(Job):
                 if exchange is not None:
                     self._publish(exchange, key, headers)
             except Exception as error:
-                # a number in a parameter that no field holds, or a bug
+                # a parameter with a number too large for a field, or a bug
                 QUIET.error(key, "event %s cannot be told: %s: %s", key, type(error).__name__, error)
         return bool(self._waiting)
 
     def failed(self, error):
-        """Go on: no single event failed."""
+        """Go on: step() handles faults of single events."""
         return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
@@ -174,8 +174,8 @@ def node_name():
 
 
 def told_in_headers(properties):
-    """Wire form of properties whose headers contain other messages' tables; those nested too deep for clients
-    to read are cut. Raises ValueError or TypeError for a value that a table cannot hold.
+    """Wire form of properties whose headers contain other messages' tables; tables nested too deep for
+    clients are cut. Raises ValueError or TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -280,10 +280,10 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Both ends; the client's as announced by a proxy, if any."""
+    """Both ends of the connection; the client's as announced by a proxy, if any."""
     try:
         address = socket.getsockname()
-    except OSError:  # it is gone
+    except OSError:  # the socket is closed
         address = ""
     host, port = (address[0], address[1]) if isinstance(address, tuple) else ("", 0)
     return {"host": host, "port": port, "peer_host": peer_host, "peer_port": peer_port}

@@ -1,8 +1,8 @@
 """Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
-RabbitMQ's exchange and routing keys (debug, info, warning, error, critical); the body is "area: message".
-Lines go out after the next poll, so logging within a change of state publishes nothing in its middle, and
-lines logged by publishing itself are not published.
+The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
+message". Lines go out after the next poll, so none is published within a change of state. Lines logged by
+publishing itself are not published.
 """
 import logging
 import threading
@@ -15,14 +15,14 @@ from gomq_py.storage.message import Message
 
 NAME = "amq.rabbitmq.log"
 
-# Most waiting lines: the log itself has all of a flood, which must not fill the memory.
+# Most waiting lines: the log has all lines of a flood, which must not fill the memory.
 WAITING_LINES = 1000
 
 _PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
 
 
 class LogExchange(logging.Handler):
-    """Hands log lines to the exchange. ``close`` it with the broker."""
+    """Passes log lines to the exchange. ``close`` it with the broker."""
 
     def __init__(self, vhost, scheduler):
         super().__init__(logging.INFO)
@@ -33,8 +33,7 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Keep the line until after the next poll; not from other threads, which must not wake the scheduler.
-        """
+        """Keep this thread's line until after the next poll; other threads must not wake the scheduler."""
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:

@@ -1,8 +1,8 @@
 """Resource watch: checks memory and disk regularly, and raises and lifts the broker's alarms.
 
-Between observability.resources, which measures, and alarms. One greenlet: it checks more often the sooner a
-resource could be used up, as RabbitMQ's disk monitor does, at least every few seconds. A thread asks the file
-system, which may not answer; memory is checked meanwhile.
+Between observability.resources, which measures, and alarms. One greenlet checks more often the sooner a
+resource could be used up, as RabbitMQ's disk monitor does, and at least every few seconds. A thread asks the
+file system, which may not answer; memory is checked meanwhile.
 """
 
 import gevent
@@ -15,16 +15,16 @@ from gomq_py.observability.garbage import collect_everything
 from gomq_py.observability.log import logger
 
 LOG = logger("alarm")
-# Bounds of the interval. The least costs at most a hundredth of one core; the most is how old an idle
-# broker's measurements may be.
+# Bounds of the interval. The shortest costs at most a hundredth of one core; the longest is the age of an
+# idle broker's measurements.
 INTERVAL_MIN_S, INTERVAL_MAX_S = 0.25, 5.0
 # Worst octets per second at which disk or memory may fill: what one core takes from the fastest likely
 # network.
 FILL_RATE = 512 * 1024 * 1024
-# After this time a disk that does not answer is logged.
+# A disk that does not answer is logged after this time.
 DISK_PATIENCE_S = 10.0
-# LavinMQ's floors: room for three segments is required whatever the settings say, because every queue that
-# writes may need another.
+# LavinMQ's floors: the disk must have room for three segments whatever the settings say, because every queue
+# that writes may need another.
 MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
 
 
@@ -45,7 +45,7 @@ class ResourceWatch:
         self._identity = None  # of the data folder that the broker has opened
 
     def start(self):
-        """Look once and go on in the background. Blocks for as long as the file system takes: for boot."""
+        """Check once and go on in the background. Blocks for as long as the file system takes: for boot."""
         self.look_at_memory()
         try:
             self._identity = self._probe.identity(self._path)
@@ -56,13 +56,13 @@ class ResourceWatch:
         self._greenlet.name = "resource watch"
 
     def stop(self):
-        """Stop checking; alarms stay."""
+        """Stop checking; alarms stay on."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
             self._greenlet = None
 
     def look_now(self):
-        """Check at once, because a limit has changed."""
+        """Check at once: a limit has changed."""
         self._wake.set()
 
     @property
@@ -95,7 +95,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Compare the room on the disk with its limits."""
+        """Compare free disk space with its limits."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -122,7 +122,7 @@ class ResourceWatch:
             )
 
     def _ask(self):
-        """The thread's call: (identity of the data folder, free octets, total octets). Raises OSError."""
+        """Runs in the thread: (identity of the data folder, free octets, total octets). Raises OSError."""
         identity = self._probe.identity(self._path)
         return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
 
@@ -140,7 +140,7 @@ class ResourceWatch:
         """Check memory and disk. May switch."""
         was_on = self._alarms.is_on(MEMORY)
         if self.look_at_memory():
-            # Garbage and the allocator's reserves would keep the alarm on forever. A collection holds up
+            # Garbage and the allocator's reserves could keep the alarm on for ever. A collection holds up
             # everything, so it runs once per alarm.
             if not was_on:
                 collect_everything()
@@ -162,7 +162,7 @@ class ResourceWatch:
 
 
 def shown(octets):
-    """Octets for a reader: 1.5 GiB, 20 MiB."""
+    """Octets for a reader, such as 1.5 GiB or 20 MiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if abs(octets) >= size:
             return f"{octets / size:.1f} {unit}"

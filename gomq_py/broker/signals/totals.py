@@ -12,15 +12,15 @@ QUEUE_COUNTERS = (
 )
 EXCHANGE_COUNTERS = ("unroutable", "returned")
 CHURN = ("queue_declared", "queue_created", "queue_deleted")
-# Of channels: messages published, those that asked for a confirm, those confirmed.
+# Counters of channels: messages published, messages that asked for a confirm, confirmed ones.
 CHANNEL_COUNTERS = ("publishes", "confirmable", "confirmed")
-# ``dropped``: messages that no queue kept for a client and that it was not sent, because it does not read or
-# does not accept them.
+# ``dropped``: messages that no queue keeps for a client and that were not sent to it, because it does not
+# read or does not accept them.
 COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "sent_octets", "dropped")
 
 
 class Totals(Counters):
-    """Counters by these names, and ``queues``: {type: [sums of QUEUE_COUNTERS]}."""
+    """Counters with these names, and ``queues``: {type: [sums of QUEUE_COUNTERS]}."""
 
     _fields_ = counted(*COUNTERS)
 
@@ -29,12 +29,12 @@ class Totals(Counters):
         self.queues = {}
 
     def add_queue(self, queue):
-        """Add a deleted queue."""
+        """Add a deleted queue's counters."""
         self._add_queues(queue.type, [getattr(queue, name) for name in QUEUE_COUNTERS])
         self.queue_deleted += 1
 
     def add_channel(self, channel):
-        """Add a closed channel."""
+        """Add a closed channel's counters."""
         self.publishes += channel.publishes
         self.confirmable += channel.published
         self.confirmed += channel.confirmed_count
@@ -46,12 +46,12 @@ class Totals(Counters):
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Messages delivered by deleted queues of this type, and by clients' sinks counted as such."""
+        """Messages delivered by deleted queues of this type, and by sinks of clients counted as that type."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 
     def add(self, gone, names):
-        """Add these counters of another object."""
+        """Add the counters ``names`` of another object."""
         for name in names:
             setattr(self, name, getattr(self, name) + getattr(gone, name))
 
@@ -68,5 +68,5 @@ class Totals(Counters):
 
 
 def of_delivered(count):
-    """QUEUE_COUNTERS of messages that were delivered without waiting for acknowledgements."""
+    """QUEUE_COUNTERS for messages that were delivered without waiting for acknowledgements."""
     return [count if name in ("delivered", "auto_delivered") else 0 for name in QUEUE_COUNTERS]

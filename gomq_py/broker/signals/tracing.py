@@ -1,8 +1,8 @@
 """Firehose: copies every message that clients publish or get in a traced vhost to ``amq.rabbitmq.trace``.
 
-Called by broker.verbs and by deliveries if ``vhost.tracing`` is on; RabbitMQ's exchange, keys
-(``publish.<exchange>``, ``deliver.<queue>``) and headers. Copies are not traced again, nor are the broker's
-own moves (dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never yields.
+broker.verbs and deliveries call it if ``vhost.tracing`` is on. The exchange, keys (``publish.<exchange>``,
+``deliver.<queue>``) and headers are RabbitMQ's. Copies are not traced again, nor are the broker's own moves
+(dead letters, delayed messages). A failed copy is logged; the traced message goes on. Never switches.
 """
 from gomq_py.broker.exchanges.types import TRACE
 from gomq_py.broker.names import to_octets, to_text
@@ -28,7 +28,7 @@ class TracedClient:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """Trace a client's publish; ``more_keys``: those of CC and BCC, ``destinations``: of its route."""
+    """Trace a client's publish; ``more_keys``: keys of CC and BCC; ``destinations``: the route's."""
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 

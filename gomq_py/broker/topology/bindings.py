@@ -1,8 +1,8 @@
 """Bindings: the rules that lead messages from a vhost's exchanges to queues and exchanges, and the checks of
-binding and unbinding.
+bind and unbind.
 
 Beside vhost, above exchanges and the definitions log. As in the vhost, a method checks everything first, then
-writes the log, then changes the model, all without yielding.
+writes the log, then changes the model, all without switching.
 """
 from base64 import urlsafe_b64encode
 from collections import Counter
@@ -45,15 +45,15 @@ class Bindings:
         return self._bind(source, target, routing_key, arguments or {})
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.unbind, also of a missing queue, exchange or binding. Returns whether there was one. Raises
-        AccessRefused, ResourceLocked.
+        """queue.unbind, also of a missing queue, exchange or binding. Returns whether the binding existed.
+        Raises AccessRefused, ResourceLocked.
         """
         self._vhost.check_not_default(cleaned(exchange))
         destination = self._vhost.queues.get(cleaned(queue))
         return self._unbind(exchange, destination, routing_key, arguments or {}, owner)
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.unbind, also of a missing exchange or binding. Returns whether there was one. Raises
+        """exchange.unbind, also of a missing exchange or binding. Returns whether the binding existed. Raises
         AccessRefused.
         """
         self._vhost.check_not_default(cleaned(source))
@@ -68,7 +68,7 @@ class Bindings:
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
     def detach(self, source, destination, routing_key, arguments=None):
-        """Undo one attach(). Returns whether there was such a binding. Raises as attach() does."""
+        """Undo one attach(). Returns whether the binding existed. Raises as attach() does."""
         binding = source.binding_of(identity_of(destination, routing_key, arguments))
         if binding is None:
             return False
@@ -79,7 +79,7 @@ class Bindings:
         """All bindings to a queue or exchange."""
         return list(self._to.get(destination, ()))
 
-    # changing the model, for the vhost and recovery
+    # changes of the model, for the vhost and recovery
 
     def add(self, binding):
         """Put a checked binding into place."""
@@ -88,7 +88,7 @@ class Bindings:
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Have all bindings of a destination lead to another one of the same name."""
+        """Make all bindings of a destination lead to ``again``, another object of the same name."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))
@@ -100,7 +100,7 @@ class Bindings:
         def remove_one():
             if bindings:
                 binding = bindings.pop()
-                # it may have gone with its destination
+                # it may have been removed with its destination
                 if binding in self._to.get(binding.destination, ()):
                     self._remove(binding)
             return bool(bindings)
@@ -109,8 +109,8 @@ class Bindings:
         self._vhost.in_slices(remove_one, "removing bindings")
 
     def remove_to(self, destination):
-        """Remove all bindings to a deleted destination, and the auto-delete exchanges that had no other.
-        Nothing is routed there from now on; exchanges forget many bindings in slices.
+        """Remove all bindings to a deleted destination, and the auto-delete exchanges that had no other
+        binding. The destination gets no more messages from now on; exchanges forget many bindings in slices.
         """
         bindings = list(self._to.pop(destination, ()))
         bindings.reverse()
@@ -135,7 +135,7 @@ class Bindings:
         self._vhost.delete_if_unused(list(sources))
 
     def forget(self, destination):
-        """Forget the bindings to a destination, which goes with its vhost."""
+        """Forget the bindings to a destination that is deleted with its vhost."""
         self._to.pop(destination, None)
 
     def clear(self):
@@ -207,7 +207,7 @@ class Binding:
 
     @property
     def durable(self):
-        """Whether it outlives a restart: both ends must."""
+        """True if the binding outlives a restart: both ends must be durable."""
         return self.source.durable and self.destination.durable
 
     @property
@@ -233,8 +233,8 @@ class Binding:
 
 
 def escaped(routing_key):
-    """A routing key as part of a properties key: percent-encoded as RabbitMQ does, a space as ``+``, and
-    ``~`` too, which divides key from digest.
+    """A routing key as part of a properties key: percent-encoded as in RabbitMQ, a space as ``+``, and also
+    ``~``, which divides key from digest.
     """
     return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
@@ -246,7 +246,7 @@ def identity_of(destination, routing_key, arguments):
 
 @lru_cache(64)
 def _same(value):
-    """The first of equal values: very many bindings share equal arguments."""
+    """The first of equal values, so that very many bindings share equal arguments."""
     return value
 
 

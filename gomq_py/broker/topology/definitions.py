@@ -2,8 +2,7 @@
 RabbitMQ's or LavinMQ's files.
 
 Above broker and its vhosts, used by doors and at boot. An import only adds: existing entities stay unchanged,
-and differences are reported. Definitions that this broker does not support are reported, too, never silently
-dropped.
+and differences are reported. Unsupported definitions are reported, too, never silently dropped.
 """
 import json
 from base64 import b64decode, b64encode
@@ -31,10 +30,10 @@ LOG = logger("broker")
 _OCTETS = "Not UTF-8, base64 is: "
 # Not imported: each cluster keeps its own identity.
 _IDENTITY = "internal_cluster_id"
-# The vhost of entries that name none.
+# The vhost of entries without a vhost.
 _DEFAULT_VHOST = "/"
 _NOT_TAKEN = object()
-# RabbitMQ leaves them out, too.
+# RabbitMQ leaves these exchanges out, too.
 _RESERVED_NOTE = f"names that begin with {RESERVED_PREFIX} are the broker's own"
 
 _HASHES_BY_SIZE = {
@@ -51,7 +50,7 @@ def exported(broker):
 
 
 def sections(broker):
-    """``exported`` bit by bit: (key, text or iterator of entries)."""
+    """As exported(), in pieces: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
     yield from header().items()
     yield "users", map(_user, list(broker.users))
@@ -82,7 +81,7 @@ def _of_all(vhosts, entries):
 
 
 def header():
-    """The part of every export about the broker that wrote it."""
+    """The part of an export that describes the broker that wrote it."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__,
@@ -115,7 +114,7 @@ def _parameters(vhost):
 
 
 def _policies(vhost):
-    """All policies, also those accepted earlier and refused now: an export loses nothing."""
+    """All policies, also those that are refused now and were accepted earlier: an export loses nothing."""
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -134,7 +133,7 @@ def _queues(vhost):
 
 
 def _is_definition(queue):
-    """Whether operators have set the queue up: neither exclusive nor state of clients (MQTT sessions)."""
+    """True if operators have set it up: neither exclusive nor state of clients (MQTT sessions)."""
     return queue.exclusive_owner is None and not queue.is_state
 
 
@@ -162,7 +161,7 @@ def _bindings(vhost):
             }
 
 
-# list of a vhost: its entries
+# name of a list of a vhost: its entries
 _OF_A_VHOST = {
     "parameters": _parameters, "policies": _policies, "queues": _queues, "exchanges": _exchanges,
     "bindings": _bindings,
@@ -187,7 +186,7 @@ def jsonable(value):
 
 
 def with_octets(value):
-    """The inverse of jsonable() for octets."""
+    """Undo jsonable() for octets."""
     if isinstance(value, dict):
         return {key: with_octets(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -268,8 +267,8 @@ class Importer:
     def run(self, definitions, keep=True):
         """Import. Returns the Report. Raises DefinitionsError before any change, OSError later. May switch.
 
-        Unless ``keep`` the given lists are emptied: freeing 100 000 queues with their bindings at once takes
-        60 ms.
+        Unless ``keep`` the given lists are emptied on the way: freeing 100 000 queues with their bindings at
+        once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -298,7 +297,7 @@ class Importer:
         return self._report
 
     def _checked(self, definitions):
-        """All (list's name, entry), in order of dependency."""
+        """List all (list's name, entry), in order of dependency."""
         if not isinstance(definitions, dict):
             raise DefinitionsError("definitions should be an object")
         work = []
@@ -317,7 +316,7 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """Whether an entry is within the limits of depth and length; otherwise it is refused."""
+        """True if an entry is within the limits of depth and length; otherwise it is refused."""
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:
@@ -368,11 +367,11 @@ class Importer:
         password_hash = entry.get("password_hash") or ""
         algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
         tags = [tag for tag in tags if tag]
-        password = entry.get("password") or None  # an empty one: no login by password, as over HTTP
+        password = entry.get("password") or None  # empty means no login by password, as over HTTP
         if password is not None:
             self._broker.logins.ask_ahead(entry["name"], password)
         limits = entry.get("limits") or {}
-        check_limits(limits)  # before the user is changed: a refused entry changes nothing
+        check_limits(limits)  # before the user is changed: a refused entry must change nothing
         self._broker.users.set_user(
             entry["name"], password=password, password_hash=password_hash,
             hashing_algorithm=algorithm, tags=tags)
@@ -478,7 +477,7 @@ class Importer:
     def binding(self, entry):
         vhost = self._vhost_of(entry)
         if not entry["source"]:
-            return _NOT_TAKEN  # bindings of the default exchange, which some files list, are implicit
+            return _NOT_TAKEN  # bindings of the default exchange are implicit, though some files list them
         if (entry["destination_type"] == "queue" and entry["destination"].startswith(RESERVED_PREFIX)
                 and entry["destination"] not in vhost.queues):
             self._ignored("bindings", entry, _RESERVED_NOTE)
@@ -500,7 +499,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The digest for a hash of this size: files of RabbitMQ before 3.6 do not name it."""
+    """The digest for a hash of this size: RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:
@@ -510,12 +509,12 @@ def _algorithm_of(password_hash):
 
 
 def _is_of(value, *types):
-    """Whether a value has one of these types; a list is of texts."""
+    """True if a value has one of these types; a list must hold texts."""
     return isinstance(value, types) and (
         not isinstance(value, list) or all(isinstance(item, str) for item in value))
 
 
-# field: (types, description), in entries of any list.
+# field: (types, description), in entries of all lists.
 _TYPES = {
     **dict.fromkeys(
         (
@@ -551,7 +550,7 @@ _LISTS = {
     "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
 }
-# Other keys of a file, about the broker that wrote it.
+# Keys of a file besides the lists: they describe the broker that wrote it.
 _HEADER_KEYS = frozenset((
     "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
     "original_cluster_name", "original_vhost_name", "explanation", "lavinmq_version", "description",

@@ -7,8 +7,8 @@ LOG = logger("broker")
 
 
 class Reopening(RetryJob):
-    """Opens the store of a delayed exchange again that a fault has closed, and has its messages wait again,
-    some at a time. ``make(store)``: a DelayQueue over the store.
+    """Reopens the store of a delayed exchange after a fault, and makes its messages wait again, some at a
+    time. ``make(store)`` returns a DelayQueue over the store.
     """
 
     name = "opening a delayed store again"
@@ -43,7 +43,7 @@ class Reopening(RetryJob):
                 return True
         self._factory.replace_delayed_store(self._exchange, self._again)
         self._changed(self._exchange)
-        if self._again.closed:  # a fault while it was read
+        if self._again.closed:  # a fault closed it while it was read
             self.begin()
         return False
 
@@ -53,5 +53,5 @@ class Reopening(RetryJob):
 
 
 def delayed_in_words(exchange):
-    """The exchange, for the log."""
+    """The exchange's name for the log."""
     return f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}"

@@ -1,8 +1,8 @@
-"""Kinds: the kinds of exchanges and queues of this broker, and what each vhost has from the start.
+"""Kinds: this broker's kinds of exchanges and queues, and what each vhost has from the start.
 
-Made by the code that builds the broker (node; gomq-py-ctl for a folder without a broker), which may register
-more kinds before the first vhost is made: a door with client state in queues has its own kind of queue. Given
-to vhosts, the queue factory, recovery and exports, which know no kind by name.
+The code that builds the broker (node; gomq-py-ctl for a folder without a broker) makes the Kinds, and may
+register more kinds before the first vhost is made: a door with client state in queues has its own. Vhosts,
+the queue factory, recovery and exports get the Kinds, and know no kind by name.
 
 Below vhosts and the queue factory, above exchanges and queues.
 """
@@ -23,7 +23,7 @@ _NOT_OF_STREAMS = frozenset(
 
 
 class Parts(NamedTuple):
-    """Arguments of a queue kind's maker. ``store`` None: it could not be opened; the queue is then closed."""
+    """Arguments of a queue kind's maker. ``store`` None: it could not be opened, and the queue is closed."""
 
     name: str
     vhost: str
@@ -40,9 +40,9 @@ class Parts(NamedTuple):
 class QueueKind:
     """A kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns the Queue for Parts.
 
-    ``declarable``: clients may declare it; others are made by ``VHost.create_queue`` only. ``is_state``: it
-    holds state of clients (MQTT sessions): not exported, not reachable by the default exchange, but in the
-    log. ``left_out``: policy keys without meaning for it.
+    ``declarable``: clients may declare it; other kinds are made by ``VHost.create_queue`` only. ``is_state``:
+    it holds state of clients (MQTT sessions): not exported and not reachable by the default exchange, but in
+    the log. ``left_out``: policy keys without meaning for it.
     """
 
     name: str
@@ -55,9 +55,9 @@ class QueueKind:
 class Kinds:
     """The kinds of one broker.
 
-    ``predeclared``: (name, type, internal) of durable exchanges that every vhost has. ``reserved_prefixes``:
-    of names that clients cannot create, besides ``amq.``. ``components``: {component of parameters:
-    Component} (broker.policies.parameters) that kinds add.
+    ``predeclared``: (name, type, internal) of durable exchanges of every vhost. ``reserved_prefixes``:
+    prefixes of names that clients cannot create, besides ``amq.``. ``components``: {component of parameters:
+    Component} (broker.policies.parameters) added by kinds.
     """
 
     def __init__(self):
@@ -94,16 +94,16 @@ class Kinds:
         self._queue_kinds[kind.name] = kind
 
     def predeclare(self, name, type_, internal=False):
-        """Every vhost has this exchange."""
+        """Give every vhost this exchange."""
         self.predeclared.append((name, type_, internal))
 
     def reserve(self, prefix):
-        """Forbid clients new names with this prefix."""
+        """Forbid clients to create names with this prefix."""
         self.reserved_prefixes += (prefix,)
 
     def on_vhost(self, made, gone=None):
-        """Call ``made(vhost)`` with each new or to be recovered vhost when it has its predeclared exchanges
-        and nothing else, and ``gone(vhost)`` when a deleted one is completely gone. They must not switch.
+        """Call ``made(vhost)`` with each new or recovered vhost when it has its predeclared exchanges and
+        nothing else, and ``gone(vhost)`` when a deleted vhost is completely gone. They must not switch.
         """
         self._on_vhost.append(made)
         if gone is not None:
@@ -116,22 +116,22 @@ class Kinds:
         self._on_exchange.append(added)
 
     def on_policies(self, told):
-        """Call ``told(vhost, entity)`` with each queue and exchange whose policies in force were computed:
-        new and recovered ones, and all when policies change. It must not switch.
+        """Call ``told(vhost, entity)`` with each queue and exchange after its policies in force were
+        computed: with new and recovered ones, and with all when policies change. It must not switch.
         """
         self._on_policies.append(told)
 
     def add_component(self, component, handler):
-        """Add a Component (broker.policies.parameters) for this name. It gets parameters of an earlier run
+        """Add a Component (broker.policies.parameters) of this name. It gets parameters of an earlier run
         when all vhosts exist.
         """
         self.components[component] = handler
 
     def add_store(self, name, opened):
-        """Let each vhost keep a store of its own under this name (OwnStores.make), beside those of queues.
+        """Let each vhost keep its own store of this name (OwnStores.make), besides those of queues.
 
         At boot ``opened(vhost, store)`` is called with an earlier run's store (None: it cannot be opened),
-        when all else of the vhost is there, including stores added earlier. It must not switch.
+        when everything else of the vhost exists, including stores added earlier. It must not switch.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -168,20 +168,20 @@ class Kinds:
         return {**ours, **by_name}
 
     def exchange_type(self, name):
-        """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""
+        """The class for an exchange type's name. Raises UnknownType, which closes the connection."""
         kind = self._exchange_types.get(name)
         if kind is None:
             raise _unknown_exchange_type(name)
         return kind
 
     def declarable_exchange_type(self, name):
-        """exchange_type() for clients: types they cannot declare are unknown."""
+        """As exchange_type(), for clients: types that they cannot declare are unknown."""
         if name in self._not_declarable:
             raise _unknown_exchange_type(name)
         return self.exchange_type(name)
 
     def queue_kind(self, arguments):
-        """The QueueKind that these arguments ask for. Raises UnknownType."""
+        """The QueueKind named by these arguments. Raises UnknownType."""
         name = queue_type_of(arguments)
         kind = self._queue_kinds.get(name)
         if kind is None:
@@ -194,7 +194,7 @@ class Kinds:
         return frozenset() if kind is None else kind.left_out
 
     def is_state(self, arguments):
-        """Whether a queue with these arguments holds state of clients. False for an unknown kind."""
+        """True if a queue with these arguments holds state of clients. False for an unknown kind."""
         kind = self._queue_kinds.get(queue_type_of(arguments))
         return kind is not None and kind.is_state
 
@@ -211,6 +211,6 @@ def _plain_queue(parts):
 
 
 def _stream(parts):
-    from gomq_py.broker.queues.stream_queue import StreamQueue  # a broker may have none
+    from gomq_py.broker.queues.stream_queue import StreamQueue  # imported here: a broker may have no stream
 
     return StreamQueue(parts.name, parts.vhost, parts.store, parts.scheduler, parts.timers, parts.arguments)

@@ -14,9 +14,9 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
     ``known``: folders of existing queues. ``named``: incarnations in the log, of existing and deleted queues.
     ``listed``: contents of each folder at the last orderly stop. Unnamed folders with messages are kept for
-    the operator: the definitions may be older than the folder, or it was put here. If the log has lost
-    records, every folder with files is kept. A folder that held messages at the last orderly stop had a queue
-    then; it is kept, too, with the messages that are left.
+    the operator: the definitions may be older than the folder, or the operator may have put it there. If the
+    log has lost records, every folder with files is kept. A folder that held messages at the last orderly
+    stop had a queue then; it is kept, too, with its remaining messages.
     """
     root = data_dir.queues_folder
     counts = _sums_by_folder(root, listed)
@@ -53,11 +53,11 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
         if path not in known and count and not os.path.isdir(path):
             LOG.error("%s is gone since the last run stopped, and its queue: %d message(s) are lost",
                       path, count)
-    files.sync_folder(root)  # the last run may have been killed before this
+    files.sync_folder(root)  # the last run may have been killed before it did this
 
 
 def _sums_by_folder(root, listed):
-    """{folder of a queue: messages in it}, from the listed folders and their levels."""
+    """{queue's folder: count of messages in it}, from the listed folders and their levels."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
@@ -66,5 +66,5 @@ def _sums_by_folder(root, listed):
 
 
 def _has_segments(folder):
-    """Whether a queue's folder, or a level in it, has segment files."""
+    """True if a queue's folder, or a level in it, has segment files."""
     return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)

@@ -1,5 +1,5 @@
-"""Own stores: a vhost's message stores that belong to no queue or exchange, each under a name, for rooms that
-have registered it with the kinds (broker.topology.kinds).
+"""Own stores: a vhost's named message stores that belong to no queue or exchange, for rooms that have
+registered the name with the kinds (broker.topology.kinds).
 
 Beside vhost, above the queue factory and the definitions log, which names the stores.
 """
@@ -18,10 +18,10 @@ class OwnStores:
         self._vhost = vhost
         self._factory = factory
         self._stores = {}  # name: (store, or None if it could not be opened; its incarnation)
-        self._is_closed = False  # the broker stops
+        self._is_closed = False  # the broker is stopping
 
     def make(self, name):
-        """The MessageStore of this name, made and recorded if it is new. Raises OutOfResources."""
+        """The MessageStore of this name; a new one is recorded. Raises OutOfResources."""
         vhost = self._vhost.name
         if name not in self._stores:
             if self._vhost.is_gone:
@@ -42,7 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Make and record a new store in place of a failed one, whose files are removed. As make()."""
+        """Make and record a new store in place of a failed one, whose files are removed. Raises as make()."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -55,8 +55,8 @@ class OwnStores:
         return store
 
     def reopen(self, name, done):
-        """Reopen a store that a fault has closed: ``done(store, error)`` is called, one of them None, unless
-        the vhost is closed or deleted by then.
+        """Reopen a store that a fault has closed. Unless the vhost is closed or deleted by then, calls
+        ``done(store, error)``, one of which is None.
         """
         if self._is_closed:
             return
@@ -75,13 +75,12 @@ class OwnStores:
         self._factory.reopen_own(self._vhost.name, name, *before, opened)
 
     def recover(self, name, incarnation):
-        """Open a store of an earlier run, at boot. Blocks. Raises LookupError if no room has registered it.
-        """
+        """Open a store of an earlier run, at boot. Blocks. Raises LookupError for an unregistered name."""
         opened = self._vhost.kinds.store_opened(name)
         store = None
         try:
             store, _ = self._factory.open_own(self._vhost.name, name, incarnation)
-        except StoreError as error:  # closed; the boot goes on
+        except StoreError as error:  # the store stays closed; the boot goes on
             LOG.error("store %r of vhost %r is closed: %s", name, self._vhost.name, error)
         self._stores[name] = store, incarnation
         opened(self._vhost, store)
@@ -95,7 +94,7 @@ class OwnStores:
         return list(self._stores)
 
     def opened(self):
-        """The stores that are open."""
+        """List the open stores."""
         return [store for store, _ in self._stores.values() if store is not None]
 
     def incarnations(self):
@@ -110,7 +109,7 @@ class OwnStores:
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:
-                shutdown.do(store.listener.close)  # it is not told what is safe later
+                shutdown.do(store.listener.close)  # flushes no longer report to it
             shutdown.do(store.close)
 
     def remove_one(self):

@@ -1,11 +1,11 @@
 """Queue factory: makes a queue with its store from a declaration, and removes a deleted queue's files.
 
 Above storage and queues, below vhosts. A durable queue's folder is named after vhost, queue and
-*incarnation*, a random number, so that files of a deleted queue never meet those of a later one of the same
-name. A deletion is logged first; the files are removed once that is on disk. A crash in between leaves a
-folder that the log names as deleted; boot removes it. Folders that the log does not name are quarantined.
-Code for streams, priorities and delays is imported with the first of them, before any change; code for limits
-always, because a policy may add limits to existing queues at any time.
+*incarnation*, a random number, so that files of a deleted queue never meet those of a later queue of the same
+name. A deletion is logged first; the files are removed once it is on disk. A crash in between leaves a folder
+that the log names as deleted; boot removes it. Folders that the log does not name are quarantined. Code for
+streams, priorities and delays is imported with the first of them, before any change; code for limits always,
+because a policy may add limits to existing queues at any time.
 """
 import os
 from collections import deque
@@ -34,7 +34,7 @@ from gomq_py.storage.stores.reopening import open_aside, open_in_thread
 
 LOG = logger("broker")
 INCARNATION_SIZE = 16
-# Some tens of microseconds each, because their objects are freed then.
+# Queues whose limits are freed at once: some tens of microseconds each.
 PARTED_AT_ONCE = 50
 # Most file names in a log line: a long queue may have lost thousands.
 SAID_GONE = 5
@@ -44,7 +44,7 @@ class QueueFactory:
     """Makes the queues of one broker.
 
     ``pool``, which recycles segments, is set before the first queue is made; ``scheduler`` gives queues
-    turns; ``on_idle(queue)`` is called for expired queues. ``kinds`` (broker.topology.kinds) make them.
+    turns; ``on_idle(queue)`` is called for expired queues. ``kinds`` (broker.topology.kinds) make the queues.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class QueueFactory:
         self.pool = None
         self.scheduler = scheduler
         self.exchange_defaults = {}
-        self.consumer_timeout_ms = 0  # default for queues
+        self.consumer_timeout_ms = 0  # default of queues without their own
         self.on_consumer_timeout = _nothing  # called when the timeout of a queue has changed
         self._data_dir = data_dir
         self._files = files
@@ -65,7 +65,7 @@ class QueueFactory:
         self.timers = timers
         self._on_idle = on_idle
         self._incarnations = {}
-        # limits reopenings to one: other jobs need the hub's threads, too
+        # one reopening at a time: other jobs need the hub's threads, too
         self._one_reopening = BoundedSemaphore(1)
         self._is_closed = False
         self._known_folders = set()
@@ -75,13 +75,13 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """The broker stops: files not removed yet are removed at the next boot."""
+        """The broker stops: the next boot removes files not removed yet."""
         self._is_closed = True
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """Make a queue: new, or with ``incarnation`` from the last run's files. Raises OSError, StoreError;
-        UnknownType, OutOfResources before any file is touched.
+        """Make a new queue, or with ``incarnation`` a queue over the last run's files. Raises OSError,
+        StoreError; UnknownType, OutOfResources before any file is touched.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -96,7 +96,7 @@ class QueueFactory:
             failure = error
         queue = self._make_queue(kind, name, vhost, store, durable, owner, auto_delete, arguments)
         if failure is not None:
-            queue.fail(failure)  # closed; the boot goes on
+            queue.fail(failure)  # the queue stays closed; the boot goes on
         if durable:
             self._incarnations[queue] = incarnation
             if recovered:
@@ -104,7 +104,7 @@ class QueueFactory:
         return queue
 
     def _place(self, vhost, name, durable, incarnation):
-        """(incarnation, folder) of a new store, or, with ``incarnation``, of one of the last run."""
+        """(incarnation, folder) of a new store, or with ``incarnation`` of one of the last run."""
         if incarnation is None:
             incarnation = os.urandom(INCARNATION_SIZE)
         if not durable:
@@ -125,9 +125,9 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """A new queue over the files of a closed one; one that is not durable comes back empty. None if
-        ``is_wanted()`` reports, after the files are read, that it was deleted meanwhile. Raises OSError,
-        StoreError. May switch.
+        """A new queue over the files of a closed one; a transient queue comes back empty. None if
+        ``is_wanted()`` reports, after the files are read, that the queue was deleted meanwhile. Raises
+        OSError, StoreError. May switch.
         """
         if queue.store is not None:
             queue.store.close()
@@ -143,7 +143,7 @@ class QueueFactory:
                 )
         finally:
             if not is_wanted() and durable:
-                # again: recovery may have made files in it
+                # removed again: recovery may have made files in it
                 self._removals.add(None, folder, _whose(queue), None)
         if not is_wanted():
             store.forget_files()
@@ -156,13 +156,13 @@ class QueueFactory:
         return again
 
     def _settle_files(self):
-        """Wait until earlier file operations are complete, or have failed. May switch."""
+        """Wait until earlier file operations have succeeded or failed. May switch."""
         done = Event()
         self.durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """The store for the arguments, opened by ``how(function, *arguments)``."""
+        """The store for the arguments, which ``how(function, *arguments)`` opens."""
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
             from gomq_py.storage.stores.stream_recovery import open_stream_store
@@ -186,8 +186,8 @@ class QueueFactory:
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
         """Give a delayed exchange its store. ``route_of(exchange, routing_key)`` returns the Route of due
-        messages, or None; ``route(exchange, message, headers, pending)`` then routes each message. A store
-        that a fault has closed, or that cannot be opened, is reopened, and ``changed(exchange)`` called.
+        messages, or None: ``route(exchange, message, headers, pending)`` then routes each message. A store
+        that a fault has closed, or that cannot be opened, is reopened, and ``changed(exchange)`` is called.
 
         Raises OSError, StoreError; OutOfResources before any file is touched.
         """
@@ -203,7 +203,7 @@ class QueueFactory:
         except StoreError as error:
             if not recovered:
                 raise
-            failure = error  # closed; the boot goes on
+            failure = error  # the store stays closed; the boot goes on
             store = self._open_plain(whose, self._data_dir.transient_folder, incarnation, False)
 
         def make(store):
@@ -228,8 +228,8 @@ class QueueFactory:
             pass
 
     def reopen_delayed_store(self, exchange, done):
-        """Reopen a delayed exchange's store after a fault, unless it is deleted or the broker stops:
-        ``done(store, error)`` is called in the hub, one of them None.
+        """Reopen a delayed exchange's store after a fault, unless it is deleted or the broker stops; calls
+        ``done(store, error)``, one of which is None, in the hub.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -247,11 +247,11 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """Whether ``one`` is the store of this existing exchange, and the broker runs."""
+        """True if ``one`` is the store of this existing exchange, and the broker runs."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
-        """Replace the exchange's store by another one over the same files."""
+        """Replace the exchange's store by ``again``, over the same files."""
         before = exchange.delayed_store
         again.on_failed = before.on_failed
         self._incarnations[again] = self._incarnations.pop(before)
@@ -271,7 +271,7 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """A vhost's own store, new, or with ``incarnation`` from the last run's files: (store, incarnation).
+        """A vhost's own store, new or with ``incarnation`` from the last run's files: (store, incarnation).
         Raises StoreError.
         """
         recovered = incarnation is not None
@@ -287,7 +287,7 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault: ``done(store, error)`` is called, one of them None."""
+        """Reopen a vhost's own store after a fault; calls ``done(store, error)``, one of which is None."""
         if store is not None:
             store.listener = None
             store.close()
@@ -332,7 +332,7 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, target_of=None):
-        """Remove a deleted queue: its consumers are told now; its files go once the log, its last dead
+        """Remove a deleted queue. Its consumers are told now; its files go once the log, its last dead
         letters and the messages redistributed by ``target_of`` (Queue.redistribution) are on disk.
         """
         if queue.durable:
@@ -358,18 +358,18 @@ class QueueFactory:
             return
         incarnation = self._incarnations.pop(queue)
         folder = self._folder(queue.vhost, queue.name, incarnation)
-        # Not closed: that would flush, in thousands of files, what is about to be removed.
+        # Not closed: that would flush thousands of files that are about to be removed.
         queue.retire(reason)
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """Settle folders that no queue of the log owns. For boot, after the last ``create``: blocks."""
+        """Settle folders that belong to no queue of the log. For boot, after the last ``create``: blocks."""
         settle_orphans(
             self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Give a queue limits for a message with its own expiry: its head must be checked."""
+        """Give a queue limits when a message with its own expiry comes: the head must then be checked."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
@@ -398,7 +398,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Free it later: the caller may still be in it."""
+        """Free the queue later: the caller may still be running in it."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 
@@ -413,12 +413,12 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the reference cycle of a queue and its limits, which only a full collection would free."""
+    """Break the reference cycle of a queue and its limits, which only a full collection would find."""
     queue.limits = None
 
 
 def _say_gone(whose, report):
-    """Log files with messages that have disappeared since the last, orderly run."""
+    """Log files with messages that have disappeared since an orderly stop."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(
@@ -438,7 +438,7 @@ def _whose(queue):
 
 
 def _import_for(arguments):
-    """Import the modules that only a queue of these arguments needs. Raises OutOfResources."""
+    """Import the modules that only a queue with these arguments needs. Raises OutOfResources."""
     if queue_type_of(arguments) == STREAM:
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue
@@ -453,4 +453,4 @@ def _call(function, *arguments):
 
 
 def _nothing():
-    """Default of on_consumer_timeout."""
+    """Do nothing: the default of on_consumer_timeout."""

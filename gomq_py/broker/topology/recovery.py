@@ -16,7 +16,7 @@ from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 
-# Errors that are no fault of a definition: no room, no descriptors, no memory.
+# Errors not caused by a definition: no room, no descriptors, no memory.
 SURROUNDINGS = (OSError, MemoryError)
 
 
@@ -31,7 +31,7 @@ class VHostDescription:
         self.parameters = {}
         self.notes = {}
         self.stores = {}
-        self._ends = {}  # (kind, name): keys of the bindings with that end
+        self._ends = {}  # (kind, name): keys of the bindings from or to it
 
     def take(self, record):
         """Take over a record of a vhost."""
@@ -66,12 +66,12 @@ class VHostDescription:
                         del self._ends[end]
 
 
-# Kind of record: (attribute of a VHostDescription, fields of the key there), whose latest record counts.
+# Kind of record: (attribute of a VHostDescription, fields of its key there). The latest record counts.
 LATEST = {
     "exchange": ("exchanges", ("name",)), "queue": ("queues", ("name",)), "store": ("stores", ("name",)),
     "parameter": ("parameters", ("component", "name")), "note": ("notes", ("room", "name")),
 }
-# Kind of record: the kind that it undoes.
+# Kind of record: the kind that it removes.
 DELETED = {
     "exchange-delete": "exchange", "queue-delete": "queue", "parameter-clear": "parameter",
     "note-clear": "note",
@@ -84,12 +84,12 @@ def _key(record, fields):
 
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
-    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}.
-    ``leave_out(record)`` is called with useless ones.
+    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}. Calls
+    ``leave_out(record)`` with useless records.
 
-    A compacted log may have records of a vhost before that of the vhost itself, which never follows if the
+    A compacted log may have records of a vhost before the vhost's own record, which never follows if the
     vhost is deleted meanwhile. But if ``is_damaged()``, called at the end, the vhost's own record may be
-    lost: then the vhost only loses its description.
+    lost: then the vhost is kept, without its description.
     """
     vhosts, parameters = {}, {}
     for record in records_:
@@ -114,7 +114,7 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Yield the records; collects in ``deleted`` (keys) the names of deleted vhosts, and in the set
+    """Yield the records. Collects in ``deleted`` (as keys) the names of deleted vhosts, and in the set
     ``incarnations`` all incarnations.
     """
     for record in records_:
@@ -146,10 +146,10 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Restore a description in a new, empty vhost: parameters first (policies count from the start),
-    exchanges, queues, bindings, own stores. For boot: blocks.
+    """Restore a description in a new, empty vhost: parameters first (policies apply from the start), then
+    exchanges, queues, bindings and own stores. For boot: blocks.
 
-    Returns the records that could not be used; each is logged and left out.
+    Returns the records that were left out because they could not be used; each is logged.
     """
     return [
         *_restore_all(description.notes, _restore_note, vhost),
@@ -209,7 +209,7 @@ def _restore_note(key, record, vhost):
 
 def _restore_exchange(name, record, vhost):
     kind = vhost.kinds.exchange_type(record["type"])
-    if name in vhost.exchanges:  # a client declared it before it was predeclared
+    if name in vhost.exchanges:  # a client had declared it before it was predeclared
         raise PreconditionFailed(f"{described('exchange', name, vhost.name)} is predeclared")
     incarnation = record.get("incarnation") or None
     vhost.add_exchange(
@@ -241,11 +241,11 @@ def _restore_store(name, record, vhost):
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
-    """Yield, for each durable definition of these vhosts, a function that returns its current record, or None
-    if it is gone.
+    """Yield, for each durable definition of these vhosts, a function that returns the definition's current
+    record, or None if it is gone.
 
-    Yields None for what is not durable, so that the caller can pause among many of those. Changes meanwhile
-    do no harm.
+    Yield None for each transient definition, so that the caller can pause among many of them. Changes
+    meanwhile do no harm.
 
     ``being_removed()``, called at the end, returns incarnations of deleted entities whose folders may exist:
     no later record would name them.
@@ -307,13 +307,13 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """By name: a restarted queue is another object. Later changes are in the log behind the snapshot."""
+    """The record of the queue of this name, as a restarted queue is another object; or None."""
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)
 
 
 def _binding_record(vhost, binding):
-    """By the names of both ends: bindings of a deleted queue may remain for a while."""
+    """The record, by both ends' names: bindings of a deleted queue may remain for a while."""
     source = binding.source
     if vhost.exchanges.get(source.name) is not source:
         return None
@@ -325,7 +325,7 @@ def _binding_record(vhost, binding):
 
 
 def text(value):
-    """A name from a record: tables give octets back for names that are not UTF-8."""
+    """A name from a record: tables return octets for names that are not UTF-8."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 

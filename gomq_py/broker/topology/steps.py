@@ -1,6 +1,6 @@
 """Steps: changes of a vhost's model in slices, and the removal of a deleted vhost's contents.
 
-Once a vhost's deletion is in the log, the vhost is not found any more, and declares by clients still in it
+Once a vhost's deletion is in the log, the vhost is not found any more, and declares by its remaining clients
 are not kept. A crash before the removal is complete leaves folders without definitions, and permissions; the
 next boot removes both.
 """
@@ -16,7 +16,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """A change of the model, on behalf of the user who began it. It goes on after errors of single steps."""
+    """A change of the model on behalf of the user who began it. Goes on after errors of single steps."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -42,18 +42,18 @@ class Steps(Job):
 
 
 class VHostDeletion(Job):
-    """The removal of a vhost: its ``connections``, content, permissions; then calls ``done()``."""
+    """Removes a vhost's ``connections``, content and permissions, then calls ``done()``."""
 
     name = "deleting a vhost"
 
     def __init__(self, vhost, connections, users, done):
         super().__init__()
         self.vhost = vhost
-        # From here on no declare in the vhost is kept, before its first connection is closed.
+        # Declares in the vhost are not kept from here on, before its first connection is closed.
         self._steps = self._all_steps(list(connections), vhost.departures(), users)
         self._done = done
         self._over = Event()
-        # a small vhost is gone at once, however busy the machine is
+        # CPU time, so that a small vhost is gone at once, however busy the machine is
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
@@ -69,7 +69,7 @@ class VHostDeletion(Job):
         return True
 
     def finish(self):
-        """Do the rest now, because the broker stops or the name is needed."""
+        """Do the rest now: the broker stops, or the name is needed."""
         while self._step():
             pass
 
@@ -78,7 +78,7 @@ class VHostDeletion(Job):
         self._over.wait()
 
     def _step(self):
-        """Do one step. False: there is none."""
+        """Do one step. Returns False if no step is left."""
         step = next(self._steps, None)
         if step is None:
             if not self._over.is_set():
@@ -87,12 +87,12 @@ class VHostDeletion(Job):
             return False
         try:
             step()
-        except Exception:  # a fault of one part must not keep the others
+        except Exception:  # a fault of one part must not keep other parts
             LOG.exception("deleting vhost %r: one step failed, the others go on", self.vhost.name)
         return True
 
     def _all_steps(self, connections, departures, users):
-        """A generator of functions, in order."""
+        """Generate all steps, as functions, in order."""
         name = self.vhost.name
         for connection in connections:
             yield partial(connection.force_close, f"vhost '{name}' is down")

@@ -1,7 +1,7 @@
 """VHost: names to exchanges and queues, and every rule about declaring and deleting them.
 
 Above exchanges, queues and the definitions log, below broker.verbs, which checks permissions. A method checks
-everything first, then writes the log, then changes the model, all without yielding; its errors have
+everything first, then writes the log, then changes the model, all without switching; its errors have
 RabbitMQ's texts. Doors wait for the disk before they answer about durable entities. ``owner`` is any object
 that stands for a connection.
 """
@@ -45,10 +45,10 @@ LOG = logger("broker")
 class VHost(Routing):
     """One virtual host. ``exchanges`` and ``queues``, by name, are changed here only.
 
-    ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` is the definitions log.
-    ``tracing``: the firehose is on. ``tables``: limits of arguments. ``kinds``: of exchanges and queues;
-    ``extras``: state that rooms with kinds of their own keep in this vhost, by their names.
-    ``topic_exchange``: the name of the exchange for addresses of topics (broker.names), which may be missing.
+    ``factory`` makes and removes queues (broker.topology.queue_factory); ``log`` is the definitions log.
+    ``tracing``: the firehose is on. ``tables``: limits of arguments. ``kinds``: of exchanges and queues.
+    ``extras``: state in this vhost of rooms with their own kinds, by the rooms' names. ``topic_exchange``:
+    the name of the exchange for addresses of topics (broker.names); that exchange may be missing.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -58,16 +58,16 @@ class VHost(Routing):
         self.name = name
         self.description = description
         self.tags = list(tags)
-        self.default_queue_type = CLASSIC  # of queues that are declared without one
+        self.default_queue_type = CLASSIC  # type of queues declared without a type
         self.protected_from_deletion = False
-        # destinations by name that are no queues, reached through the default exchange: direct reply-to
+        # destinations that are no queues, such as direct reply-to, by their names in the default exchange
         self.sinks = {}
         self.tracing = False
         self.tables = TableLimits()
         self.kinds = factory.kinds
         self.extras = {}
         self.topic_exchange = TOPIC_EXCHANGE
-        self.blocked_publishes = set()  # their messages have not reached all its queues
+        self.blocked_publishes = set()  # BlockedPublishes: some of their queues lack the message
         self.is_gone = False  # deleted: later changes are not kept
         self._factory = factory
         self._log = log
@@ -94,7 +94,7 @@ class VHost(Routing):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
 
     def predeclare(self, name, type_, internal=False):
-        """Make an exchange that exists in every run, and therefore is not in the log."""
+        """Make an exchange that exists in every run, and is therefore not in the log."""
         if name not in self.exchanges:
             kind = self.kinds.exchange_type(type_)
             exchange = kind(name, self.name, durable=True, internal=internal)
@@ -102,7 +102,7 @@ class VHost(Routing):
             self.add_exchange(exchange)
 
     def metadata(self):
-        """Its description, in RabbitMQ's terms."""
+        """The vhost's description, in RabbitMQ's terms."""
         return metadata(
             self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
         )
@@ -117,7 +117,7 @@ class VHost(Routing):
                 changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` when tracing is switched on or off; ``changed`` None: not any more.
+        """Call ``changed(watcher)`` when tracing is switched on or off; ``changed`` None: stop calling.
         ``changed`` is a function of the watcher's class, so that no bound method per watcher is kept.
         """
         if changed is None:
@@ -135,7 +135,7 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """The queue of this name, for ``owner``. Raises NotFound, also if it is closed; ResourceLocked."""
+        """The queue of this name, for ``owner``. Raises NotFound (also if it is closed), ResourceLocked."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -144,8 +144,8 @@ class VHost(Routing):
         return queue
 
     def _check_open(self, queue):
-        """Raise NotFound for a queue whose store had a fault, as RabbitMQ does for one whose process has
-        stopped: it would seem empty.
+        """Raise NotFound for a queue closed by a fault of its store, because it would seem empty; RabbitMQ
+        does so for a queue whose process has stopped.
         """
         if queue.closed:
             raise NotFound(
@@ -154,7 +154,7 @@ class VHost(Routing):
             )
 
     def check_access(self, queue, owner):
-        """Refuse an exclusive queue to everybody but its owner. Raises ResourceLocked."""
+        """Raise ResourceLocked for an exclusive queue, unless ``owner`` owns it."""
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
             raise ResourceLocked(locked(queue, self.name))
 
@@ -197,7 +197,7 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """An exchange of this class, with a store if it delays; not in place yet. For recovery, too."""
+        """Make an exchange of this class, with a store if it delays, but do not add it. For recovery, too."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if exchange.delays:
             self._factory.give_delayed_store(
@@ -218,8 +218,8 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """The present destinations for those of an earlier route: deleted queues are left out, restarted ones
-        are other objects.
+        """The present destinations for those of an earlier route: without deleted queues, and with the new
+        objects of restarted ones.
         """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
@@ -230,7 +230,7 @@ class VHost(Routing):
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Route a delayed message that is due. ``pending``: destinations it has yet to reach; None: all.
+        """Route a delayed message that is due. ``pending``: destinations that still lack it; None: all.
         Returns those whose stores cannot take it now.
         """
         if pending is not None:
@@ -242,7 +242,7 @@ class VHost(Routing):
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """exchange.delete, also of a missing one. Returns the deleted exchange, or None. Raises
+        """exchange.delete, also of a missing exchange. Returns the deleted exchange, or None. Raises
         AccessRefused, PreconditionFailed.
         """
         name = cleaned(name)
@@ -270,8 +270,8 @@ class VHost(Routing):
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
         server_named=False,
     ):
-        """queue.declare that is not passive: (queue, whether it is new). An empty name asks for a generated
-        one; ``server_named``: the name was generated.
+        """queue.declare that is not passive: (queue, whether it is new). For an empty name a name is
+        generated; ``server_named``: the name was generated.
 
         An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
         PreconditionFailed, ResourceLocked.
@@ -283,7 +283,7 @@ class VHost(Routing):
             check_may_be_unnamed(arguments)
             name = name or names.server_named()
         else:
-            check_not_reserved("queue", name)  # also of an existing queue, as in RabbitMQ
+            check_not_reserved("queue", name)  # also for an existing queue, as in RabbitMQ
             check_length("queue", name)
         entity = described("queue", name, self.name)
         existing = self.queues.get(name)
@@ -307,8 +307,8 @@ class VHost(Routing):
         return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
 
     def create_queue(self, name, durable, auto_delete, arguments, owner=None):
-        """A new queue of any kind; its name and arguments are not checked. ``owner``: of an exclusive queue.
-        Raises PreconditionFailed, OutOfResources.
+        """Make a queue of any kind, without checks of its name and arguments. ``owner``: of an exclusive
+        queue. Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
         self._check_room(name)
@@ -326,7 +326,7 @@ class VHost(Routing):
         return queue
 
     def _check_room(self, name):
-        """Raise PreconditionFailed if the vhost's limit of queues is reached."""
+        """Raise PreconditionFailed if the vhost has reached its limit of queues."""
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
@@ -334,8 +334,8 @@ class VHost(Routing):
             )
 
     def _with_default_type(self, existing, may_be_another, arguments):
-        """Arguments of a declare; if they name no type, with that of the existing queue, or with the vhost's
-        default if the queue may have it.
+        """Arguments of a declare. If they name no type: with the existing queue's type, or with the vhost's
+        default type if a queue with these properties may have it.
         """
         if QUEUE_TYPE in arguments:
             return arguments
@@ -346,7 +346,7 @@ class VHost(Routing):
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """queue.delete, also of a missing one. Returns the count of ready messages. Raises
+        """queue.delete, also of a missing queue. Returns the count of ready messages. Raises
         PreconditionFailed, ResourceLocked.
         """
         queue = self.queues.get(cleaned(name))
@@ -362,7 +362,7 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Pause deliveries, or resume them; over restarts, if durable. Raises OutOfResources."""
+        """Pause deliveries or resume them, over restarts if the queue is durable. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -373,7 +373,7 @@ class VHost(Routing):
         queue.wake()
 
     def redefine_queue(self, queue, arguments):
-        """Give a queue other arguments of the same kind, in force at once, and recorded if it is durable.
+        """Give a queue other arguments of the same kind, in force at once and, if it is durable, recorded.
         Returns whether they differ. Raises OutOfResources, PreconditionFailed; then nothing has changed.
         """
         before = queue.arguments
@@ -422,7 +422,7 @@ class VHost(Routing):
         self.bindings.move(queue, again)
 
     def release_owner(self, owner):
-        """Delete the exclusive queues of a connection that is gone, in slices if they are many; until then
+        """Delete the exclusive queues of a connection that has gone, in slices if there are many; until then
         they are locked. Returns their count.
         """
         queues = list(self._exclusive.get(owner, ()))
@@ -431,7 +431,7 @@ class VHost(Routing):
 
         def drop_one():
             queue = queues.pop()
-            if self.queues.get(queue.name) is queue:  # not deleted meanwhile
+            if self.queues.get(queue.name) is queue:  # unless it was deleted meanwhile
                 self._drop_queue(queue)
             return bool(queues)
 
@@ -439,11 +439,11 @@ class VHost(Routing):
             self.in_slices(drop_one, "deleting exclusive queues")
         return count
 
-    # changing the model
+    # changes of the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False: for some milliseconds of CPU time at once, the rest as a
-        job, which goes on after errors. ``before_rest()`` is called if there is a rest.
+        """Call ``step()`` until it returns False: for some milliseconds of CPU time at once, then as a job,
+        which goes on after errors. Calls ``before_rest()`` if a job is needed.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
@@ -469,7 +469,7 @@ class VHost(Routing):
             ) from error
 
     def add_exchange(self, exchange):
-        """Put a checked exchange into place. For recovery, too."""
+        """Add a checked exchange to the vhost. For recovery, too."""
         exchange.set_defaults(self._factory.exchange_defaults)
         self.needs_properties |= exchange.needs_properties
         self.exchanges[exchange.name] = exchange
@@ -521,7 +521,7 @@ class VHost(Routing):
         return count
 
     def _disown(self, queue):
-        """Take a deleted queue from its connection."""
+        """Remove a deleted queue from its connection's queues."""
         owned = self._exclusive.get(queue.exclusive_owner)
         if owned is not None:
             owned.pop(queue, None)
@@ -529,7 +529,7 @@ class VHost(Routing):
                 del self._exclusive[queue.exclusive_owner]
 
     def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False):
-        """Put a durable queue of an earlier run back into place; for recovery at boot. Blocks."""
+        """Add a durable queue of an earlier run to the vhost; for recovery at boot. Blocks."""
         queue = self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation)
         queue.paused = paused
         self._add_queue(queue)
@@ -587,14 +587,14 @@ class VHost(Routing):
         yield from self.stores.opened()
 
     def incarnations(self):
-        """Yield the incarnations of all its entities with folders."""
+        """Yield the incarnations of all entities with folders."""
         for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable:
                 yield self.incarnation_of(queue)
         yield from self.stores.incarnations()
 
     def departures(self):
-        """Note the deletion. Returns a generator of functions that remove one entity each."""
+        """Mark the vhost as deleted. Returns a generator of functions that remove one entity each."""
         self.is_gone = True
         return self._departures()
 
@@ -626,19 +626,19 @@ class VHost(Routing):
         self._remove_delayed_store(exchange)
 
     def delete_if_unused(self, sources):
-        """Auto-delete: delete these exchanges if their last bindings have gone."""
+        """Auto-delete: delete these exchanges if their last bindings are gone."""
         for source in sources:
             if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:
                 self._drop_exchange(source)
 
     def _queue_unused(self, queue):
-        """Delete an auto-delete queue whose last consumer has gone."""
+        """Delete an auto-delete queue after its last consumer has gone."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
 
 
 def metadata(description, tags, default_queue_type, is_protected):
-    """The description of a vhost, in RabbitMQ's terms; the protection is only shown if it is on."""
+    """The description of a vhost, in RabbitMQ's terms. The protection is only included if it is on."""
     facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
     return {**facts, "protected_from_deletion": True} if is_protected else facts
 

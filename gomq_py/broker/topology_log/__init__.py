@@ -1,1 +1,1 @@
-"""Durable definitions as the records of a log (storage.logs.definition_log)."""
+"""Topology log: durable definitions as the records of a log (storage.logs.definition_log)."""

@@ -1,11 +1,11 @@
-"""Records: one function per change of durable definitions, for their log (storage.logs.definition_log). Read
-by broker.topology.recovery.
+"""Records: one function per change of durable definitions, for the definitions log
+(storage.logs.definition_log). broker.topology.recovery reads them.
 """
 from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
 def is_incarnation(value):
-    """A queue's random number."""
+    """True if it is a queue's random number."""
     return isinstance(value, bytes) and len(value) == 16
 
 
@@ -56,8 +56,8 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """``incarnation`` (16 octets) distinguishes this queue's folder from that of an earlier queue of the same
-    name. Repeated when the queue is paused or resumed.
+    """``incarnation`` (16 octets) distinguishes this queue's folder from that of an earlier queue of this
+    name. Written again when the queue is paused or resumed.
     """
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
@@ -131,7 +131,7 @@ def note_cleared(vhost, room, name):
 
 
 def global_parameter_set(name, value):
-    """``value`` is JSON text."""
+    """``value``: JSON text."""
     return {"op": "global-parameter", "name": name, "value": value}
 
 

@@ -2,11 +2,11 @@
 queue's dead letter exchange.
 
 Queues' limits send them here, and vhosts route them. A message stays unacked in its queue until its copies
-are on disk, where they are to be durable: a crash leaves it in two places rather than in none. The transfer
-engine sends them in order, one after the other, so a chain of overflowing queues lengthens a list and never
-the stack. If a destination cannot store a dead letter (a full disk, a fault), it waits in its own queue, and
-so do those behind it. One that can never be dead-lettered is set aside (broker.queues.set_aside), and those
-behind it go on.
+are safe, durable ones on disk: a crash leaves it in two places rather than in none. The transfer engine sends
+dead letters in order, so a chain of overflowing queues lengthens a list and never the stack. If a destination
+cannot store a dead letter (a full disk, a fault), the dead letter waits in its own queue, and so do those
+behind it. A dead letter that can never be sent is set aside (broker.queues.set_aside), and those behind it go
+on.
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -17,9 +17,9 @@ from datetime import datetime, timezone
 from gomq_py import octets
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.features.dead_lettering import DEATHS
-# its .pxd types where dead letters go
+# its .pxd types the destinations of dead letters
 from gomq_py.broker.routing import route as _routes  # noqa: F401
-from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
+from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queues of dead letters)
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.transfer import engine as _engine
@@ -47,8 +47,8 @@ COUNT_MAX = (1 << 63) - 1
 class DeadLetters:
     """The dead letters of one broker, whose vhosts are in the dictionary ``vhosts``.
 
-    ``counts``: {(type of the queue, reason): sent dead letters}. The queue's settings at the death of a
-    message decide where it goes, even if policies change or the queue is deleted meanwhile.
+    ``counts``: {(type of the queue, reason): count of dead letters sent}. The queue's settings at the death
+    of a message decide where it goes, even if policies change or the queue is deleted meanwhile.
     """
 
     __slots__ = ("counts", "_scheduler", "_fresh", "_waiting", "_going", "_trying", "_leaving", "_closed")
@@ -56,7 +56,7 @@ class DeadLetters:
     def __init__(self, vhosts, durability, scheduler, timers):
         self.counts = Counter()
         self._scheduler = scheduler
-        # deleted queues: function to call when the last dead letter is gone
+        # deleted queue: function to call when its last dead letter is gone
         self._leaving = {}
         self._closed = False
         exchanges = DeadLetterExchanges(vhosts, scheduler, self.counts)
@@ -69,12 +69,12 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Send an unacked message of ``queue`` on; it leaves the queue when its copies are safe."""
+        """Send an unacked message of ``queue``; it leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
     def send_refused(self, queue, message, reason):
-        """Send on a copy of a message that ``queue`` has refused to store."""
+        """Send a copy of a message that ``queue`` has refused to store."""
         copy = Message()
         copy.readdress(
             message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
@@ -83,7 +83,7 @@ class DeadLetters:
         self._add(dead_message(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
-        """Call ``gone()`` when the last dead letter of a deleted queue (Queue.retire) is copied."""
+        """Call ``gone()`` when the last dead letter of a deleted queue (Queue.retire) has its copies."""
         self._leaving[queue] = gone
 
     def close(self):
@@ -102,18 +102,18 @@ class DeadLetters:
             self._going.start()
 
     def send_again(self, items):
-        """Send these unacked messages first, because their copies may not outlive a crash."""
+        """Send these unacked messages again, before others: their copies may not outlive a crash."""
         self._fresh.put_back(items)
         self._going.start()
 
     def read(self, queue, location, message):
-        """Read an unacked message, also of a deleted queue."""
+        """Read an unacked message, also from a deleted queue."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
 
     def gone(self, dead):
-        """Forget a message that was sent, set aside, or is not there."""
+        """Forget a message that was sent, set aside, or is missing."""
         queue = dead.queue
         if dead.copy is None:
             queue.dead_letter_count -= 1
@@ -130,9 +130,9 @@ class DeadLetters:
 
 
 class DeadMessage:
-    """One dead message of ``queue``, and the queue's settings at its death. It lies at ``location`` in the
-    queue's store, or is a ``copy`` of one that was not stored. ``pending``: destinations that it has yet to
-    reach; None: all.
+    """A dead message of ``queue``, with the queue's settings at its death. Either at ``location`` in the
+    queue's store or, if it was never stored, a ``copy``. ``pending``: destinations that still lack it; None:
+    all.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -143,7 +143,7 @@ class DeadMessage:
 
 
 def dead_message(queue, settings, reason, location, copy, pending):
-    """A DeadMessage: filled here, because arguments of a compiled class go by a tuple."""
+    """Make a DeadMessage; filled here, because arguments of a compiled class are passed as a tuple."""
     dead = DeadMessage.__new__(DeadMessage)
     dead.queue = queue
     dead.settings = settings
@@ -155,7 +155,7 @@ def dead_message(queue, settings, reason, location, copy, pending):
 
 
 class DeadLetterSource(Source):
-    """Base of both sources of dead letters: untried ones, and those that wait for room."""
+    """Base of both sources of dead letters: untried ones, and ones that wait for room."""
 
     __slots__ = ("_all",)
 
@@ -199,28 +199,28 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Untried dead letters in order of death, behind those to be copied once more."""
+    """Untried dead letters in order of death, after those to be copied once more."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
     def __init__(self, dead_letters, waiting):
         DeadLetterSource.__init__(self, dead_letters)
         self._waiting = waiting
-        self._dead = []  # no deque, whose methods are called by name
-        self._first = 0  # those before it were taken
-        self._again = 0  # so many from there on were put back
+        self._dead = []  # no deque: C calls its methods by name
+        self._first = 0  # index of the first that was not taken
+        self._again = 0  # count from _first on that were put back
 
     def add(self, dead):
         """Append a dead letter."""
         self._dead.append(dead)
 
     def clear(self):
-        """Forget all of them."""
+        """Forget all dead letters."""
         self._dead.clear()
         self._first = self._again = 0
 
     def put_back(self, items):
-        """Return taken ones to the front, behind others that were put back."""
+        """Return taken dead letters to the front, behind others that were put back."""
         for dead in items:
             dead.pending = None
         at = self._first + self._again
@@ -263,10 +263,10 @@ class WaitingDeadLetters(DeadLetterSource):
         DeadLetterSource.__init__(self, dead_letters)
         self.transfer = None
         self._lanes = {}  # (queue, its settings, reason): Lane
-        self._round = deque()  # keys of the lanes to be tried in this round
+        self._round = deque()  # keys of the lanes to try in this round
 
     def hold(self, dead, pending):
-        """Let a message wait for which there was no room."""
+        """Make a message wait that no destination in ``pending`` has room for."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error(
@@ -276,7 +276,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self.transfer.try_again_later()
 
     def holds(self, dead):
-        """Add a dead letter if others of its queue and reason wait. Returns whether they do."""
+        """Add a dead letter to its lane, if others of its queue and reason wait. Returns whether they do."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -286,12 +286,12 @@ class WaitingDeadLetters(DeadLetterSource):
         return True
 
     def clear(self):
-        """Forget all of them."""
+        """Forget all dead letters."""
         self._lanes.clear()
         self._round.clear()
 
     def try_again(self):
-        if not self._round:  # else a round is at work, and the next one is asked for at its end
+        if not self._round:  # otherwise a round is running, and its end asks for the next
             self._round.extend(self._lanes)
 
     def take(self, message):
@@ -320,7 +320,7 @@ class WaitingDeadLetters(DeadLetterSource):
 
 
 class Lane:
-    """Waiting dead letters of one queue and reason, in order."""
+    """The waiting dead letters of one queue and reason, in order."""
 
     __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
@@ -328,12 +328,12 @@ class Lane:
         self._queue = dead.queue
         self._settings = dead.settings
         self._reason = dead.reason
-        self.locations = array("Q", (dead.location,))  # there may be as many as messages
+        self.locations = array("Q", (dead.location,))  # typed: there may be as many as messages
         self._first = 0
-        self._pending = pending  # destinations that the first one has yet to reach
+        self._pending = pending  # destinations that still lack the first message
 
     def take(self):
-        """Remove and return the first, or None."""
+        """Remove and return the first dead letter, or None."""
         if self._first == len(self.locations):
             return None
         pending, self._pending = self._pending, None
@@ -343,7 +343,7 @@ class Lane:
         )
 
     def put_back(self, pending):
-        """Return the last taken one to the front."""
+        """Return the last taken dead letter to the front."""
         self._first -= 1
         self._pending = pending
 
@@ -357,8 +357,8 @@ class DeadLetterExchanges(Target):
         self._vhosts = vhosts
         self._scheduler = scheduler
         self._counts = counts
-        self._routes = {}  # of this slice: (queue, reason): DeadLetterRoute
-        self._route = None  # the last one used
+        self._routes = {}  # in this slice: {(queue, reason): DeadLetterRoute}
+        self._route = None  # the route used last
         self._copy = Message()
         self._room = _engine.CopyRoom()
 
@@ -436,7 +436,7 @@ class DeadLetterRoute:
     change.
 
     ``first_deaths`` is Death's. ``addresses``: {(routing, properties): Address}, shared by equal dead
-    letters; ``address`` is the last one used. With ``exchange`` None the dead letters are dropped.
+    letters; ``address``: the last one used. Without an exchange (None) dead letters are dropped.
     """
 
     __slots__ = (
@@ -459,7 +459,7 @@ class DeadLetterRoute:
         self.addresses = {}
         self.address = None
         self._vhost = vhost
-        self._by_keys = {}  # keys: destinations, if headers do not matter
+        self._by_keys = {}  # {routing keys: destinations}, if headers do not matter
 
     def by_keys(self, death):
         """The destinations for a message's routing keys; None if the exchange needs more than keys."""
@@ -476,8 +476,8 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """The destinations except those that the message would reach in a cycle or that refuse dead letters,
-        and except their tees.
+        """The destinations without cycles: leaves out those that the message would reach in a cycle or that
+        refuse dead letters, and their tees.
         """
         left_out = [
             destination for destination in found
@@ -489,11 +489,11 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Look up destinations of an earlier slice again: queues may have been deleted or reopened."""
+        """The present destinations for those of an earlier slice: queues may be deleted or reopened."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
-        """Add this slice's messages to the counts."""
+        """Add this slice's messages to ``counts``."""
         if self.count:
             counts[self.queue.type, self.reason] += self.count
             self.exchange.state.publish_in += self.count
@@ -518,7 +518,7 @@ class Death:
             queue, reason, message.get_exchange(), message.get_routing_key(), edit.expiration, now_ms // 1000,
             routing_key
         )
-        # A match within another key or a value does no harm: it only takes longer.
+        # A match within another key or a value does no harm, but takes longer.
         if first_deaths is None or b"-death" in edit.headers or _EXTRA_KEYS in edit.headers:
             edit.headers, self._deaths, self.keys = headers_after(edit.headers, *death)
         else:
@@ -538,7 +538,7 @@ class Death:
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """Whether the message died in the queue before without a consumer's reject: it would cycle."""
+        """True if the message died in the queue before without a consumer's reject: it would cycle."""
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -551,8 +551,8 @@ class Death:
 
 class Address:
     """Shared by messages that died with this ``routing`` and ``properties``: ``death``, ``key`` in octets,
-    ``destinations`` (None: found per message), and ``head``: exchange, key and properties as stored in the
-    copy.
+    ``destinations`` (None: looked up per message), and ``head``: the copy's stored exchange, key and
+    properties.
     """
 
     __slots__ = (
@@ -574,8 +574,8 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """Whether a dead message has this routing and these properties, one behind the other in its buffer.
-        False for other kinds of content, whose octets may look alike.
+        """True if a dead message has this routing and these properties, adjacent in its buffer. False for
+        other kinds of content, whose octets may look alike.
         """
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before
@@ -586,7 +586,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` the dead-lettered message, in a CopyRoom. False if there is no room."""
+        """Make ``copy`` the dead-lettered message, in a CopyRoom. Returns False without room."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -632,15 +632,15 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """The first entry for each queue and reason; without a count it gets the number of its entries, as in
-    RabbitMQ. Entries that are not tables are dropped.
+    """The first entry for each queue and reason. An entry without a count gets the number of its entries, as
+    in RabbitMQ. Entries that are not tables are dropped.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):
         if isinstance(death, dict):
             key = death.get("queue"), death.get("reason")
             if not (isinstance(key[0], str) and isinstance(key[1], str)):
-                key = at, None  # written by no broker
+                key = at, None  # no broker writes such an entry
             first.setdefault(key, death)
             numbers[key] += 1
     for key, number in numbers.items():

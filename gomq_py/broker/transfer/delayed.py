@@ -1,8 +1,8 @@
-"""Delay queue: messages that wait for their time, in its order, on disk like any queue's.
+"""Delay queue: messages that wait until they are due, in order of due time, on disk like a queue's.
 
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
-once and stays unacked until its copies are on disk; the due timer, rebuilt from the store at boot, has the
-order. Never yields.
+once and stays unacked until its copies are on disk; the due timer, rebuilt from the store at boot, keeps the
+order. Never switches.
 
 Headers are read in place, and a due message is copied once, into a buffer of the slice: no Python object per
 message but its location. Properties that are not plain go through ``due_ms_of`` and ``release``, with the
@@ -23,22 +23,22 @@ from gomq_py.storage.message import Message
 LOG = logger("queue")
 QUIET = QuietLog(LOG)
 
-# Delay before a message is tried again whose remaining queues are closed by a fault.
+# Delay before the next attempt for a message whose remaining queues are closed by a fault.
 CLOSED_MS = 10_000
 # Least interval between two log lines about a full disk.
 COMPLAIN_MS = 10_000
-# Messages whose due time is read between two looks at the clock: less than 1 ms.
+# Messages whose due times are read between two looks at the clock: less than 1 ms.
 REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_routes.Destination):
     """``due_ms_of(message)`` returns when a message is due. ``release(message, pending)`` routes a due
-    message and returns the destinations whose stores could not take it: its ``pending`` at the next attempt,
-    None at the first.
+    message and returns the destinations whose stores could not take it. ``pending`` is what the last attempt
+    returned, None at the first.
 
-    ``routes``: RememberedRoutes by exchange and routing key, or None if ``release`` routes each.
-    ``on_failed()``, or None, is called when a fault has closed it. ``rebuild_some``, called until it returns
-    False, loads stored messages.
+    ``routes``: RememberedRoutes by exchange and routing key, or None if ``release`` routes each message.
+    ``on_failed()``, or None, is called when a fault has closed the queue. ``rebuild_some``, called until it
+    returns False, loads stored messages.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class DelayQueue(_routes.Destination):
 
     @property
     def count(self):
-        """Messages that wait."""
+        """Count of waiting messages."""
         return self.due.count
 
     def first(self, count):
@@ -75,7 +75,7 @@ class DelayQueue(_routes.Destination):
         return [] if self.closed else self.due.first(count)
 
     def show(self, location, message):
-        """Read a waiting message. False: it is gone or damaged."""
+        """Read a waiting message. Returns False if it is gone or damaged."""
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
@@ -91,7 +91,7 @@ class DelayQueue(_routes.Destination):
             except Exception as error:
                 QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
                 return 0
-        expires_at_ms = message.expires_at_ms  # replaced by the due time in the store
+        expires_at_ms = message.expires_at_ms  # the due time takes its place in the store
         message.expires_at_ms = due_ms
         try:
             self.store.append(message)
@@ -116,7 +116,7 @@ class DelayQueue(_routes.Destination):
         self._transfer.start()
 
     def _scanned_due_ms(self, message):
-        """When the message is due, if its headers are plain; 0 or less: ask due_ms_of()."""
+        """When the message is due, if its headers are plain; 0 or less: call due_ms_of()."""
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2
@@ -140,7 +140,7 @@ class DelayQueue(_routes.Destination):
         self.complain("refuses messages: %s", error)
 
     def flush(self):
-        """End a batch: kept messages outlive a kill from here on."""
+        """End a batch: its messages outlive a kill from here on."""
         if not self.closed:
             try:
                 self.store.flush()
@@ -154,19 +154,19 @@ class DelayQueue(_routes.Destination):
         return 0
 
     def hold_back(self):
-        """Release no more messages; those released are still dropped from the store."""
+        """Release no more messages; messages already released are still dropped from the store."""
         self.due.stop()
         self._transfer.close()
 
     def close(self):
-        """Take and release no more messages; the files stay."""
+        """Accept and release no more messages; the files stay."""
         self.hold_back()
         if not self.closed:
             self.closed = True
             self.store.close()
 
     def retire(self):
-        """Take and release no more messages; the store stays open for the removal of its files. Released
+        """Accept and release no more messages; the store stays open until its files are removed. Released
         messages stay so even if a kill undoes the deletion.
         """
         self.flush()
@@ -188,7 +188,7 @@ class DelayQueue(_routes.Destination):
         return True
 
     def _take_newest(self):
-        """Take the store's only ready message, which now waits. False: it was damaged."""
+        """Take the store's only ready message, which now waits. Returns False if it was damaged."""
         message = self._message
         if not self.store.peek(message):
             return False
@@ -197,13 +197,13 @@ class DelayQueue(_routes.Destination):
         return True
 
     def wait_again(self, location):
-        """Have a due message wait for room at its destinations. It keeps its place."""
+        """Make a due message wait for room at its destinations, in its place."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
         if self.store.read(location, self._message):
             self.due.push(self._message.expires_at_ms, location)
 
     def complain(self, text, detail):
-        """Log a full disk and its effect, rate-limited."""
+        """Log a full disk and its effect; rate-limited."""
         now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms
@@ -227,7 +227,7 @@ class DelayQueue(_routes.Destination):
             self.on_failed()
 
     def store_fenced(self, store, error):
-        """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
+        """The disk has reported an I/O error for the store (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
@@ -260,7 +260,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """Make them due again."""
+        """Make these messages due again."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
@@ -270,7 +270,7 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """If only closed queues lack the message, the others do not wait for it."""
+        """A message that only closed queues lack does not hold up the others."""
         self.pending[item] = pending
         if are_closed(pending):
             self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
@@ -285,23 +285,23 @@ class DueMessages(_engine.Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """Go on with the others in their time."""
+        """End the transfer; the other messages go on when they are due."""
         return False
 
     def paused(self, unsafe):
         queue = self._queue
         if queue.routes is not None and not queue.count:
-            queue.routes.forget()  # they hold queues that may be deleted meanwhile
+            queue.routes.forget()  # they refer to queues that may be deleted meanwhile
         queue.due.arm()
 
 
 def are_closed(destinations):
-    """Whether all of them are closed by a fault."""
+    """True if a fault has closed all of them."""
     return all(getattr(destination, "closed", False) for destination in destinations)
 
 
 class ReleasedMessages(_engine.Target):
-    """Hands messages to their exchange again."""
+    """Hands due messages to their exchange again."""
 
     __slots__ = ("_queue", "_pending", "_scan", "_copy", "_room")
 
@@ -335,17 +335,17 @@ class ReleasedMessages(_engine.Target):
         route = routes.last
         if route is not None:
             if not route.is_current():
-                routes.forget()  # all are of one exchange
+                routes.forget()  # for messages of one exchange
             elif message.routing_length == len(routes.last_key) and octets.same(
                     message.buffer, message.routing_at, routes.last_key, 0, message.routing_length):
                 return route
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Make ``_copy`` the released message; False: delayed.gone_on() has to make it."""
+        """Make ``_copy`` the released message. False: use delayed.gone_on()."""
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length
-        # Not plain: further keys, or an expiration that counts from now.
+        # Not plain: it has further keys, or an expiration that counts from now.
         if (
             message.kind != forms.BASIC or scan.scan(p, start, end) != 0 or scan.headers_at < 0
             or scan.special or scan.expiration_at >= 0
@@ -368,6 +368,6 @@ class ReleasedMessages(_engine.Target):
         octets.copy(target, to, p, rest, end - rest)
         to += end - rest
         self._room.complete(copy, message, message.routing_length, to)
-        # Its age begins now, but not before it was due, although a slice has one time.
+        # Its age begins now but not before it was due, because a slice has one time.
         copy.timestamp_ms = max(self._queue.scheduler.now_ms, message.expires_at_ms)
         return True

@@ -19,7 +19,7 @@ publishes them. The Transfer is a job that does the rest, in slices:
 - *Faults of the source's store* are the source's to settle; faults of no single message are reported to
   the source, which decides whether the job goes on (hub.scheduler).
 
-A crash at any point leaves a message in two places rather than in none. Never yields.
+A crash at any point leaves a message in two places rather than in none. Never switches.
 """
 from typing import Any
 
@@ -31,20 +31,20 @@ from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Messages before others get their turn: about a millisecond if they are plain. Fewer after SLICE_S: headers
-# of 128 KiB take 8 ms each, and a headers exchange compares each message with all its bindings.
+# Messages per slice: about a millisecond if they are plain. After SLICE_S a slice ends earlier: headers of
+# 128 KiB take 8 ms each, and a headers exchange compares each message with all its bindings.
 SLICE = 1000
 SLICE_S = 0.005
-CLOCK = SliceClock  # a name of its own, for tests to replace
+CLOCK = SliceClock  # a module variable, for tests to replace
 
 # Delay before messages without room are tried again.
 TRY_AGAIN_MS = 1000
 
-# Answers of Source.no_room: the message waits and others go on; all wait; the source itself retries.
+# Answers of Source.no_room: the message waits and others go on; all messages wait; the source itself retries.
 OTHERS_GO_ON, ALL_WAIT, LEFT_TO_SOURCE = 0, 1, 2
 
-# Octets of the copies' buffer: at first, doubled from there so that one message a second stays cheap, and at
-# most. For larger messages, Python objects cost little beside the copy.
+# Octets of the copies' buffer: it starts small, so that one message a second stays cheap, and doubles up to a
+# limit. For larger messages Python objects cost little beside the copy.
 FIRST_OCTETS = 4096
 MOST_OCTETS = 64 * 1024
 NOTHING: Any = b""
@@ -54,7 +54,7 @@ NOTHING_TO_DROP = ()
 
 
 class Source:
-    """Gives messages. An *item* stands for one message; its type is up to the source."""
+    """Gives messages. An *item* stands for one message; the source chooses its type."""
 
     __slots__ = ()
 
@@ -63,20 +63,21 @@ class Source:
         raise NotImplementedError
 
     def show(self, item, message):
-        """Fill ``message`` with the item's. False: settled by the source, do not send. Raises StoreError."""
+        """Fill ``message`` with the item's. False: the source has settled it, do not send. Raises StoreError.
+        """
         raise NotImplementedError
 
     def drop(self, item):
-        """Drop the original: the copy is safe. Raises StoreError."""
+        """Drop the original: its copy is safe. Raises StoreError."""
         raise NotImplementedError
 
     def keep(self, items, error):
-        """Keep the originals: the copies are not safe, because of ``error``."""
+        """Keep the originals: their copies are not safe, because of ``error``."""
         raise NotImplementedError
 
     def no_room(self, item, pending):
         """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON or ALL_WAIT
-        (``try_again`` is called later), or LEFT_TO_SOURCE (it is not).
+        (``try_again`` is called later), or LEFT_TO_SOURCE (it is not called).
         """
         raise NotImplementedError
 
@@ -85,7 +86,7 @@ class Source:
         raise NotImplementedError
 
     def fail(self, item, error):
-        """Handle a StoreError: the store cannot go on. ``item`` is None if none was taken."""
+        """Handle a StoreError: the store cannot go on. ``item``: None if none was taken."""
         raise NotImplementedError
 
     def broken(self, error):
@@ -96,11 +97,11 @@ class Source:
         """Allow waiting messages to be taken again."""
 
     def paused(self, unsafe):
-        """All present messages were taken; ``unsafe`` of those sent are not safe yet."""
+        """All present messages were taken; ``unsafe`` of the sent ones are not safe yet."""
 
 
 class Target:
-    """Takes messages."""
+    """Accepts messages."""
 
     __slots__ = ()
 
@@ -115,7 +116,7 @@ class Target:
 
 
 class CopyRoom:
-    """The buffer for the copies of a slice, one after the other, each with its new properties. No Python
+    """The buffer for a slice's copies, one after the other, each with its new properties. Makes no Python
     object per message. ``p``: where to write, up to the octets granted by ``has()``; ``owner`` keeps it.
     """
 
@@ -125,7 +126,7 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Make room for ``count`` octets; the previous copy may be overwritten. False if that is too much."""
+        """Make room for ``count`` octets; the previous copy may be overwritten. False: too many."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
@@ -161,8 +162,8 @@ class CopyRoom:
 class Transfer(Job):
     """The job from ``source`` to ``target``, called ``name``. Call ``start`` when there are messages.
 
-    ``most``, ``most_octets``: limits of messages, and of their bodies' octets, sent and not yet safe; up to
-    the limit they are made safe together. 0: no limit, and each slice is made safe by itself.
+    ``most``, ``most_octets``: most messages, and octets of their bodies, that are sent and not yet safe; up
+    to the limit several slices are made safe together. 0: no limit, and each slice is made safe by itself.
     """
 
     __slots__ = (
@@ -188,7 +189,7 @@ class Transfer(Job):
         self._is_unsafe = False  # copies could not be made safe, and no later attempt has succeeded
 
     def start(self):
-        """Run, because there are messages."""
+        """Run: there are messages."""
         if not self.running and not self._is_resting and not self._closed:
             self._scheduler.start(self)
 
@@ -198,7 +199,7 @@ class Transfer(Job):
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send no more; messages sent are still settled."""
+        """Send no more messages; those already sent are still settled."""
         self._closed = True
         self._make_safe()
         if self._timer is not None:
@@ -236,7 +237,7 @@ class Transfer(Job):
         return False
 
     def _next(self, message):
-        """Handle the next message. False: there is none, or the transfer waits."""
+        """Handle the next message. Returns False at the end, or if the transfer waits."""
         item = None
         octets = 0
         try:
@@ -263,7 +264,7 @@ class Transfer(Job):
         return not pending or self._wait(self._source.no_room(item, pending))
 
     def _wait(self, how):
-        """Wait for room. Returns whether messages behind go on."""
+        """Handle a source's answer of no room. Returns whether the next messages go on."""
         if how != LEFT_TO_SOURCE:
             self.try_again_later()
         self._is_resting = how == ALL_WAIT
@@ -282,15 +283,15 @@ class Transfer(Job):
         self.start()
 
     def _has_too_much(self):
-        """Whether messages must become safe before more are sent."""
+        """True if messages must become safe before more are sent."""
         return (
             (0 < self._most <= self._unsafe + len(self._sent))
             or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
         )
 
     def _make_safe(self):
-        """Have sent messages dropped once they are safe. Without a disk to wait for that is at once; the
-        flush before it keeps copies from being only in memory while the originals are dropped.
+        """Drop the sent messages once their copies are safe: at once without a disk to wait for. The flush
+        before keeps copies from being only in memory while the originals are dropped.
         """
         if self._sent:
             self._scheduler.flush()
@@ -301,7 +302,7 @@ class Transfer(Job):
             self._when_safe(lambda error: self._settle(sent, octets, error))
 
     def _settle(self, sent, octets, error):
-        """Settle these messages: they are safe, or cannot be."""
+        """Settle these messages: they are safe or, with an ``error``, cannot be."""
         self._unsafe -= len(sent)
         self._unsafe_octets -= octets
         try:
@@ -310,7 +311,7 @@ class Transfer(Job):
                 self._source.keep(sent, error)
             else:
                 self._drop(sent)
-        except Exception as fault:  # the source must be told all the same
+        except Exception as fault:  # the source must hear of it all the same
             LOG.exception("%s: what was sent cannot be settled", self.name)
             self._source.broken(fault)
         if self.running:

@@ -1,10 +1,10 @@
 """Moves: an operator moves or copies messages from a queue elsewhere, or dead letters back to their origin.
 
 Above queues and vhosts, below doors. The queue stays in use: the transfer engine walks its ready messages
-with a browser; selected messages are published again and, for a move, taken out of the queue's order
-(picked). A picked message is dropped only once its copy is on disk, so a crash leaves it in two places rather
-than in none. Messages that come after the start are ignored, so a move to the same queue ends. A message that
-cannot be copied stays, and is counted by its reason; the caller is always answered.
+with a browser. Selected messages are published again and, in a move, taken out of the queue's order (picked).
+A picked message is dropped only once its copy is on disk, so a crash leaves it in two places rather than in
+none. Messages that arrive after the start are ignored, so a move to the same queue ends. A message that
+cannot be copied stays, and is counted by its reason; the caller always gets an answer.
 """
 from fnmatch import fnmatchcase
 
@@ -21,7 +21,7 @@ from gomq_py.storage.message import Message
 
 LOG = logger("queue")
 
-# Limits of picked messages and octets not yet dropped: the move waits for the disk then.
+# Most picked messages and octets not yet dropped: beyond them the move waits for the disk.
 UNSYNCED_MESSAGES = 2000
 UNSYNCED_OCTETS = 8 * 1024 * 1024
 # Most reasons that are counted separately: messages cause them.
@@ -46,7 +46,7 @@ class Filter:
         self.headers = headers or {}
 
     def matches(self, message):
-        """Whether this Message is selected."""
+        """True if this Message is selected."""
         if self.exchange is not None and not fnmatchcase(to_text(message.get_exchange()), self.exchange):
             return False
         if (
@@ -64,8 +64,8 @@ class Filter:
 
 
 class MoveResult:
-    """The result of a move: messages ``examined``, ``matched``, ``done``, and ``stayed``: {reason: count}.
-    ``targets``: {name: count}. ``fault``: what ended it early, as text, or None.
+    """The result of a move: counts of messages ``examined``, ``matched`` and ``done``; ``stayed``: {reason:
+    count}; ``targets``: {name: count}; ``fault``: what ended the move early, as text, or None.
     """
 
     def __init__(self):
@@ -87,8 +87,8 @@ class MoveResult:
 
 
 class Move(Source):
-    """One move or copy from ``queue`` to where ``route(message)`` leads; ``start`` begins it, ``done(result,
-    error)`` is called at its end.
+    """A move or copy from ``queue`` to where ``route(message)`` leads. ``start`` begins it; it calls
+    ``done(result, error)`` at its end.
 
     ``route`` returns (name of the target, destinations, Message to publish) or (None, reason, None): the
     message stays.
@@ -119,11 +119,11 @@ class Move(Source):
         self._transfer.start()
 
     def cancel(self):
-        """Stop after this slice; messages moved until then stay moved."""
+        """Stop after this slice; messages moved before stay moved."""
         self._ended = True
 
     def close(self):
-        """Cancel when the broker stops: copied messages leave the queue with the next flush."""
+        """Cancel because the broker stops: copied messages leave the queue with the next flush."""
         self._ended = True
         self._transfer.close()
 
@@ -142,7 +142,7 @@ class Move(Source):
         return True
 
     def no_room(self, item, pending):
-        """Leave the message in its place and report it, for the operator to repeat."""
+        """Leave the message in its place and report it; the operator may repeat the move."""
         self._stays(item, "refused by the target")
         return LEFT_TO_SOURCE
 
@@ -169,7 +169,7 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message that cannot be copied in place, and a copied one that cannot be dropped unacked."""
+        """Leave a message that cannot be copied in place; one that cannot be dropped stays unacked."""
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
         else:
@@ -180,7 +180,7 @@ class Move(Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """End the move, because the browser failed. Messages moved until then stay moved."""
+        """End the move: the browser failed. Messages moved before stay moved."""
         self._ended = True
         self.result.fault = described(error)
         return False
@@ -203,7 +203,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Publishes copies by ``route``, and picks the originals. ``left``: how many more may go, None: all."""
+    """Publishes copies by ``route``, and picks the originals. ``left``: how many more, None: all."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -237,7 +237,7 @@ class Copies(Target):
 
 
 def to_queue(target):
-    """A ``route`` that leads every message unchanged to one queue."""
+    """Make a ``route`` that leads every message unchanged to one queue."""
 
     def route(message):
         return target.name, (target,), copied(message, message.get_exchange(), message.get_routing_key())
@@ -246,8 +246,8 @@ def to_queue(target):
 
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
-    """A ``route`` that leads dead letters back: into the queue they died in first, or (``to="exchange"``) to
-    their original exchange with their original keys.
+    """Make a ``route`` that leads dead letters back: into the queue they died in first, or
+    (``to="exchange"``) to their original exchange with their original keys.
 
     ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: the operator's rights. ``clean``
     removes the headers about deaths. ``source`` is never a target, nor is a queue with state of clients (MQTT
@@ -279,7 +279,7 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         queue = vhost.queues.get(origin.queue)
         if queue is None or queue is source:
             return None, f"no queue '{origin.queue}'", None
-        if queue.is_state:  # the publisher controls the header that names the queue
+        if queue.is_state:  # a publisher may write this header, which names the queue
             return None, f"queue '{queue.name}' takes only what its client has subscribed to", None
         if not may_write(queue.name):
             return None, f"no permission to write to queue '{queue.name}'", None
@@ -289,8 +289,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 
 class Origin:
-    """The queue that a message died in first, and the exchange and routing keys of its publish: its own key,
-    then those of CC.
+    """The queue that a message died in first, and the exchange and routing keys of its publish: the message's
+    own key, then those of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")
@@ -302,7 +302,7 @@ class Origin:
 
     @staticmethod
     def cleaned(properties):
-        """Properties in wire form without the headers about deaths; all other octets stay."""
+        """Properties in wire form without the headers about deaths; all other octets are unchanged."""
         edit = PropertyEdit(properties)
         headers = edit.headers
         for name in DEATH_HEADERS:
@@ -348,7 +348,7 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """A copy of a message with the same age; without new ``properties`` also its kind and flags."""
+    """A copy of a message with the same age and, without new ``properties``, the same kind and flags."""
     fields = message.describe()
     copy = Message()
     copy.assign(

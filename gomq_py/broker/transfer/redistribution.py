@@ -1,8 +1,8 @@
-"""Redistribution: a deleted queue's messages go to other destinations.
+"""Redistribution: sends a deleted queue's messages to other destinations.
 
-Between the queue factory, which removes the queue's files afterwards, and the destinations: the deleted
-queue's ``redistribution()`` returns a function that names each message's target. A Transfer in slices per
-queue. Messages without a target are dropped with the queue; a kill in between drops the rest, because the
+Between the queue factory, which removes the queue's files afterwards, and the destinations. The deleted
+queue's ``redistribution()`` returns a function that names each message's target; a Transfer per queue works
+in slices. Messages without a target are dropped with the queue, and so is the rest after a kill, because the
 deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
@@ -15,16 +15,16 @@ QUIET = QuietLog(LOG)
 
 
 class Redistributions:
-    """The redistributions at work in one broker."""
+    """The redistributions in progress in one broker."""
 
     def __init__(self, scheduler, timers, when_safe):
         self._others = scheduler, timers, when_safe
         self._when_safe = when_safe
-        self._transfers = {}  # Redistribution: gone()
+        self._transfers = {}  # Redistribution: gone() of its give()
 
     def give(self, queue, target_of, gone):
-        """Give the ready messages of a retired queue to ``target_of(message)``, a Destination or None; then
-        call ``gone()``, once the copies are on disk.
+        """Send the ready messages of a retired queue to ``target_of(message)``, a Destination or None; then,
+        once the copies are on disk, call ``gone()``.
         """
         redistribution = Redistribution(queue, self._over)
         redistribution.transfer = Transfer(
@@ -34,7 +34,7 @@ class Redistributions:
         redistribution.transfer.start()
 
     def close(self):
-        """The broker stops: complete redistributions, as far as files are open for them."""
+        """Complete redistributions when the broker stops, as far as files are open."""
         for redistribution in list(self._transfers):
             transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():
@@ -57,7 +57,7 @@ class Redistributions:
 
 
 class Redistribution(Source):
-    """The messages of one deleted queue. ``is_over``: there are no more."""
+    """The messages of one deleted queue. ``is_over``: no message is left."""
 
     __slots__ = ("queue", "transfer", "is_over", "_ended")
 

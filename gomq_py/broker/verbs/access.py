@@ -13,8 +13,8 @@ REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names have no carriage returns and line feeds, as
-    in the model. ``client_id`` replaces ``{client_id}`` in topic permissions, for protocols with client ids.
+    """Rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names have no carriage returns and line
+    feeds, as in the model. ``client_id`` replaces ``{client_id}`` in topic permissions, for some protocols.
 
     Methods that check a right raise NoPermission, with RabbitMQ's text.
     """
@@ -39,10 +39,10 @@ class Access:
         self._require(READ, kind, name)
 
     def hand_on(self, kind, name, existing, arguments, keys):
-        """Check the rights to declare an entity that hands on messages to the exchanges in these arguments
-        (``keys``): read on itself, write on the exchanges.
+        """Check the rights to declare an entity that sends messages on to the exchanges under ``keys`` in
+        these arguments: read on the entity, write on the exchanges.
 
-        Checks nothing for an ``existing`` name: such a declare only compares, and the creator had the rights.
+        No check for an ``existing`` entity: the declare only compares, and the creator had the rights.
         """
         if name in existing:
             return
@@ -61,24 +61,24 @@ class Access:
             self._require_topic(READ, exchange, (routing_key,))
 
     def reads_any_topic(self, exchange):
-        """Whether read_topic() passes for this exchange with any routing key."""
+        """True if read_topic() passes for this exchange with any routing key."""
         return (
             exchange is None or exchange.type != TOPIC
             or self.user.topic_permission(self.vhost_name, exchange.name) is None)
 
     def may_write(self, name):
-        """Whether write() passes for a queue or exchange."""
+        """True if write() passes for a queue or exchange."""
         return self._allows(WRITE, name)
 
     def may_read(self, name):
-        """Whether read() passes for a queue or exchange."""
+        """True if read() passes for a queue or exchange."""
         return self._allows(READ, name)
 
     def may_publish(self, exchange, *routing_keys):
-        """Whether write() and write_topic() would pass."""
+        """True if write() and write_topic() would pass."""
         if not self._allows(WRITE, exchange.name):
             return False
-        # called for each new route: 1 us less of 7 than a call per key
+        # runs for each new route: 1 us less of 7 than a call per key
         if exchange.type == TOPIC:
             for routing_key in routing_keys:
                 if not self._allows_topic(WRITE, exchange, routing_key):
@@ -87,11 +87,11 @@ class Access:
 
     @property
     def state(self):
-        """The ExchangeState whose revision changes with the user's rights."""
+        """The revision counter of the user's rights: an ExchangeState, only for that class's C type."""
         return self.user.state
 
     def _allows(self, verb, name):
-        # Looked up each time: a permission is replaced, and may be withdrawn, while the connection is open.
+        # Looked up each time: a permission may be replaced or withdrawn while the connection is open.
         permission = self.user.permission(self.vhost_name)
         return permission is not None and permission.allows(verb, name)
 
@@ -114,7 +114,7 @@ class Access:
 
 
 class AllAccess(Access):
-    """For a door without permission checks: allows everything."""
+    """Allows everything, for a door without permission checks."""
 
     __slots__ = ()
 
@@ -129,10 +129,10 @@ class AllAccess(Access):
 
 
 def may_enter(user, vhost_name):
-    """Whether a user may enter a vhost: has a permission there, however little it grants."""
+    """True if a user may enter a vhost: any permission there is enough."""
     return user.permission(vhost_name) is not None
 
 
 def refusal(what, user):
-    """The text of a refusal: ``what`` the user may not access."""
+    """The text of a refusal; ``what``: what the user may not access."""
     return REFUSED.format(what, user.name)

@@ -12,8 +12,8 @@ NO_PROPERTIES = b"\0\0"
 
 
 def is_alive(caller, scheduler):
-    """Whether a message published to the test queue came back. Needs configure, write and read on that queue.
-    Raises Refused. May switch.
+    """True if a message published to the test queue comes back. Needs configure, write and read on that
+    queue. Raises Refused. May switch.
     """
     caller.access.configure(QUEUE, NAME)
     caller.access.write(QUEUE, NAME)

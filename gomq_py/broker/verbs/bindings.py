@@ -1,7 +1,7 @@
 """Verbs of bindings: bind and unbind queues and exchanges, each with the rights it needs.
 
 Above the vhost, which has the rules of bindings. ``kind``: the destination's, access.QUEUE or
-access.EXCHANGE. Both return whether the answer must wait for the disk.
+access.EXCHANGE. bind and unbind return whether the answer must wait for the disk.
 """
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
@@ -22,7 +22,7 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
-    """Unbind. Needs the rights of bind, even for a missing binding. Raises AccessRefused, ResourceLocked."""
+    """Unbind. Needs bind's rights, even for a missing binding. Raises AccessRefused, ResourceLocked."""
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == QUEUE:
@@ -33,14 +33,14 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """Check that the caller may make this queue of its own and bind it so. Raises NoPermission, NotFound."""
+    """Check that the caller may create this queue and bind it so. Raises NoPermission, NotFound."""
     caller.access.configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 
 
 def may_own_all(caller, queue, source):
-    """Whether check_own() passes for every routing key. False for a user with a topic permission there, which
-    is checked per key.
+    """True if check_own() passes for every routing key. False for a user with a topic permission there: it
+    must be checked per key.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False
@@ -52,7 +52,7 @@ def may_own_all(caller, queue, source):
 
 
 def _check(caller, kind, destination, source, routing_key):
-    """In RabbitMQ's order: the destination, the default exchange at either end, the source."""
+    """Check rights in RabbitMQ's order: on the destination, on default exchanges, on the source."""
     vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
     access.write(kind, destination)
@@ -64,10 +64,10 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """Whether a binding between them is durable, or was before an end was deleted."""
+    """True if a binding between them is durable, or was before an end was deleted."""
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
-        return True  # an auto-deleted exchange, say, may not be deleted on disk yet
+        return True  # e.g. an auto-delete exchange whose deletion is not on disk yet
     if kind == EXCHANGE:
         return exchange.durable
     queue = vhost.queues.get(cleaned(destination))

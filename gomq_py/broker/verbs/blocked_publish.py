@@ -1,7 +1,7 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
-Between publishing, when a queue answers LATER, and the queue's store, which has the files made. So the disk
-holds up one publisher and not the hub. Doors keep the client's later messages behind it.
+Publishing makes one when a queue answers LATER; the queue's store has the files made. So the disk holds up
+one publisher and not the hub. Doors keep the client's later messages behind the blocked one.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER
@@ -14,8 +14,8 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """Hold the reading of ``stream`` until the message is stored, and count its octets among unfinished
-    bodies. Other arguments as in BlockedPublish.
+    """Stop reading ``stream`` until the message is stored, and count its octets among unfinished bodies.
+    Other arguments as in BlockedPublish.
     """
     message = publication.message
     hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
@@ -32,14 +32,14 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 class BlockedPublish:
     """Gives a Publication's message, which owns its octets, to its destinations from number ``at`` on, which
-    answered LATER. In ``vhost.blocked_publishes`` until then.
+    answered LATER. Listed in ``vhost.blocked_publishes`` until then.
 
-    ``taken``: whether all earlier destinations took it. At the end ``done(taken, somebody_took)`` is called:
-    whether all took it, and whether one of these did; also if the client has gone. If no destination has had
-    it because all queues were deleted, it is routed anew. ``before(destinations, None, taken)`` is called
-    before each attempt, and ``before(destinations, left, taken)`` when the first of ``left`` has answered
-    LATER again or, with none left, not all took it: in the batch of the refusal, so that no kill comes in
-    between.
+    ``taken``: whether all earlier destinations took it. At the end ``done(taken, somebody_took)`` is called,
+    even if the client has gone: whether all destinations took it, and whether one from ``at`` on did. If no
+    destination has had it because all queues were deleted, it is routed anew. ``before(destinations, None,
+    taken)`` is called before each attempt. ``before(destinations, left, taken)`` is called when the first of
+    ``left`` has answered LATER again or, with none left, not all took it: in the batch of the refusal, so
+    that no kill comes in between.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -57,12 +57,12 @@ class BlockedPublish:
         self._message.lacking(self._go_on)
 
     def is_for(self, queue):
-        """Whether the queue has still to get the message."""
+        """True if the queue has yet to get the message."""
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue once the files are made, or (``error``) could not be: then the queue refuses the message,
-        and the others still get it. Never raises.
+        """Continue after the files were made. With an ``error`` they could not be: the queue then refuses the
+        message, and the other destinations still get it. Never raises.
         """
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
@@ -70,7 +70,7 @@ class BlockedPublish:
         self._scheduler.begin(now_ms)
         try:
             is_over = self._publish(error)
-        except Exception:  # the client is told, and not held forever
+        except Exception:  # the client gets a refusal, and is not held for ever
             LOG.exception("a fault of the broker: not all queues have a message that waited for files")
             self._taken, is_over = False, True
         finally:
@@ -80,7 +80,7 @@ class BlockedPublish:
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
-        """Publish. Returns whether all have had it. ``error``: why the first one cannot take it."""
+        """Publish. Returns whether all have had the message. ``error``: why the first cannot take it."""
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:
             destinations.pop(0).not_stored(error)
@@ -106,12 +106,12 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """The destinations without deleted queues, even if other queues have their names now."""
+        """The remaining destinations without deleted queues, even if other queues have their names now."""
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each
             if now is each:
                 found.append(each)
             elif now is not None and now.store.key == each.store.key:
-                self._taken = False  # reopened: the publisher may try again
+                self._taken = False  # reopened: refuse, the publisher may try again
         return found

@@ -2,10 +2,10 @@
 
 
 class Caller:
-    """A user in ``vhost``; ``access`` has its rights there.
+    """A user in ``vhost``; ``access`` has the user's rights there.
 
-    ``owner`` stands for the connection that owns exclusive queues, or is None. ``connection_name`` and
-    ``channel_number`` are for traces.
+    ``owner`` stands for the connection that owns exclusive queues, or is None. Traces show
+    ``connection_name`` and ``channel_number``.
     """
 
     __slots__ = ("access", "vhost", "owner", "connection_name", "channel_number")

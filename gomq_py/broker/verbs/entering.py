@@ -1,6 +1,6 @@
 """Entering: authenticates a client and admits it to a vhost, for every door.
 
-Doors parse logins and translate refusals; the decision is made here. The texts are RabbitMQ's.
+Doors parse logins and translate refusals; this module decides. The texts are RabbitMQ's.
 """
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.broker.policies.limits import MAX_CONNECTIONS
@@ -12,7 +12,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
     """The User logging in from this address, counted among the logins. Raises LoginRefused. May switch.
 
     ``password``: octets, or None if a verified certificate names the user. Afterwards the door must ask
-    ``clients`` whether connections are still admitted.
+    ``clients`` again whether it admits connections.
     """
     try:
         if clients.refusing_logins:
@@ -22,7 +22,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
         else:
             user = logins.login_at_once(username, password, host)
             if user is None:
-                # Failures of others with this name or address may delay the login for a minute, which is not
+                # Others' failures with this name or address may delay the login for a minute, which is not
                 # the client's fault: a correct password succeeds, if late.
                 with deadline.paused():
                     user = logins.login(username, password, host)
@@ -35,7 +35,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """``check_credentials`` if it needs no wait (``Logins.login_at_once``); otherwise None."""
+    """As ``check_credentials``, if that needs no wait (``Logins.login_at_once``); otherwise None."""
     if clients.refusing_logins or password is None:
         return None
     user = logins.login_at_once(username, password, host)
@@ -45,7 +45,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Why an admitted User may not enter the vhost of this name any more; None: it may."""
+    """Why an admitted User may no longer enter the vhost of this name; None if it may."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:
@@ -55,7 +55,7 @@ def lost_entry(users, user, name):
 
 def enter(broker, clients, user, name, door, most=0):
     """The VHost of this name, for one more connection of the user through this door, which may have ``most``
-    connections; 0: no limit. Raises NotFound, AccessRefused, OutOfResources at a connection limit.
+    connections (0: no limit). Raises NotFound, AccessRefused, OutOfResources at a connection limit.
     """
     if most and clients.count_of_door(door) >= most:
         raise OutOfResources(f"connection refused: node connection limit ({most}) is reached")

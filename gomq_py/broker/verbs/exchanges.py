@@ -36,14 +36,14 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
 
 
 def to_look_at(caller, name):
-    """The exchange, for a look at its contents. Needs read. Raises AccessRefused, NotFound."""
+    """The exchange, for a caller that looks at its contents. Needs read. Raises AccessRefused, NotFound."""
     caller.access.read(EXCHANGE, cleaned(name))
     return passive_declare(caller, name)
 
 
 def try_route(vhost, exchange, routing_key, envelope, now_ms):
-    """A routing.trial.Trial of a message with this Envelope, which is not published. Needs no right, because
-    lists of bindings tell the same. Raises PreconditionFailed. May switch.
+    """A routing.trial.Trial of a message with this Envelope, which is not published. Needs no right: lists of
+    bindings show the same. Raises PreconditionFailed. May switch.
     """
     headers = envelope.headers()
     if vhost.needs_properties:
@@ -65,4 +65,4 @@ def delete(caller, name, if_unused=False):
     caller.vhost.check_not_default(name)
     caller.access.configure(EXCHANGE, name)
     exchange = caller.vhost.delete_exchange(name, if_unused)
-    return exchange is None or exchange.durable  # a missing one may have been deleted a moment ago
+    return exchange is None or exchange.durable  # a missing exchange may have been deleted a moment ago

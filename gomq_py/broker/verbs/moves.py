@@ -1,4 +1,4 @@
-"""Verbs of moves: which rights an operator needs to move, copy or replay a queue's messages.
+"""Verbs of moves: check the rights that an operator needs to move, copy or replay a queue's messages.
 
 They return a ``route`` for broker.transfer.moves.Move, which does the work.
 """
@@ -9,9 +9,9 @@ from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
-    """Move or, with ``keep``, copy: read on the queue ``name``, write on the queue ``target``, perhaps of
-    another vhost. A queue of a client's subscriptions (MQTT session) is no target. Returns (queue, route).
-    Raises AccessRefused, NotFound, ResourceLocked.
+    """Move or, with ``keep``, copy. Needs read on the queue ``name`` and write on the queue ``target``, maybe
+    in another vhost. A client's session (MQTT) is no target. Returns (queue, route). Raises AccessRefused,
+    NotFound, ResourceLocked.
     """
     queue = _source(caller, name)
     if not keep:
@@ -25,9 +25,9 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """Replay dead letters: read on the queue, and for each message write where it goes, including its routing
-    keys. ``to`` and ``clean`` as in to_origin(). Returns (queue, route). Raises AccessRefused, NotFound,
-    ResourceLocked.
+    """Replay dead letters. Needs read on the queue and, for each message, write on its destination, routing
+    keys included. ``to`` and ``clean`` as in to_origin(). Returns (queue, route). Raises AccessRefused,
+    NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
     queue.check_taking()
@@ -40,7 +40,7 @@ def to_where_they_died(caller, name, to="queue", clean=False):
 
 
 def _while_allowed(caller, queue, route, may_put=lambda: True):
-    """``route`` that checks the caller's rights for every message: a withdrawn right ends a long move."""
+    """A ``route`` that checks the caller's rights for every message: a withdrawn right ends a long move."""
 
     def asking(message):
         if not caller.access.may_read(queue.name):

@@ -1,8 +1,8 @@
 """Pending confirms: answers to publishers, sent in order once their messages are on disk.
 
-Between a door's lanes, which make the answers, and the flushes. Per message a lane records in UnsyncedQueues
-which queues must be on disk; at the end of the read they are passed to PendingConfirms. An answer without
-such queues still waits behind earlier ones. Once per read, never per message; never stores, never switches.
+Between a door's lanes, which make the answers, and the flushes. For each message a lane records in
+UnsyncedQueues which queues must be on disk; at the end of the read it passes them to PendingConfirms. An
+answer without such queues still waits behind earlier answers. Never stores, never switches.
 """
 from collections import deque
 from functools import partial
@@ -12,8 +12,8 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 class UnsyncedQueues:
-    """``last``: the tuple added last, or None: a lane compares it in place, because most publishes go to the
-    queues of the previous one.
+    """``last``: the tuple added last, or None. A lane compares it in place, because most publishes go to the
+    same queues as the one before.
     """
 
     __slots__ = ("last", "before")
@@ -30,7 +30,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """The tuples added since the last call; empty: the answer need not wait."""
+        """Return the tuples added since the last call; without any the answer need not wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -41,7 +41,7 @@ class Answer:
     """An answer to publishes made together; each door has its own class.
 
     Either ``kept`` or ``lost`` is called, once, after all earlier answers. ``flush``: the
-    storage.flush.flushing.NextFlush that it waits for, if that had not begun when it was requested.
+    storage.flush.flushing.NextFlush that the answer waits for, if that had not begun when it was requested.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -53,21 +53,21 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """The octets for the client: its messages are as safe as required."""
+        """The octets for the client when its messages are as safe as required."""
         raise NotImplementedError
 
     def lost(self):
-        """The octets for the client: its messages may be lost."""
+        """The octets for the client when its messages may be lost."""
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Whether the answer must wait although the flush is over (with ``error`` or None);
+        """True if the answer must wait although the flush is over (with ``error`` or None);
         ``callback(error)`` is then called when that may have changed.
         """
         return False
 
     def is_lost(self):
-        """Whether the store of one of its queues has failed."""
+        """True if the store of one of its queues has failed."""
         for queues in self.queues:
             for queue in queues:
                 if queue.failed:
@@ -77,7 +77,7 @@ class Answer:
 
 class PendingConfirms:
     """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
-    is that of storage.flush.durability.
+    is Durability's (storage.flush.durability).
 
     Each answer costs a callback and perhaps a packet, so publishes of several reads during one flush should
     be added to the last answer (``last_for``).
@@ -88,19 +88,19 @@ class PendingConfirms:
     def __init__(self, write, when_safe):
         self._write = write
         self._when_safe = when_safe
-        self._waiting = None  # a deque, which takes 0.6 KiB, while some answer waits
+        self._waiting = None  # a deque (0.6 KiB) while an answer waits
 
     def is_waiting(self):
-        """Whether some answer waits for the disk."""
+        """True if an answer waits for the disk."""
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last waiting answer; a door may add to it what has nothing else to wait for."""
+        """The last waiting answer; a door may add an answer that waits for nothing else."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):
-        """The last answer, if publishes to the same tuples of queues may be added because its flush has not
-        begun; otherwise None.
+        """The last answer, if publishes to the same tuples of queues may be added to it because its flush has
+        not begun; otherwise None.
         """
         waiting = self._waiting
         if not waiting or not unsynced:
@@ -112,8 +112,7 @@ class PendingConfirms:
         return last
 
     def done(self, answer, unsynced):
-        """Send the answer when all tuples of queues in ``unsynced`` are on disk, and behind earlier answers.
-        """
+        """Send the answer, in order, when all tuples of queues in ``unsynced`` are on disk."""
         if unsynced:
             answer.queues = unsynced
             if self._waiting is None:
@@ -127,7 +126,7 @@ class PendingConfirms:
             self._write(answer.kept())
 
     def mute(self):
-        """Send no more answers; they still get kept() or lost()."""
+        """Send no more answers; kept() or lost() are still called."""
         self._write = _to_nobody
 
     def close(self):
@@ -160,4 +159,4 @@ class PendingConfirms:
 
 
 def _to_nobody(octets):
-    """In place of ``write``."""
+    """Drop the octets: takes ``write``'s place."""

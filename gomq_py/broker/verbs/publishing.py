@@ -5,7 +5,7 @@
     store_and_wait     the same for callers that can wait
 
 Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store plain messages
-themselves; a property test holds the answers of both ways equal.
+themselves; a property test checks that both ways answer alike.
 """
 from operator import attrgetter
 
@@ -31,8 +31,8 @@ _takes_publishes_only = attrgetter("takes_publishes_only")
 class Publication:
     """A checked message and its destinations.
 
-    Once stored, ``taken``: all destinations took it; ``somebody_took``: one did. Without ``destinations`` it
-    was unroutable or a duplicate.
+    After storing, ``taken``: all destinations took it; ``somebody_took``: one did. Without ``destinations``
+    it was unroutable or a duplicate.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Publication:
         self.more_keys = more_keys
         self.mandatory = mandatory
         self._lead_to(destinations)
-        self.seen = None  # (id, its own ttl) if the exchange deduplicates
+        self.seen = None  # (id, its own ttl), if the exchange deduplicates
         self.taken = self.somebody_took = False
 
     def _lead_to(self, destinations):
@@ -54,9 +54,9 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Prepare for the commit of its transaction: its age begins now, and queues deleted meanwhile get
-        nothing. A retained message is routed anew, for sessions that have subscribed meanwhile and were not
-        shown it.
+        """Prepare for the commit of its transaction: its age begins now, and queues deleted meanwhile are
+        left out. A retained message is routed anew, for sessions that have subscribed meanwhile and have not
+        seen it.
         """
         self.message.restamp(now_ms)
         there = [
@@ -69,8 +69,7 @@ class Publication:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """Route anew a message that no destination has, as they may have changed. Returns the destinations.
-        """
+        """Route the message anew, because no destination has had it. Returns the new destinations."""
         headers = Properties.decode(self.message.get_properties()).headers
         destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
         self._lead_to(sorted(destinations, key=_takes_publishes_only, reverse=True))
@@ -80,7 +79,7 @@ class Publication:
 # checking and routing
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
-    """A Route of all such messages while it is current; None: each must take the slow lane.
+    """A Route for messages of this exchange and routing key while it is current; None: use the slow lane.
 
     ``headers``: with the list in the header that the key's Route watches; not needed for clients whose
     headers have no lists. ``tells_delayed``: the lane recognises delayed messages, and accepts Routes that
@@ -109,15 +108,15 @@ def _route_by_delay(access, vhost, exchange, routing_key):
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """A Publication for a caller with write on the exchange, and on each routing key if topic permissions
-    limit them.
+    """Make a Publication for a caller with write on the exchange and, if topic permissions limit them, on
+    each routing key.
 
-    ``read(tables)`` returns the message's Envelope (broker.envelope); called once these rights are checked.
-    The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and
-    what ``read`` raises.
+    ``read(tables)``, called once these rights are checked, returns the message's Envelope (broker.envelope).
+    The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed, and the
+    errors of ``read``.
 
     In the default exchange a key that is a topic's address goes to the vhost's exchange of topics, unless a
-    queue has that name, so reply_to can be such an address.
+    queue has that name; so a reply_to may be a topic's address.
     """
     found, routing_key = _addressed(caller, exchange, routing_key)
     return checked(caller, found, routing_key, read, body, now_ms, mandatory)
@@ -133,8 +132,8 @@ def _addressed(caller, exchange, routing_key):
     vhost, name = caller.vhost, cleaned(exchange)
     if not name and routing_key.startswith(TOPIC_ADDRESS) and routing_key not in vhost.queues:
         key, topics = routing_key.removeprefix(TOPIC_ADDRESS), vhost.exchanges.get(vhost.topic_exchange)
-        # The publisher of a reply did not choose the address: without the right to write there, no
-        # destination gets it.
+        # The publisher of a reply did not choose the address: without write there, the reply gets no
+        # destination, and no error.
         if topics is not None and caller.access.may_publish(topics, key):
             name, routing_key = topics.name, key
     caller.access.write("exchange", name)
@@ -145,7 +144,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """As prepare(), for an Exchange that the caller need not have write on."""
+    """As prepare(), without the check of write on the exchange."""
     vhost = caller.vhost
     caller.access.write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -153,13 +152,13 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     lives_ms = envelope.lives_ms()
     more_keys = envelope.more_keys()
     persistent = envelope.is_persistent()
-    caller.access.write_topic(exchange, more_keys)  # not checked in RabbitMQ
+    caller.access.write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())
     destinations = vhost.route(exchange, routing_key, headers, more_keys)
-    if headers and len(destinations) > 1:  # a header may make it a retained message
-        # Retained messages come first: their order in time must not depend on other destinations.
+    if headers and len(destinations) > 1:  # a header may make the message a retained one
+        # Retained messages come first: other destinations must not change their order in time.
         destinations = sorted(destinations, key=_takes_publishes_only, reverse=True)
     message = Message()
     message.assign(
@@ -179,10 +178,10 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 def store(caller, publication, now_ms, wait=None):
     """Publish to the destinations. Returns whether all took it.
 
-    If a destination needs files first, ``wait(publication, at, taken)`` is called with its number, which
-    makes a BlockedPublish that calls ``stored`` later; None is returned. Without ``wait`` no message waits.
+    If a destination needs files first, returns None, and ``wait(publication, at, taken)`` is called with its
+    number. ``wait`` makes a BlockedPublish, which calls ``stored`` later. Without ``wait`` no message waits.
     """
-    # A deduplicating exchange records the id first: a repeat must not be confirmed before this one is stored.
+    # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
     publication.message.may_wait = wait is not None and not is_noted
     if is_noted and _is_duplicate(publication, now_ms):
@@ -207,14 +206,14 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """The Publication of a message that a fast lane gave to some destinations, until one answered LATER."""
+    """The Publication of a message that a fast lane gave to some destinations until one answered LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """Record that all destinations have had the message; ``taken``: all took it, ``somebody_took``: one."""
+    """Note that all destinations have had the message; ``taken``: all took it; ``somebody_took``: one did."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
@@ -241,7 +240,7 @@ def store_and_wait(caller, publication, scheduler):
     def wait(publication, at, taken):
         BlockedPublish(caller.vhost, scheduler, publication, at, taken, end)
 
-    # In its own batch: a message with a TTL of 0 is delivered in it, or never.
+    # In one batch with the store: a message with a TTL of 0 is delivered in this batch, or never.
     publication.message.restamp(now_ms)
     scheduler.begin(now_ms)
     try:
@@ -260,18 +259,18 @@ def traced(caller):
 
 
 def _is_noted(publication):
-    """Whether its exchange deduplicates and it has an id."""
+    """True if its exchange deduplicates and the message has an id."""
     return publication.seen is not None and publication.seen[0] is not None
 
 
 def _is_duplicate(publication, now_ms):
-    """Whether its exchange has seen the message's id, which is noted if not."""
+    """True if its exchange has seen the message's id; a new id is noted."""
     seen = publication.exchange.deduplication
     return seen is not None and not seen.take(*publication.seen, now_ms)
 
 
 def _follow_the_first(publication):
-    """Drop a duplicate; it is safe when the first message with its id is."""
+    """Drop a duplicate; it counts as safe when the first message with its id is."""
     publication.destinations = ()
     queues = publication.exchange.deduplication.queues_of(publication.seen[0])
     publication.durable = queues is not None

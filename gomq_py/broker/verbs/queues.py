@@ -1,4 +1,4 @@
-"""Verbs of queues: declare, delete, take from, look at, purge, pause, restart, with their rights.
+"""Verbs of queues: declare, delete, take from, look at, purge, pause, restart, each with the rights it needs.
 
 Above the vhost, which has the rules of queues. Doors translate the errors.
 """
@@ -25,7 +25,7 @@ class DeclaredQueue(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Result of delete(): count of ready messages; ``durable``: the answer waits for the disk."""
+    """Result of delete(): ``count`` of ready messages; ``durable``: the answer waits for the disk."""
 
     message_count: int
     durable: bool
@@ -67,18 +67,18 @@ def delete(caller, name, if_unused=False, if_empty=False):
     if queue is not None:
         queue.serve()
     count = vhost.delete_queue(name, if_unused, if_empty, caller.owner)
-    return Deleted(count, queue is None or queue.durable)  # a missing one may have been deleted a moment ago
+    return Deleted(count, queue is None or queue.durable)  # the queue may have been deleted a moment ago
 
 
 def to_take_from(caller, name):
-    """The queue, for taking messages. Needs read. Raises AccessRefused, NotFound, ResourceLocked."""
+    """The queue, for a caller that takes messages. Needs read. Raises as to_look_at(), ResourceLocked."""
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
 
 
 def check_still_takes(caller, name):
-    """Check that a consumer's caller still has read. Raises AccessRefused."""
+    """Check that a consumer's user still has read. Raises AccessRefused."""
     caller.access.read(QUEUE, name)
 
 
@@ -96,7 +96,7 @@ def to_look_at(caller, name):
 
 
 def readable(caller):
-    """The open queues of the caller's vhost that it may read."""
+    """The open queues of the caller's vhost that the caller may read."""
     return [
         queue
         for queue in caller.vhost.queues.values() if not queue.closed and caller.access.may_read(queue.name)
@@ -113,8 +113,8 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first, while the caller may. For the rest as purge.
-    Returns the queue. May switch.
+    """Drop up to ``count`` ready messages, the oldest first, while the caller has the right. Otherwise as
+    purge(). Returns the queue. May switch.
     """
     queue = _to_drop_from(caller, name)
     left = count

@@ -1,6 +1,6 @@
-"""Taking: messages out of a queue without a channel; in the end they are put back, rejected or acknowledged.
+"""Taking: takes messages out of a queue without a channel; they are then requeued, rejected or acknowledged.
 
-For doors that show messages to an operator. They wait in a greenlet of their own.
+For doors that show messages to an operator, each in a greenlet of its own.
 """
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs import queues
@@ -17,9 +17,9 @@ def take(caller, name, count, requeue, reject):
     """Take up to ``count`` messages, as (describe(), exchange, routing key, properties, body, ready messages
     left). Needs read.
 
-    They are requeued (``requeue``), rejected (``reject``) or acknowledged, after the last was taken, so that
-    none is seen twice; until then they are unacknowledged, as with a consumer. Stops early at
-    TAKEN_OCTETS_MAX. Raises AccessRefused, NotFound, ResourceLocked. May switch.
+    The messages are requeued (``requeue``), rejected (``reject``) or acknowledged after the last was taken,
+    so that none is taken twice; until then they are unacknowledged. Stops early at TAKEN_OCTETS_MAX. Raises
+    AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue, vhost = queues.to_take_from(caller, name), caller.vhost
     taken, locations = [], []
@@ -54,7 +54,7 @@ def take(caller, name, count, requeue, reject):
 
 
 def _get(queue, message):
-    """As Queue.get, after opening the message's files. May switch."""
+    """As Queue.get, after the message's files are open. May switch."""
     while not queue.get(message, False):
         if not queue.is_opening():
             return False

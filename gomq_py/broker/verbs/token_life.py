@@ -1,6 +1,6 @@
 """Token life: ends a connection when its login token expires, unless the client renews it.
 
-A door's connection makes one for a user with a token. One timer per such connection, none for others.
+A door's connection makes a TokenLife for a user with a token. Each has one timer.
 """
 from gomq_py.auth.errors import LoginRefused
 
@@ -22,10 +22,10 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret, hold, renewed, refused):
-        """Verify a newer token (octets) from the client and call ``renewed()`` or ``refused(error)``; that
-        may fetch the issuer's keys.
+        """Verify a newer token (octets) from the client, then call ``renewed()`` or ``refused(error)``.
+        Verification may fetch the issuer's keys.
 
-        Then releases ``hold``, because later requests of the client must be read with the new token's rights.
+        Then release ``hold``: later requests of the client must be read with the new token's rights.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 
