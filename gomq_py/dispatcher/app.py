@@ -183,8 +183,8 @@ class Dispatcher:
         with process.lock:
             if process.server is None or process.server.link.has_ended:
                 queues = [InitQueue(each, [each], partial(self.arguments, each)) for each in self.queues]
-                process.server = Server(ServerConfig(**{
-                    **self._server_options, "url": self.url, "init_queues": queues, "unique_s": self._unique_s}))
+                own = {"url": self.url, "init_queues": queues, "unique_s": self._unique_s}
+                process.server = Server(ServerConfig(**{**self._server_options, **own}))
             return process.server
 
     def send(self, name, *args, queue=None):

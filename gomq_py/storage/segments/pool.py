@@ -362,10 +362,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make folders, and files as ``_create`` and ``take_unnamed`` do, without telling listeners.
-
-        Blocks. Raises OSError.
-        """
+        """Make folders, and files as ``_create`` does, without telling listeners. Blocks. Raises OSError."""
         for folder in folders:
             folder.act()
         if not is_awaited:
@@ -508,10 +505,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The change that moves the msgs file into the pool, or unlinks it.
-
-        The running sync may still hold the file.
-        """
+        """The change that moves the msgs file, which a sync may hold, into the pool, or unlinks it."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -673,7 +667,7 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """Unlink files and free their room, in a thread without logging; returns (name, error or None) of each.
+    """Unlink files and free their room, in a thread without logging. Returns (name, error or None) of each.
     """
     outcomes = []
     for name in names:

@@ -13,6 +13,7 @@ from gomq_py.content.fields import encode_table
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import SliceClock
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores import browser
 from gomq_py.storage.stores.browser import browse
 from tests.support.clocks import StepClock
 from tests.support.node import Node
@@ -364,7 +365,7 @@ def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node,
             self.closed = True
             self.inner.close()
 
-    monkeypatch.setattr(moves.browser, "browse", IllBrowser)
+    monkeypatch.setattr(browser, "browse", IllBrowser)
 
     result = run(node, source, to_queue(target))
     monkeypatch.undo()
