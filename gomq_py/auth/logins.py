@@ -39,8 +39,8 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """The User that ``login`` would return, if this password was verified before from this address
-        without a failure of the name since. None: call ``login``, which counts failures.
+        """The User that ``login`` would return, if the password was verified before, and the name logged in
+        from this address and has not failed since. Otherwise None: call ``login``, which counts failures.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)

@@ -113,5 +113,5 @@ OF_ARGUMENT = {
 
 
 def argument(name, **options):
-    """A click argument that is completed by its name."""
+    """A click argument that the shell completes as OF_ARGUMENT says for its name."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)

@@ -2,10 +2,10 @@
 
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own door
 
-Beside the server, which hands a connection over here and forgets it: from then on it counts against its
-protocol's limits instead of HTTP's, and lives like one that the protocol's listener accepted. The subprotocol
-selects the protocol; without a known one the path does. Refuses before the 101, among others pages of other
-sites. Never parses what is sent afterwards.
+The server hands a connection over and forgets it. The connection then counts against its protocol's limits,
+not HTTP's, and lives like one that the protocol's listener accepted. The subprotocol selects the protocol;
+without a known one the path does. Refusals, among others of pages of other sites, come before the 101. Never
+parses what is sent afterwards.
 """
 from functools import partial
 from typing import Any, NamedTuple

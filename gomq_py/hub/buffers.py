@@ -140,7 +140,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """A Lent of at least so many octets, with any content. Raises OSError."""
+        """A Lent of at least so many octets, not cleared. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept

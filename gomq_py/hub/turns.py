@@ -234,7 +234,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return at the caller's turn, or when ``is_over()`` is true after the Event ``wakened``. May switch.
+        """Wait for the caller's turn, or until ``is_over()``, asked again whenever the Event ``wakened`` is
+        set. The rest as in ask(). May switch.
         """
         has_turn = False
         if wakened is None:

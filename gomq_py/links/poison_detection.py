@@ -92,8 +92,8 @@ class PoisonDetection:
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a message that links do not keep. Returns True if it must be given up. The
-        message has its own count, because others overtake it before it is delivered again.
+        """Count a refusal of a large message, of which a link keeps no copy. Returns True if the message must
+        be given up. Each has a count here, because others are sent before it is delivered again.
         """
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1

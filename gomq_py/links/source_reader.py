@@ -359,7 +359,9 @@ class LinkBatch:
 
 
 class MemoryBudget:
-    """Memory of the links in a hub: ``kept_octets``. An account is (user who set the link, virtual host)."""
+    """Limits the memory of a hub's links. ``kept_octets``: what all of them keep. An account is a pair: the
+    user who set the link, and its virtual host.
+    """
 
     __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
 

@@ -1,9 +1,8 @@
-"""Refusals: AMQP errors for the core's refusals (gomq_py.errors), and for frames that are malformed or out of
-place.
+"""Refusals: AMQP errors for the core's refusals (gomq_py.errors), and for malformed or misplaced frames.
 
-Between handshake and connection, which catch the errors, and the wire's errors. As in RabbitMQ, an unknown
-type or malformed content closes the connection, any other refusal only the channel. Looks at the frame around
-a payload only; never reads, writes or closes.
+Handshake and connection call these functions and catch the errors, which are those of amqp.wire. As in
+RabbitMQ, an unknown type or malformed content closes the connection, any other refusal only the channel.
+Never reads, writes or closes.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire

@@ -106,7 +106,7 @@ class StreamReader:
         return self.flight.oldest() if self.flight is not None and self.flight.count else self.cursor.offset
 
     def octets_in_flight(self):
-        """Octets of bodies that are unsettled, if counted."""
+        """Octets of the unsettled bodies; 0 if the reader does not count them (has no StreamFlight)."""
         return 0 if self.flight is None else self.flight.octets
 
     def describe(self):

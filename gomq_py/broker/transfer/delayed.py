@@ -188,7 +188,7 @@ class DelayQueue(_routes.Destination):
         return True
 
     def _take_newest(self):
-        """Take the store's only ready message, which now waits. Returns False if it was damaged."""
+        """Move the store's next ready message into ``due``. Returns False if it was damaged."""
         message = self._message
         if not self.store.peek(message):
             return False

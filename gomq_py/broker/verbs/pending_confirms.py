@@ -12,8 +12,8 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 class UnsyncedQueues:
-    """``last``: the tuple added last, or None. A lane compares it in place, because most publishes go to the
-    same queues as the one before.
+    """Tuples of queues that must be on disk before an answer. ``last``: the tuple added last, or None. A lane
+    compares it before add(), because most publishes go to the same queues as the one before.
     """
 
     __slots__ = ("last", "before")

@@ -113,8 +113,8 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first, while the caller has the right. Otherwise as
-    purge(). Returns the queue. May switch.
+    """Drop up to ``count`` ready messages, the oldest first. Needs read, checked again before each slice.
+    Returns the queue. Raises what purge() raises. May switch.
     """
     queue = _to_drop_from(caller, name)
     left = count

@@ -197,9 +197,9 @@ class Shape:
 class FilterSet:
     """The valid filters of one session; a shared filter matches like the filter behind its share name.
 
-    Of the filters with the same number of levels and ``+`` in the same places at most one matches a topic;
-    its text follows from the topic and is looked up. So a filter costs no node, and a topic one lookup per
-    arrangement, whose number is bounded (Arrangements).
+    Filters with as many levels, ``+`` in the same places and the same kind of end have one Shape. A topic
+    matches at most one of them: match() makes its text from the topic and looks it up. So a filter costs no
+    node, and a topic one lookup per Shape, whose number is bounded (Arrangements).
     """
 
     __slots__ = ("filters", "shapes", "shared")

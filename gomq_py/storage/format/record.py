@@ -108,7 +108,7 @@ def size_of(routing_length, properties_length, body_length):
 
 
 def level_bits(level):
-    """The part of a location that all messages of a level share."""
+    """The part of a location that all messages of a level of priority share."""
     return level << 56
 
 
@@ -276,8 +276,8 @@ class RecordScanner:
             self.damaged.append((self.position, self.position + size, 1))
 
     def tally(self, runs, check_content=True):
-        """Walk to the end and fill ``count``, ``body_bytes``, and the part of both that is ``acked``: lies in
-        ``runs`` (see Acks) or is damaged.
+        """Walk to the end. Sets ``count`` and ``body_bytes``, of all records, and ``acked`` and
+        ``acked_bytes``, of those that lie in ``runs`` (see Acks) or have damaged content.
 
         Without ``check_content`` only the headers are looked at.
         """

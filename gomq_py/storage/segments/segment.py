@@ -495,8 +495,7 @@ class AckRun:
     def begin(self, at, size):
         """Start a run with the record at this position, which is not adjacent to the last run.
 
-        The store itself adds a record that begins at ``end``: the call would cost a tenth of taking a
-        message.
+        The store adds an adjacent record itself: a call for each would cost a tenth of taking a message.
         """
         self.write()
         self.start = self.last = at
