@@ -53,8 +53,8 @@ class Change:
     """Changes a name in two halves: ``act`` makes the change and may block, so a thread calls it; ``told``
     tells the listeners, in the hub.
 
-    ``needed``: a missing file or folder is an error, too; otherwise the change counts as made, because
-    somebody else has removed the file or folder.
+    ``needed``: a missing file or folder fails the flush that waits for the change, as any other error does.
+    Without ``needed`` it does not.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
