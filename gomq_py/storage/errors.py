@@ -1,6 +1,6 @@
 """Errors of storage: the broker's own faults, never a peer's.
 
-Logged with the state that explains them, they close one queue, not the broker.
+The broker logs them with the state that explains them. They close one queue, not the broker.
 """
 
 
@@ -24,8 +24,8 @@ class StoreFull(StoreError):
 
 
 class StoreLater(StoreError):
-    """A thread has to make files or folders first, and the message may wait (``Message.may_wait``); nothing
-    changed.
+    """The append must be repeated, because a thread has to make files or folders first and the message may
+    wait (``Message.may_wait``). Nothing changed.
 
     ``wait(callback)`` has them made and then calls ``callback(error or None)`` in the hub, never before it
     returns.

@@ -1,11 +1,11 @@
 """Message: where the parts of one message lie in a buffer.
 
-Doors, queues and stores pass messages on in it, without copying.
+Doors, queues and stores pass a Message on instead of copying the message.
 
 One Message is kept per lane and filled again for every message, so that publishing and delivering make no
 Python object per message. ``buffer`` is the connection's read buffer (publishing), a segment's mapping
-(delivering) or a bytes object held by ``owner`` (slow lane). It is valid until the next switch or the next
-``peek``/``read``, whichever comes first.
+(delivering) or a bytes object held by ``owner`` (slow lane). The buffer is valid until the next switch or the
+next ``peek``/``read``, whichever comes first.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -15,15 +15,15 @@ BASIC = forms.BASIC  # so that its .pxd can type it
 
 
 class Message:
-    """Offsets into ``buffer``: routing (exchange and routing key as adjacent short strings), properties (as
-    the publisher sent them; ``kind`` says how to read them, see content.forms), body.
+    """A message, as offsets into ``buffer``: routing (exchange and routing key as adjacent short strings),
+    properties (as the publisher sent them; ``kind`` says how to read them, see content.forms), body.
 
     ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the
     store's handle, see message_store, and ``ordinal`` the record's number in its segment, both of a message
     that a store shows; ``delivery_count`` counts earlier deliveries that came back. ``publisher``: who
     published it, if a door needs that during routing; else None. ``at_once``: its append writes it into a
-    file, which outlives the process, and does not leave that to the end of the batch. ``may_wait``: its
-    publisher can wait while a thread makes files for it; ``lacking`` is then the ``wait`` of the StoreLater.
+    file, to outlive the process, and does not wait for the end of the batch. ``may_wait``: its publisher can
+    wait while a thread makes files for it; ``lacking`` is then the ``wait`` of the StoreLater.
     ``waits_until_ms``: when a message that waits for a consumer is stored instead; 0: it has not waited.
     """
 
@@ -94,10 +94,10 @@ class Message:
         self.flags = flags
 
     def own(self, properties=None):
-        """Copy the parts into a buffer of its own: from here on the message outlives the buffer it was shown
+        """Copy the parts into a new buffer that the message owns, so that it outlives the buffer it was shown
         in.
 
-        ``properties`` (basic, in wire form) replace its own, of whatever kind.
+        ``properties`` (basic, in wire form) replace the message's own, of whatever kind.
         """
         if properties is None:
             properties = self.get_raw()
@@ -117,8 +117,8 @@ class Message:
         self.body_at = self.routing_length + self.properties_length
 
     def let_go(self):
-        """Point at nothing and own nothing. For a copy that is reused: between uses it would keep the last
-        body in memory.
+        """Point at nothing and own nothing: a copy that is reused would keep its last body in memory between
+        uses.
         """
         owner = b""
         self.owner = owner

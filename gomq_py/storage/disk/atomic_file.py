@@ -1,9 +1,9 @@
-"""Atomic files: the only way to replace a small file (users, policies, a compacted log): readers find the old
-content or the new.
+"""Atomic files: replaces a small file (users, policies, a compacted log) so that readers find the old content
+or the new.
 
 Above ``storage.disk.files``. The new content is written under a temporary name in the same folder, flushed
 and renamed, and the folder is flushed: without the first flush a power cut may leave an empty file under the
-name, without the second it may restore the old one.
+name, without the second flush it may restore the old file.
 """
 import os
 from contextlib import suppress
@@ -17,7 +17,7 @@ _numbers = count(1)
 def replace(files, path, octets):
     """Replace the file, or create it; it is on disk when this returns.
 
-    Blocks for two flushes: for boot, shutdown and threads, not for the hub.
+    Blocks for two flushes, so call it at boot, at shutdown or in a thread, not in the hub.
 
     Raises OSError; the file then has its old content, or perhaps the new one if only the last flush failed.
     """
@@ -34,7 +34,7 @@ def replace(files, path, octets):
 
 
 def write_temporary(files, path, octets):
-    """An open log beside ``path`` with the new content, not flushed yet.
+    """Write the new content into a log beside ``path``, without a flush. Returns the log, open.
 
     Raises OSError and leaves nothing behind.
     """
@@ -50,7 +50,7 @@ def write_temporary(files, path, octets):
 
 
 def discard(files, file):
-    """Close and remove a temporary file; one that cannot be removed is removed at the next boot."""
+    """Close and remove a temporary file. If it cannot be removed now, the next boot removes it."""
     files.close(file)
     with suppress(OSError):
         files.unlink(file.path)

@@ -1,4 +1,4 @@
-"""The data folder: its lock, its schema version, and the places of everything in it.
+"""Opens the data folder: locks it, checks its schema version, and knows the place of everything in it.
 
 The first step of a boot: nothing else touches the folder before ``open`` has returned. One process holds it
 at a time; a second one gets an error that names the first.
@@ -24,8 +24,8 @@ at a time; a second one gets an error that names the first.
       set-aside/          files that belong to nothing, kept for the operator; never read
 
 ``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
-and be longer than a file name may. Does not interpret a version's content: readers of older schemas live
-beside the formats.
+and be longer than a file name may. This module does not interpret a version's content: readers of older
+schemas live beside the formats.
 """
 import contextlib
 import errno
@@ -97,11 +97,11 @@ class DataDirLocked(DataDirError):
 
 
 class DataDir:
-    """A data folder, by path.
+    """The data folder at a path.
 
     ``open`` locks it, ``close`` unlocks it. Once open, ``last_end`` says how the last run ended, ``listed``
-    is {folder: segment_list.Listed} of the segments it left in queue folders, and ``logs_left`` is {name:
-    {log id: octets}} of its logs; both are empty if that run did not record them.
+    is {folder: segment_list.Listed} of the segments that run left in queue folders, and ``logs_left`` is
+    {name: {log id: octets}} of its logs; both are empty if that run did not record them.
     """
 
     def __init__(self, path, files=None, lock=True):
@@ -151,8 +151,8 @@ class DataDir:
         return self
 
     def follow(self):
-        """Lock the folder as a follower, into which another object writes another node's files. ``open`` it
-        later to lead.
+        """Lock the folder for a follower: another object then writes another node's files into it. Call
+        ``open`` later to lead.
 
         Does not touch data. Blocks; raises as ``open`` does. Returns itself.
         """
@@ -186,7 +186,7 @@ class DataDir:
             self.forget()
 
     def forget(self):
-        """Close our copy of the lock and leave the folder locked: for a forked child."""
+        """In a forked child: close the child's copy of the lock, which leaves the folder locked."""
         if self._lock_fd >= 0:
             _held.discard(self)
             posix.close(self._lock_fd)
@@ -213,7 +213,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record {name: LogScan.left} of the logs that this boot has read, for a boot after a kill.
+        """Record {name: LogScan.left} of the logs that this boot has read. A boot after a kill uses it.
 
         Blocks; for boot. Raises OSError.
         """
@@ -222,14 +222,14 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record a new ``left`` of this log. For a thread, one call at a time. Raises OSError."""
+        """Record this log's new LogScan.left. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
         """Read the broker's name, or create and save it at the end of the first boot (``is_first``), so that
         it outlives a rename of the machine.
 
-        A folder of an earlier version keeps its name. Blocks; for boot. Raises OSError.
+        A folder of an earlier version gets that version's gomq@HOST. Blocks; for boot. Raises OSError.
         """
         path = self._at(CLUSTER_NAME)
         make_way(self._files, path)
@@ -286,7 +286,7 @@ class DataDir:
         return target
 
     def kept_paths(self):
-        """Copies of damaged logs and the content of set-aside/, until the operator deletes them.
+        """Paths of the copies of damaged logs, and of everything in set-aside/.
 
         Reads two folders.
         """
@@ -336,8 +336,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Mark the lock file to say that the note of this run's end is the latest: every version overwrites
-        that file when it starts.
+        """Note in the lock file that this run has recorded its end. Every version of the broker overwrites
+        the lock file when it starts, so the mark shows that no other run came later.
 
         Raises OSError.
         """
@@ -348,7 +348,7 @@ class DataDir:
     def _note_run(self):
         """Read how the last run ended, and note that a run has begun.
 
-        Not through Files, like the lock: both are about this machine.
+        Does not use Files, nor does the lock: both are about this machine.
         """
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -370,16 +370,16 @@ class DataDir:
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """Replace the note of the logs; a kill leaves the old or the new one. The name needs no flush: a log
-        that replaces another is renamed after it, in the same folder.
+        """Replace the note of the logs; a kill leaves the old note or the new one. Its name needs no flush: a
+        log that replaces another is renamed later, in the same folder.
         """
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the list of segments. Returns its digest line for the note of the run; empty without a list
-        or without room.
+        """Write the list of segments. Returns the line with the list's digest for the note of the run; empty
+        if there is no list, or if the disk is full.
         """
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
@@ -435,7 +435,7 @@ class DataDir:
 
 @contextlib.contextmanager
 def _room_or_not():
-    """Ignore a full disk."""
+    """A context that ignores the error of a full disk."""
     try:
         yield
     except OSError as error:
@@ -444,9 +444,9 @@ def _room_or_not():
 
 
 def make_place(files, folder):
-    """Make a folder of ours, if necessary.
+    """Make a folder of the data folder if it is missing.
 
-    Anything else under its name is renamed, so that it does not stop the boot.
+    Anything else of that name is renamed, so that it does not stop the boot.
     """
     if os.path.isdir(folder):
         return
@@ -459,7 +459,7 @@ def make_place(files, folder):
 
 
 def make_way(files, path):
-    """Rename anything but a file (a folder, a broken link, a pipe) that has the name of a file of ours."""
+    """Rename a folder, a broken link or a pipe at this path, because a file of ours needs the name."""
     if os.path.lexists(path) and not os.path.isfile(path):
         kept = _free_name(path)
         files.rename(path, kept)
@@ -487,7 +487,7 @@ def _free_name(path):
 
 
 def known_name(number, start, end):
-    """Name of an empty file beside a stream's segment that marks damage in these bytes as reported."""
+    """Name of an empty file, beside a stream's segment, that marks damage in these bytes as reported."""
     return f"known.{number:010d}.{start}.{end}"
 
 
@@ -516,8 +516,8 @@ def lost_logs(root, last_end):
 
 
 def _was_begun(root, name, last_end):
-    """Whether an earlier run had content in this log; a first boot, which may be killed anywhere, does not
-    count.
+    """Whether an earlier run had content in this log. A first boot does not count, because a kill may end it
+    anywhere.
     """
     if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
         return True
@@ -548,8 +548,8 @@ def listed_in(path):
 def _last_end(note, lock_text, boot):
     """How the last run ended. ``lock_text``: the lock file's text then, None without a file.
 
-    An earlier version that ran since has overwritten the lock file but not the note: the note is then of
-    another run.
+    An earlier version of the broker that ran since has overwritten the lock file and left the note, which is
+    then of another run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
@@ -580,8 +580,8 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """{name: {log id: octets on the disk}} of the logs that the last run may have left; empty if it did not
-    record them.
+    """{name: {log id: octets on the disk}} of the logs that the last run may have left; empty if that run did
+    not record them.
     """
     note, found = _note_in(path), {}
     if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version ran since
@@ -598,7 +598,7 @@ def _lines_of(logs):
 
 
 def forget_log_left(path, name):
-    """Remove the record of this log, because another replaces it. Raises OSError."""
+    """Remove a log's lines from the note of the run, because another log replaces it. Raises OSError."""
     lines = _note_in(path).splitlines(keepends=True)
     left = b"".join(line for line in lines if not line.startswith(name.encode() + b" "))
     if left != b"".join(lines):
@@ -606,7 +606,7 @@ def forget_log_left(path, name):
 
 
 def _logs_now(path):
-    """The logs' lines for the note of the run."""
+    """The lines about the logs in the note of the run: name, log id and length, as they are now."""
     lines = []
     for name in (DEFINITIONS, USERS):
         place = os.path.join(path, name)
@@ -618,7 +618,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file; empty if unreadable: a boot needs neither the note nor the list."""
+    """Content of a file, ``most`` octets of it unless -1; empty if unreadable: a boot can do without."""
     if not os.path.isfile(path):
         return b""
     try:

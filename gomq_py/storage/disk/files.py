@@ -50,10 +50,11 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class Change:
-    """A change of a name in two halves: ``act`` makes it and may block, so a thread calls it; ``told`` tells
-    the listeners, in the hub.
+    """Changes a name in two halves: ``act`` makes the change and may block, so a thread calls it; ``told``
+    tells the listeners, in the hub.
 
-    ``needed``: a missing file or folder is an error, too.
+    ``needed``: a missing file or folder fails the flush that waits for the change, as any other error does.
+    Without ``needed`` it does not.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -66,11 +67,11 @@ class Change:
         self._result = None
 
     def act(self):
-        """Make the change. Blocks. Raises OSError, and nothing has changed."""
+        """Make the change. Blocks. Raises OSError; then nothing has changed."""
         self._result = self._act()
 
     def told(self):
-        """Tell the listeners, once, after ``act``."""
+        """Tell the listeners of the change that ``act`` made. Call this once."""
         self._told(self._result)
 
     def make(self):
@@ -96,14 +97,14 @@ class Files:
 
     @property
     def has_listeners(self):
-        """Whether there are listeners: changes must then be made, or told, in the hub."""
+        """Whether there are listeners. If so, changes must be made in the hub, or told there."""
         return bool(self._listeners)
 
     # mapped files
 
     def create(self, path, size):
-        """A new mapped file of ``size`` zero bytes whose room is allocated now, so that writing to it cannot
-        fail (SIGBUS) later.
+        """Create a mapped file of ``size`` zero bytes. Its room is allocated now, so that writing to it
+        cannot fail (SIGBUS) later.
 
         Raises FileExistsError; OSError (ENOSPC) leaves no file behind.
         """
@@ -114,8 +115,8 @@ class Files:
     def make(self, path, size, fetched=True):
         """``create`` for a thread: the hub calls ``made`` later to tell listeners.
 
-        Its content is in the system's cache; only its head if ``fetched`` is False, for files that are
-        written with calls. Blocks.
+        The system's cache then has the whole file; with ``fetched=False``, for files that are written with
+        calls, only the file's head. Blocks.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
@@ -129,21 +130,21 @@ class Files:
             listener.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file from ``make`` that listeners have not heard of. Blocks."""
+        """Remove a file that ``make`` returned, before listeners hear of it. Blocks."""
         os.unlink(file.path)
         file.close()
 
     def create_unnamed(self, folder, size):
-        """``create`` without a name: the file is gone with the process, and no listener hears of it.
+        """Create a mapped file without a name: it vanishes with the process, and no listener hears of it.
 
         For transient queues.
         """
         return self._create_unnamed(os.fspath(folder), size)
 
     def open(self, path):
-        """An existing file, mapped read-write as a whole.
+        """Open an existing file, and map all of it for reading and writing.
 
-        It may have holes: see ``allocate``.
+        The file may have holes: see ``allocate``.
         """
         path = os.fspath(path)
         fd = self._open(path, os.O_RDWR)
@@ -167,7 +168,7 @@ class Files:
     def _descriptor(self, file):
         """The file's descriptor, or a temporary one.
 
-        Raises OSError, also if another file has its name by now.
+        Raises OSError, also if another file has got this file's name.
         """
         if file.fd >= 0:
             yield file.fd
@@ -202,13 +203,12 @@ class Files:
             raise with_path(error, file.path) from error
 
     def allocate(self, file):
-        """Allocate the holes of a file (copied, or cut by a crash) before it is written through its mapping.
-        """
+        """Allocate room for a file's holes (from a copy or a crash) before its mapping is written."""
         with self._descriptor(file) as fd:
             self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
-        """Announce that [start, end) of a mapping was written for the first time. Once per batch."""
+        """Announce that [start, end) of a mapping was written for the first time; once per batch."""
         if file.named:
             for listener in self._listeners:
                 listener.appended(file, start, end)
@@ -229,8 +229,8 @@ class Files:
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """``write`` without the announcement, for callers that announce several writes together and write
-        into many files: opens no lasting descriptor.
+        """Write as ``write`` does, without the announcement: the caller announces several writes together.
+        Opens no lasting descriptor, because such callers write into many files.
         """
         self._put(file, start, octets)
 
@@ -255,7 +255,7 @@ class Files:
             raise with_path(error, file.path) from error
 
     def overwritten(self, file, start, end):
-        """Announce that [start, end) of a mapping was changed. Once per batch."""
+        """Announce that [start, end) of a mapping was changed; once per batch."""
         if file.named:
             for listener in self._listeners:
                 listener.overwritten(file, start, end)
@@ -263,7 +263,7 @@ class Files:
     # logs
 
     def open_log(self, path):
-        """A file to append to, created empty if missing. Not mapped."""
+        """Open a file to append to; create it empty if it is missing. The file is not mapped."""
         path = os.fspath(path)
         try:
             fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -275,7 +275,7 @@ class Files:
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """A new, empty log, for a thread: the hub calls ``made`` later to tell listeners. Blocks."""
+        """Create an empty log, in a thread: the hub calls ``made`` later to tell listeners. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
@@ -294,9 +294,9 @@ class Files:
         return start
 
     def reserve(self, file, count=ROOM_AHEAD):
-        """Reserve room for ``count`` bytes behind the end of a log, which does not move.
+        """Reserve room for ``count`` bytes behind the end of a log; the end stays where it is.
 
-        False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
+        Returns False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
         """
         start, behind = file.size, file.end + count
         try:
@@ -321,13 +321,13 @@ class Files:
                 self.reserve(file, count)  # no reserve ahead from the last room of a disk
 
     def accept(self, file, octets):
-        """Add bytes for ``sync_log`` to write. Raises OSError as ``make_room``, and nothing has changed."""
+        """Add bytes for ``sync_log`` to write. An OSError, as from ``make_room``, leaves all as before."""
         self.make_room(file, len(octets))
         file.accepted.append(octets)
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Tell the listeners of bytes written to a log since the last time."""
+        """Tell the listeners which bytes were written to a log since the last call."""
         start, end = file.told, file.size
         file.told = end
         if file.named and start < end:
@@ -363,7 +363,7 @@ class Files:
         self._resized(file)
 
     def rename(self, source, target, file=None):
-        """Rename a file or folder, replacing one of that name.
+        """Rename a file or folder. Replaces one that has the name ``target``.
 
         ``file``: the open File, whose path follows. Blocks.
         """
@@ -386,7 +386,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """``unlink`` as a Change; ``aside`` as in File.close frees the file's room in the background."""
+        """``unlink`` as a Change. ``aside``, as in File.close, frees the file's room in the background."""
         path = os.fspath(path)
 
         def told(kept):
@@ -430,7 +430,7 @@ class Files:
             self.make_folder(path)
 
     def lacks_folder(self, path):
-        """Whether ``have_folder`` would have to make the folder."""
+        """Whether this folder is missing, so that ``have_folder`` would make it."""
         return path in self._coming_folders or not os.path.isdir(path)
 
     def is_making_folder(self, path):
@@ -439,7 +439,7 @@ class Files:
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """``have_folder`` as a Change, whose ``told`` is called in any case."""
+        """``have_folder`` as a Change, whose ``told`` must be called even if the folder exists."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -495,7 +495,7 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether ``sync`` waits only in ``flush``; tests replace ``sync`` by functions that block."""
+        """Whether the hub may call ``sync``: not if a test has put a function there that blocks."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
@@ -569,8 +569,8 @@ class Files:
     def _unlink_keeping(self, path):
         """Unlink a file without freeing its room yet.
 
-        Returns the holder of the file, for ``_let_go``. None: the room was freed here, because too many files
-        wait, or nothing can hold this one.
+        Returns the holder of the file, for ``_let_go``; None if the room was freed here, because too many
+        files wait, or because nothing can hold this file.
         """
         kept = None
         if len(self._leaving) < LEAVING:

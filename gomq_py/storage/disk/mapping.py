@@ -1,9 +1,9 @@
-"""Mapping: a file mapped for reading and writing, and its flush, without a descriptor.
+"""Mapping: maps a file for reading and writing, and flushes it without a descriptor.
 
-Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that as
-``fdatasync`` flushes its descriptor, and fails if the disk has refused anything since the file was opened or
-last flushed, also in the system's own write-back. A descriptor opened again for the flush would hear only of
-unreported errors.
+Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that file as
+``fdatasync`` does, and fails if the disk has refused anything since the file was opened or last flushed, also
+in the system's own write-back. A descriptor opened again for the flush would hear only of unreported
+errors.
 """
 import ctypes
 import errno
@@ -24,7 +24,7 @@ _abandoned: list[mmap.mmap] = []
 
 
 def map_file(fd, size, path=None):
-    """A shared mapping of the file's first ``size`` bytes.
+    """Map the file's first ``size`` bytes, shared. Returns the mapping.
 
     The caller closes the descriptor. Raises OSError, which names ``path``.
     """
@@ -60,9 +60,9 @@ def flush_mapping(mapping):
 
 
 def advise(mapping, start, count, advice):
-    """``madvise`` for a part of a mapping.
+    """Call ``madvise`` for a part of a mapping.
 
-    Blocks without the interpreter's lock, which Python's own keeps. Raises OSError.
+    Blocks, and does not hold the interpreter's lock, as Python's own ``madvise`` does. Raises OSError.
     """
     if _libc().madvise(address_of(mapping) + start, count, advice):
         number = ctypes.get_errno()

@@ -1,7 +1,7 @@
-"""Open file: a file that is open, mapped or a log, until its last user closes it; and the calls by which the
-system flushes it and gives it room.
+"""Open file: keeps a mapped file or a log open until its last user closes it, and has the system flush files
+and reserve room for them.
 
-Below files, which opens and changes files and tells the listeners. Descriptors are closed by ``posix.close``:
+Below files, which opens and changes files and tells the listeners. ``posix.close`` closes the descriptors:
 ``os.close`` patched by gevent closes later, and mistakes a new descriptor of another thread for a closed one
 with the same number.
 """
@@ -25,11 +25,11 @@ class File:
     """An open file.
 
     ``map``: its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
-    extend and close. ``fd``: -1 if only mapped, or closed; ``identity``: (device, inode) of a file without
-    one. ``cached``: the system's cache has pages up to here; later bytes are better written with calls.
+    extend and close. ``fd``: its descriptor; -1 if only mapped, or closed; ``identity``: (device, inode)
+    then. ``cached``: the system's cache has pages up to here; later bytes are better written with calls.
 
-    A held file (``retain``: a running sync, a follower, a backup) is not closed, and must not be recycled.
-    Hub thread only.
+    A file held by ``retain`` (for a sync, a follower, a backup) is not closed, and must not be recycled. Hub
+    thread only.
     """
 
     __slots__ = (
@@ -152,8 +152,8 @@ class File:
 
 
 class Reading:
-    """A mapped file for a reader that may be slow: it stays open, and is not recycled, until close(). ``fd``:
-    a descriptor of it.
+    """Keeps a mapped file open, and unrecycled, for a reader that may be slow, until close(). ``fd``: a
+    descriptor of the file.
     """
 
     __slots__ = ("file", "fd")
@@ -200,7 +200,7 @@ class LogFile(File):
         self.begin_at(size)
 
     def begin_at(self, size):
-        """Set the file's length, with nothing to be written."""
+        """Set the length of a log that has no accepted bytes to write."""
         self.size = self.end = self.told = size  # told: end of the bytes that listeners know
 
     @property
@@ -210,7 +210,7 @@ class LogFile(File):
 
     @property
     def is_in_use(self):
-        """Whether promises depend on this log: no other has replaced it."""
+        """Whether promises depend on this log; not if another log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
@@ -223,8 +223,8 @@ class LogFile(File):
 
 
 def hold(fd):
-    """Keep an unlinked file on the disk, by a mapping or by its descriptor, which belongs to this function
-    from here on. Returns (mapping or None, descriptor or -1), for ``close_parts``.
+    """Keep an unlinked file's room on the disk, without its descriptor if possible. Takes ``fd`` over, and
+    returns (mapping or None, descriptor or -1), for ``close_parts``.
 
     A purge may unlink thousands of files at once. Python 3.13 cannot map an empty file, which has no room to
     keep.
@@ -252,7 +252,7 @@ def close_parts(mapping, fd):
 
 
 def check_sound(file):
-    """Raises OSError for a log that refuses appends."""
+    """Raise OSError if the log refuses appends."""
     if file.broken is not None:
         raise OSError(file.broken.errno, f"log is closed since: {file.broken.strerror}", file.path)
 
@@ -276,7 +276,7 @@ def flush_descriptor(fd):
 
 
 def take_room(fd, start, count):
-    """Allocate [start, start + count) for real; existing content stays."""
+    """Allocate room on the disk for [start, start + count); existing content stays."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, start, count)
         return
@@ -289,7 +289,7 @@ def reserve_room(fd, start, count):
     """Allocate [start, start + count), which may lie behind the end, without changing the file's size or
     content.
 
-    False if impossible. Raises OSError without a path.
+    Returns False if the file system cannot do that. Raises OSError without a path.
     """
     number = errno.EINTR
     while number == errno.EINTR:

@@ -1,4 +1,4 @@
-"""Pages: the pages of a file in the process and in the system's cache.
+"""Pages: fetches and drops a file's pages, in the process and in the system's cache.
 
 Below files. Changes no file. Functions that block say so; the others are quick.
 """
@@ -56,8 +56,8 @@ def let_go(file):
     """Unmap the file's pages from the process until they are touched again; written data stays in the
     system's cache.
 
-    For a file that is flushed next and not used meanwhile. Flushing a mapped page interrupts every processor
-    that runs a thread of the process: 2048 times for 8 MiB, and here once.
+    For a file that is flushed next and not used meanwhile. Flushing mapped pages interrupts every processor
+    that runs a thread of the process once a page, 2048 times for 8 MiB; this call interrupts it once.
     """
     if CAN_FLUSH_MAPPINGS and file.map is not None:
         with contextlib.suppress(OSError):  # for example locked in memory: the flush then costs more

@@ -16,7 +16,7 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders, one after the other: three thousand folders delay other work no longer than one."""
+    """Removes folders one by one: three thousand of them delay other work no longer than one folder."""
 
     def __init__(self, files, committer):
         self._files = files
@@ -30,7 +30,7 @@ class FolderRemovals:
         """Remove a folder and its content, then call ``done()`` if given. The folder stays if an ``error``
         kept the queue's deletion from the disk.
 
-        ``store``: the store that has its files open, or None; ``whose``: for the log.
+        ``store``: the store that has its files open, or None; ``whose``: the queue, as the log names it.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -70,7 +70,7 @@ class FolderRemovals:
         self._committer.background.long.add(self._remove_some, folder, done=self._removed)
 
     def _remove_some(self, folder):
-        """In a thread, for REMOVING_S. Raises OSError."""
+        """In a thread: remove parts of the folder for about REMOVING_S seconds. Raises OSError."""
         until = time.monotonic() + REMOVING_S
         if self._left is None:
             folders = list(os.walk(folder))
@@ -113,4 +113,4 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Marks a place in the order of background work."""
+    """Do nothing: the removal of a folder begins when this piece of background work has had its turn."""

@@ -7,13 +7,13 @@ at once. Threads change names and write to logs, which is reported afterwards: a
 unreported changes, so a returning follower compares names and logs. ``file.read(start, end)`` returns the
 *present* content of a range, so it must be called before the method returns.
 
-Not reported: unnamed files (transient queues), which mean nothing to other nodes, and syncs: a follower syncs
-by itself.
+Unnamed files (transient queues) are not reported, because they mean nothing to other nodes. Syncs are not
+reported, because a follower syncs by itself.
 """
 
 
 class Replicator:
-    """Hears every change. Paths are absolute; the implementation knows its data folder."""
+    """Hears every change of files. Paths are absolute; the implementation knows its data folder."""
 
     __slots__ = ()
     hears = True
@@ -27,8 +27,8 @@ class Replicator:
         raise NotImplementedError
 
     def appended(self, file, start, end):
-        """[start, end) was written for the first time; a log now ends at ``end``, a mapped file has kept its
-        size.
+        """The bytes [start, end) were written for the first time. A log now ends at ``end``; a mapped file
+        has kept its size.
         """
         raise NotImplementedError
 
@@ -41,7 +41,7 @@ class Replicator:
         raise NotImplementedError
 
     def renamed(self, source, target):
-        """A file or folder was renamed, replacing one of that name."""
+        """A file or folder was renamed. It replaced the one that had the name ``target``, if any."""
         raise NotImplementedError
 
     def unlinked(self, path):
@@ -54,7 +54,7 @@ class Replicator:
 
 
 class NullReplicator(Replicator):
-    """For a broker without followers. ``storage.disk.files`` does not even call it."""
+    """Hears nothing, for a broker without followers. ``storage.disk.files`` does not even call it."""
 
     __slots__ = ()
     hears = False

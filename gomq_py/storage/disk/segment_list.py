@@ -1,5 +1,5 @@
-"""Segment list: the segments that held messages at the last orderly stop, so that a boot notices missing
-files.
+"""Segment list: names the segments that held messages at the last orderly stop, so that a boot notices
+missing files.
 
 data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
 before anything changes. So a missing file was removed by somebody or by the file system. After a kill, or a
@@ -18,8 +18,8 @@ _POSITIONS = "positions"
 
 
 class Listed(NamedTuple):
-    """Content of a folder: ``{segment number: messages left}`` without empty segments, and for a stream its
-    next offset and stream_offsets.checksum of its consumers' positions (None: unknown).
+    """What the segment list has of a folder: ``{segment number: messages left}`` without empty segments; for
+    a stream its next offset and stream_offsets.checksum of its consumers' positions (None: unknown).
     """
 
     counts: dict

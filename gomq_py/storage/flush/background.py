@@ -19,7 +19,7 @@ WORKERS = ("files-aside", "files-at-leisure", "files-for-readers")
 
 
 class Failures(list):
-    """The errors of pieces that were done together."""
+    """The errors of pieces of work that were done together."""
 
 
 class Background:
@@ -79,8 +79,8 @@ class BackgroundWorker:
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
         ``done(result, error)``, if given, is called in the hub after it, and must neither switch nor raise.
-        ``first``: do this before other work, because somebody waits for it. As a number: the count of its
-        pieces; as many pieces of other work come next.
+        ``first``: do this before other work, because somebody waits for it. If this makes several files,
+        ``first`` is their number: as many pieces of other work come next.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -125,14 +125,14 @@ class BackgroundWorker:
         return taken
 
     def _next_unheard(self, count):
-        """Take up to ``count`` of the next pieces, none with a callback."""
+        """Take up to ``count`` of the next pieces, and stop before a piece that has a callback."""
         while count > 0 and self._work and self._work[0][2] is None:
             yield self._work.popleft()
             count -= 1
 
     @staticmethod
     def _do_each(pieces):
-        """In a thread, which logs nothing: the log's locks are for greenlets of one hub. Returns Failures."""
+        """In a thread: do these pieces. Returns Failures; logs nothing, as the log's locks are the hub's."""
         failures = Failures()
         for function, arguments, _ in pieces:
             try:
@@ -147,7 +147,7 @@ class BackgroundWorker:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """Begin another greenlet for the rest: this one was ended from outside (killed, or by Ctrl-C)."""
+        """Begin another greenlet for the rest of the work, because this one was killed or ended by Ctrl-C."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 

@@ -1,5 +1,5 @@
-"""Batch: what one flush covers, the names that change before it, the callbacks that wait for it, and the
-failures that outlast it.
+"""Batch: keeps what one flush covers, the names that change before it, the callbacks that wait for it, and
+the failures that outlast it.
 
 Below group_commit, which fills the next batch while it flushes one. A batch never flushes. FlushFailures
 remembers failed logs and folders, because a second flush of the same file or folder would succeed without
@@ -17,10 +17,10 @@ logger = logging.getLogger("gomq_py.storage.sync")
 
 
 class FlushBatch:
-    """``stores``: store -> whether its acks are flushed, too; ``acks``: stores of which only acks are to be
-    flushed, some time after ``acks_since``; ``logs`` are held, ``folders`` are paths. ``is_hurried``: one of
-    the ``callbacks`` cannot wait until there is more to flush. ``failures``: store, log, path of a folder or
-    change of a name -> its error.
+    """What one flush covers. ``stores``: store -> whether its acks are flushed, too; ``acks``: stores of
+    which only acks are flushed, some time after ``acks_since``; ``logs`` are held, ``folders`` are paths.
+    ``is_hurried``: a callback cannot wait until there is more to flush. ``failures``: store, log, path of a
+    folder or change of a name -> its error.
     """
 
     __slots__ = ("stores", "acks", "acks_since", "logs", "folders", "callbacks", "is_hurried", "failures")
@@ -171,8 +171,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """The logs and folders that have failed; one object per GroupCommit. ``files`` tells its listeners of
-    bytes written to logs.
+    """Remembers the logs and folders that have failed; one object per GroupCommit. ``files`` tells its
+    listeners of bytes written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -208,8 +208,8 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the logs that could not be written; they are held. The next flush tries again; until then no
-        callback may hear that nothing is left to flush.
+        """Take the logs that could not be written; they are held. The next flush tries again. Until that
+        flush, no callback may hear that nothing is left to flush.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
@@ -283,9 +283,9 @@ SOON_S = 0.02
 
 
 class NameChanges:
-    """Changes of names to be made before the next flush; one object per GroupCommit. ``change_each(groups)``
-    makes changes in a thread, ``begin()`` starts the greenlet that flushes, ``wake``, a Wakeup, wakes it.
-    ``gathers_soon=False``: all changes are made in the order asked.
+    """Collects changes of names to be made before the next flush; one object per GroupCommit.
+    ``change_each(groups)`` makes changes in a thread, ``begin()`` starts the greenlet that flushes, the
+    Wakeup ``wake`` wakes that greenlet. ``gathers_soon=False``: all changes are made in the order asked.
     """
 
     __slots__ = (
@@ -305,15 +305,15 @@ class NameChanges:
         self._is_making_alone = False
 
     def change(self, changes, done=None, soon=False):
-        """Have names changed in a thread, in the order asked, before the next flush; ``after_sync`` covers
-        it.
+        """Have names changed in a thread, in the order asked, before the next flush. ``after_sync`` covers
+        the changes.
 
         ``changes``: storage.disk.files.Change; each is made only if those before it in the list were made.
         ``done(error or None)`` is called in the hub, and must neither switch nor raise. A change that fails
         fails the flush for all its callbacks. A missing file is a failure only if the change needs it.
 
-        ``soon``, for files that are to be used again: they are made within ``SOON_S`` unless a flush runs
-        then, before changes without ``soon``, and without a flush of its own.
+        ``soon``, for files that are to be used again: these changes come before others, within ``SOON_S``
+        unless a flush runs then, and cause no flush.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -364,8 +364,8 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all changes while nothing is flushed. Until then no callback may hear that nothing is left to
-        do. May switch.
+        """Make all changes while nothing is flushed. No callback may hear before the end of this that nothing
+        is left to do. May switch.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)

@@ -17,7 +17,7 @@ keeps, such as a follower:
 
 An acknowledger hears of changes as a ``storage.disk.replication.Replicator`` does, of logs and names only
 when the local disk has them. So it is asked after the local disk has answered. Without acknowledgers a
-promise is one more call, and no object. Never switches but in ``wait``.
+promise costs one more call, and no object. Only ``wait`` switches.
 """
 from collections import deque
 from functools import partial
@@ -51,7 +51,7 @@ class Durability:
 
         If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
         whether the callback is about one of them; it must not raise. Without ``concerns`` each failure
-        counts. ``hurry=False``: the call may take a while.
+        counts. ``hurry=False``: the flush may wait for more changes.
 
         Returns the NextFlush of ``GroupCommit.after_sync``, if any, which also covers changes until it
         begins.
@@ -63,15 +63,15 @@ class Durability:
         return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
     def when_defined(self, callback):
-        """As ``when_safe``, for definitions, users and rights: a failed flush of a queue's files does not
-        concern them.
+        """Call back as ``when_safe`` does, once definitions, users and rights are safe. A failed flush of a
+        queue's files does not concern the callback.
         """
         self.when_safe(callback, _not_ours)
 
     def when_on_disk(self, callback, hurry=True, concerns=None):
-        """As ``when_safe``, for housekeeping: the local disk is enough.
+        """Call back as ``when_safe`` does, once the local disk has all changes: enough for housekeeping.
 
-        ``hurry=False``: the call may take a while.
+        ``hurry=False``: the flush may wait for more changes.
         """
         self.disk.after_sync(callback, hurry, concerns)
 
@@ -88,23 +88,23 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether there are acknowledgers: they may lack changes that a kill leaves here."""
+        """Whether there are acknowledgers, which may lack changes that a killed process leaves here."""
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
-        """From now on a promise waits for this acknowledger, too."""
+        """Let every promise from now on wait for this acknowledger, too."""
         self._acknowledgers[acknowledger] = None
         self.disk.tells_before_it_answers = True
 
     def remove(self, acknowledger):
-        """No promise waits for this acknowledger any more, the earlier ones included."""
+        """Let no promise wait for this acknowledger any more, not even earlier promises."""
         self._acknowledgers.pop(acknowledger, None)
         for promise in self._promises:
             promise.missing.discard(acknowledger)
         self._keep()
 
     def close(self):
-        """Ask only the local disk from now on; refuse the promises that wait for an acknowledger."""
+        """Ask only the local disk from now on, and refuse the promises that wait for an acknowledger."""
         self._acknowledgers.clear()
         error = NotAcknowledged(
             "the broker stops, and not everybody who keeps a copy has said that it is safe"
@@ -115,7 +115,7 @@ class Durability:
         self._keep()
 
     def describe(self):
-        """Its state, for people."""
+        """The state of the disk's flushes and of the promises, as a line for people."""
         described = self.disk.describe()
         if self._acknowledgers or self._promises:
             described += f"; {len(self._acknowledgers)} acknowledgers, {len(self._promises)} promises to keep"
@@ -167,7 +167,7 @@ def _not_ours():
 
 
 class _Promise:
-    """One callback, and the acknowledgers that have not answered yet."""
+    """A callback, with the acknowledgers that have not answered yet."""
 
     __slots__ = ("callback", "is_on_disk", "missing", "error")
 

@@ -1,7 +1,7 @@
 """Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
 
 Below flushing, above flush_threads. A greenlet that calls ``flush`` waits as for a socket, and the loop goes
-on. Interpreted there is no Flusher (``IS_NATIVE``), and a pool of Python's threads flushes.
+on. Interpreted code has no Flusher (``IS_NATIVE``): a pool of Python's threads flushes.
 """
 import contextlib
 import errno
@@ -23,8 +23,8 @@ IS_NATIVE = flush_threads.is_native()
 class Flusher:
     """Runs at most ``most`` flushes at one time; further ones wait. One per GroupCommit, in the same hub.
 
-    The first thread begins at once, others when they are needed; all stay until ``close``. Raises OSError
-    without a thread or a descriptor.
+    The first thread begins at once, others when they are needed; all stay until ``close``. Raises OSError if
+    the system has no thread or descriptor to give.
     """
 
     __slots__ = (
@@ -67,8 +67,8 @@ class Flusher:
             raise OSError(number, os.strerror(number))
 
     def pause(self, seconds):
-        """Return after ``seconds``, less than one, or at ``end_pause``. Timers of the loop are late by up to
-        a millisecond; this pause is not. For one greenlet at a time. Switches.
+        """Return after ``seconds`` (less than 1), or sooner if ``end_pause`` is called. Timers of the loop
+        are late by up to a millisecond; this pause is not. For one greenlet at a time. Switches.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()

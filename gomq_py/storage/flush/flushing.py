@@ -2,9 +2,9 @@
 
 Below group_commit, which says what is flushed, and whose greenlet a Wakeup wakes; above flusher and files.
 Threads that need no interpreter flush the files of stores (``storage.flush.flusher``), for greenlets that
-wait here. Logs, folders and changes of names, and interpreted all files, have a pool of Python's threads: the
-hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures and does not
-judge them.
+wait here. A pool of Python's threads flushes logs and folders, changes names and, interpreted, flushes all
+files: the hub's pool serves name resolution and hashing, which must not wait for a disk. Reports failures and
+does not judge them.
 
 CommitDelay holds flushes up. A flush costs the processor some 150 us and waits for the disk, so on a fast
 disk 10 000 confirmed messages a second would be thousands of flushes a second. Flushes that overlap, or
@@ -39,7 +39,7 @@ _this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
-    """Logs flushes that run longer than ``after_s`` seconds; 0: logs none.
+    """Logs flushes that run longer than ``after_s`` seconds; if that is 0, it logs no flush.
 
     Made in the hub. ``begin`` and ``end`` are called around each flush, in its thread.
     """
@@ -180,8 +180,8 @@ class NextFlush:
 
 
 class CommitDelay:
-    """Says when the next flush may begin. ``next_flush``: that flush; ``asked()`` is called with each ask for
-    it.
+    """Says when the next flush may begin. ``next_flush``: the NextFlush. Each ask for that flush calls
+    ``asked()``.
     """
 
     __slots__ = ("next_flush", "_may_begin_s", "_due_s", "_is_steady", "_pausing")
@@ -206,7 +206,7 @@ class CommitDelay:
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Return when the next flush may begin, after a pause of ``flusher``; None: at once. May switch."""
+        """Return when the next flush may begin: ``flusher`` pauses; if it is None, at once. May switch."""
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
         if left > 0:
@@ -305,7 +305,7 @@ FLUSH_LOG = logging.getLogger("gomq_py.storage.flushing")
 
 class Flushing:
     """Runs at most ``threads`` flushes at one time. ``others``: further threads of the pool, for work that no
-    flush waits for. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: none is.
+    flush waits for. ``slow_s``: a flush that takes longer is logged while it runs; 0: none is logged.
 
     A job is (function, its argument: a file or a path, its owner). ``at_work``: work in threads that the
     cycle waits for, or waited for when it was cut short.
@@ -337,7 +337,7 @@ class Flushing:
         return self.sync_in_hub if self._has_flusher() else self._files.sync
 
     def jobs_of(self, logs, folders):
-        """The jobs that flush logs and folders. Logs are held since they were marked."""
+        """The jobs that flush logs and folders. The logs are held: mark_file() has retained them."""
         jobs = [(self._files.sync_log, file, file) for file in logs]
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
@@ -361,7 +361,7 @@ class Flushing:
         return failed
 
     def change_each(self, groups):
-        """Make each group's changes, see change_each. Raises if there is no thread. Switches."""
+        """Make each group's changes in a thread, by change_each(). Raises if there is no thread. Switches."""
         self.at_work = [begin(change_each, groups, self.watch, pool=self.threads_of())]
         results = self.at_work[0].get()
         self.at_work = []
@@ -441,8 +441,8 @@ class Flushing:
 
 
 def flush_each(jobs, watch):
-    """Run the jobs one by one, in a pool thread, or in a greenlet if a flush only waits there. Returns
-    (owner, error) of the jobs that failed.
+    """Run the jobs one by one, in a thread of the pool or in a greenlet. Returns (owner, error) of the jobs
+    that failed.
     """
     failed = []
     for function, target, owner in jobs:
@@ -460,8 +460,8 @@ def flush_each(jobs, watch):
 
 
 def change_each(groups, watch):
-    """Make each group's changes until one fails, in a pool thread. Returns (count of changes made, error or
-    None) of each group.
+    """In a thread of the pool: make each group's changes until one of the group fails. Returns (count of
+    changes made, error or None) of each group.
     """
     results = []
     for group in groups:

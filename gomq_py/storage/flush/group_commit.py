@@ -1,12 +1,12 @@
-"""Group commit: one flush for everything that became dirty while the last one ran, then the confirms that
-waited for it. The only place that flushes.
+"""Group commit: flushes everything that was changed during the last flush, then sends the confirms that
+waited for it. No other module flushes.
 
 Stores and logs mark themselves. Doors call ``after_sync``, to be called back once all that is marked now is
 on the disk. A sync takes all marks when it begins, so batches grow by themselves when the disk is slow and
-are small when it is fast. Syncs that would come too often wait for more marks, and each waits for the disk in
-threads (both: ``storage.flush.flushing``). A failed sync proves nothing, not even when it is repeated: all
-stores that it covered are fenced, and callbacks get the error. One per broker; idle, it holds neither a timer
-nor a thread's time.
+are small when it is fast. ``storage.flush.flushing`` delays syncs that would come too often, and has threads
+wait for the disk. A failed sync proves nothing, not even when it is repeated: all stores that it covered are
+fenced, and callbacks get the error. A broker has one GroupCommit, which uses no timer and no thread while it
+is idle.
 """
 import errno
 import logging
@@ -51,8 +51,8 @@ class GroupCommit:
 
     ``enabled=False`` (--no-sync): flushes nothing, and calls back as soon as no name is left to change. Then
     a confirmed message outlives a killed process, and not a power cut. ``slow_s``: a flush that takes more
-    seconds is logged while it runs; 0: none is. ``slice_clock``: the broker's SliceClock, which cuts the
-    callbacks of one sync into slices.
+    seconds is logged while it runs; 0: no flush is logged. ``slice_clock``: the broker's SliceClock, which
+    cuts the callbacks of one sync into slices.
 
     ``names``: the NameChanges that flushes wait for; ``background``: work that no flush waits for.
     """
@@ -99,7 +99,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_messages(self, store):
-        """As ``mark``, for the messages only; confirms need no acks."""
+        """Note that the store has messages to flush. Its acks may stay, because confirms do not need them."""
         self._next.stores.setdefault(store, False)
         self._begin_soon()
 
@@ -135,9 +135,9 @@ class GroupCommit:
         Callbacks come in the order given, and must neither switch nor raise. ``hurry=False``: the flush may
         wait for more marks. If files of some stores could not be flushed, these stores are fenced, and
         ``concerns()`` is asked whether that concerns the caller; it must not raise. Without ``concerns`` each
-        failure does. A failed log concerns all: in that sync, and in later ones until another log has taken
-        its place, because a second flush would succeed without what the first one lost. ``about_logs=False``,
-        for housekeeping that no promise depends on: a failed log is not reported.
+        failure is reported. A failed log concerns all: in that sync, and in later ones until another log has
+        taken its place, because a second flush would succeed without what the first one lost.
+        ``about_logs=False``, for housekeeping that no promise depends on: a failed log is not reported.
 
         Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """
@@ -170,8 +170,8 @@ class GroupCommit:
         return None
 
     def after_flush_of(self, log, callback):
-        """Mark this log, and call back with the result of its own flush, whatever else fails: for a log that
-        is to take another one's place.
+        """Mark this log, and call back with the result of its own flush, whatever else fails. For a log that
+        is to replace another log.
         """
         self.mark_file(log)
         self.after_sync(OfLog(callback, log))
@@ -186,7 +186,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks and finish the background work, with all that both add; then end. May switch."""
+        """Flush all marks and finish the background work, also what these two add; then end. May switch."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:
@@ -224,7 +224,7 @@ class GroupCommit:
         return self._greenlet is None or self._is_resting
 
     def describe(self):
-        """Its state, for people."""
+        """The state of the flushes, the marks and the failures, as a line for people."""
         state = (
             "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
             else "waiting for more"
@@ -251,7 +251,7 @@ class GroupCommit:
         return self._has_marks() or bool(self._next.acks or self._next.callbacks)
 
     def _take(self):
-        """The batch for the sync that begins now."""
+        """Take the batch for the sync that begins now, and start an empty one."""
         self._commit_delay.begin()
         batch, self._next = self._next, FlushBatch()
         return batch
@@ -266,7 +266,7 @@ class GroupCommit:
             self._wake.set()
 
     def _run(self):
-        """Cycle while there is something to flush, rest, and end: an idle broker has no greenlet here."""
+        """Cycle while there is something to flush, then rest and end: an idle broker has no greenlet here."""
         try:
             self._flushing.finish()  # of a cycle that was cut short: two threads must not write one log
             if self.enabled:
@@ -305,7 +305,7 @@ class GroupCommit:
             self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
 
     def _forget_marks(self):
-        """Without syncing, count marked files as flushed at the end of the loop's turn.
+        """Without syncing (--no-sync), count marked files as flushed at the end of the loop's turn.
 
         May switch, for changes of names.
         """
@@ -485,6 +485,6 @@ class GroupCommit:
             call_back(callback, of_logs, other)
 
     def _asked(self):
-        """The callbacks of the running sync, until none is left. A generator."""
+        """Iterate over the callbacks of the running sync, until none is left. A generator."""
         while self._in_flight:
             yield self._in_flight.popleft()

@@ -1,9 +1,9 @@
-"""Columns: many records of a segment at once, as the buffers that columnar programs (Arrow) take.
+"""Columns: reads many records of a segment at once, into the buffers that columnar programs (Arrow) take.
 
-Beside record, which draws the octets; for programs that read a stream in bulk (Spark). A Block holds, for up
-to ``capacity`` rows, their offsets and times, and for each field with a length where it lies: ``starts`` and
-``lengths``, 32 bits each, start -1 where a row has none. gather() copies one field of all rows into one
-piece. Both checksums of every record handed out were checked. A leaf: octets in, octets out; no I/O.
+For programs that read a stream in bulk (Spark); format.record draws the octets. A Block holds, for up to
+``capacity`` rows, their offsets and times and, of each field with a length, the places: ``starts`` and
+``lengths``, 32 bits each; the start is -1 if a row lacks the field. gather() copies one field of all rows
+into one piece. A walk checks both checksums of every record. A leaf: octets in, octets out; no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -33,8 +33,8 @@ AMQP = 1
 
 
 class Block:
-    """Rows of one walk; fill, use, fill again. ``count`` rows, ``body_bytes`` octets of bodies, ``at`` where
-    the next record begins.
+    """Holds the rows of one walk, and is then filled again: ``count`` rows, ``body_bytes`` octets of bodies,
+    ``at`` where the next record begins.
 
     ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``
     is every flag that any row has. ``others``: rows whose properties are of another kind than AMQP's.
@@ -62,9 +62,9 @@ class Block:
         """Take the records from ``at`` to ``end`` with ordinals from ``first`` on, before ``until``. Returns
         the reason of the walk's end.
 
-        ``first_offset``: of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0 at the
-        segment's first record; later walks go on from there. Records before ``first`` are passed over with
-        their headers checked only.
+        ``first_offset``: offset of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0
+        at the segment's first record; later walks go on from there. Records before ``first`` are passed over,
+        with only their headers checked.
         """
         self.count = self.body_bytes = self.skipped = self.others = 0
         if end > len(buffer) or end > LARGEST_START:
@@ -131,18 +131,18 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """After MISSING: the next walk takes the record at ``at``. Returns its ordinal."""
+        """After MISSING from walk(): let the next walk take the record at ``at``. Returns its ordinal."""
         self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
         return self.next_ordinal
 
     def skip(self):
-        """After SPOILED: the next walk begins behind the record at ``at``."""
+        """After a walk that ended with SPOILED: let the next walk begin behind the record at ``at``."""
         self.at += self.skipped
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """After DAMAGED: position of the next sound header from ``at`` (a multiple of 8 behind the segment's
-        start) to ``end``; -1: there is none.
+        """After a walk that ended with DAMAGED: position of the next sound header from ``at`` (a multiple of
+        8 behind the segment's start) to ``end``; -1 if there is none.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
@@ -152,8 +152,8 @@ class Block:
         return record.find(p, at, end, seed, self.next_ordinal)
 
     def other_kind(self, row, buffer):
-        """(kind, flags, routing, properties), as they lie in the record, of a row whose properties are not
-        basic; else None.
+        """(kind, flags, routing, properties) of a row whose properties are not basic, as they lie in the
+        record; None for a row with basic properties.
         """
         exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
         if buffer[exchange_at - 39] == AMQP:
@@ -166,7 +166,7 @@ class Block:
             bytes(buffer[at:end]))
 
     def set_properties(self, row, at, length):
-        """The row has basic properties that lie elsewhere."""
+        """Set where a row's basic properties lie, because the record itself does not have them."""
         place = 4 * (PROPERTIES * self.capacity + row)
         octets.put_le32(octets.pointer(self.starts), place, at)
         octets.put_le32(octets.pointer(self.lengths), place, length)
@@ -230,8 +230,8 @@ class Block:
         return ends, content
 
     def gather_property(self, place, buffer):
-        """As gather(), for one property after scan_properties(); a bitmap of the rows that have it comes
-        first.
+        """One property of all rows as (bitmap of the rows that have it, ends, content), see gather(). For use
+        after scan_properties().
         """
         present = bytearray((self.count + 7) // 8)
         ends, size = self._measured(self.property_lengths, place)

@@ -1,4 +1,4 @@
-"""Heads: the first 128 octets of a segment's two files, and the seals in them. Little-endian.
+"""Heads: encodes and decodes the first 128 octets of a segment's two files. Little-endian.
 
     Both files: the head proper, unchanged until the file is recycled.
 
@@ -89,7 +89,7 @@ class Head(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What a sealed msgs file holds."""
+    """The content of a msgs file's seal: what the file holds."""
 
     records: int
     next_ordinal: int
@@ -100,7 +100,7 @@ class Seal(NamedTuple):
 
 
 class AcksSeal(NamedTuple):
-    """What an acks file held at a clean stop."""
+    """The content of an acks file's seal: what the file held at a clean stop."""
 
     entries: int
     acked: int
@@ -108,8 +108,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """The ``Head`` in the first 64 octets, or None if they are no head, or one of another schema version or
-    (with ``magic``) kind.
+    """The ``Head`` in these 64 octets. None if they hold no valid head, or a head of another schema version
+    or, with ``magic``, of another kind of file.
     """
     if len(head) < 64:
         return None

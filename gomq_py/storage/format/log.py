@@ -1,6 +1,6 @@
 """Framed log records: the octets of an append-only file of small records.
 
-Little endian; the first is the log's birth, ordinal 0 without payload.
+Little-endian. The first record, ordinal 0 without payload, marks the log's birth.
 
     record head, 36 octets
      0  2  magic "RL"
@@ -15,7 +15,7 @@ Little endian; the first is the log's birth, ordinal 0 without payload.
     36     payload
 
 The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad
-head the next valid head with our id and a higher ordinal is searched octet by octet. "Known to be on disk"
+head a scan looks for our id and a higher ordinal in a valid head, octet by octet. "Known to be on disk"
 tells a disk fault (damage below it) from the ordinary end of a crash; above it the octets themselves tell: an
 unfinished append is short, or unwritten parts of a sector read as zeros. Written by storage.logs.framed_log;
 read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never interpreted.
@@ -171,7 +171,7 @@ class LogScan:
         return position
 
     def _may_be_torn(self, start, end):
-        """Whether some sector of [start, end) reads as if its end, or all of it, was never written."""
+        """Whether some sector of [start, end) reads as if its end, or the whole sector, was never written."""
         while start < end:
             until = min(end, start - start % SECTOR + SECTOR)
             if not self._content[until - 1]:

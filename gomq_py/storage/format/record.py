@@ -1,4 +1,4 @@
-"""Record: one message in a segment, where it lies, and the entry that says that it is gone.
+"""Record: encodes and checks a message in a segment, its location, and the entry that says that it is gone.
 
 Little-endian. In the msgs file every record begins at a multiple of 8 octets from the start of the file.
 
@@ -118,17 +118,17 @@ def location_of(bits, number, position):
 
 
 def level_of(location):
-    """The level of priority."""
+    """The level of priority in a location."""
     return location >> 56
 
 
 def number_of(location):
-    """The number of the segment."""
+    """The number of the segment in a location."""
     return location >> 28 & 0xFFFFFFF
 
 
 def position_of(location):
-    """Where in the segment the record begins."""
+    """The position in a location: where in the segment the record begins."""
     return location & 0xFFFFFFF
 
 
@@ -300,7 +300,7 @@ class RecordScanner:
         return 0
 
     def _step(self):
-        """Move to the next sound header; 0 at the end, else the record's size."""
+        """Move to the next sound header. Returns the record's size, or 0 at the end."""
         p, at = self.p, self.at
         size = measure(p, at, self.end)
         if size == 0 or octets.le32(p, at + 16) < self.next_ordinal or not header_is_sound(p, at, self.seed):
@@ -335,7 +335,7 @@ def capacity_for(msgs_bytes):
 
 
 def put_entry(p, index, seed, word):
-    """Write the entry."""
+    """Write the word and its checksum as the entry with this index."""
     at = 128 + index * 8
     octets.put_le32(p, at, word)
     octets.put_le32(p, at + 4, octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4))
@@ -351,8 +351,8 @@ def get_entry(p, index, seed):
 
 
 def put_mark(p, at, seed, position):
-    """Write a position and its checksum at ``at``: the marks of format.head, with the salt already in the
-    seed.
+    """Write a mark of format.head at ``at``: a position and its checksum. The caller has added the mark's
+    salt to the seed.
     """
     octets.put_le32(p, at, position)
     octets.put_le32(p, at + 4, octets.crc32c(seed, p, at, 4))
@@ -364,8 +364,8 @@ def due_value(due_s, count):
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry, in Unix seconds within four years of now; 0 if the entry belongs to another
-    count.
+    """The time in a DUE entry, in Unix seconds within four years of now; 0 if the entry was written for
+    another count.
     """
     if value & 1 != count & 1:
         return 0
@@ -395,7 +395,7 @@ class Acks:
 
 
 def load_acks(buffer, seed, entries=-1):
-    """Read the entries of an acks file; ``entries`` from its seal, else all there are."""
+    """Read the entries of an acks file: as many as its seal says (``entries``), or all if that is -1."""
     acks = Acks()
     limit = (len(buffer) - HEAD_BYTES) // ENTRY_BYTES
     if limit <= 0:
@@ -441,9 +441,9 @@ def _collect(p, seed, limit, acks, found):
 
 
 def _merge(found, runs):
-    """Append sorted ranges (start << 32 | end) to ``runs``, overlapping ones merged.
+    """Append sorted ranges (start << 32 | end) to ``runs``, and merge those that overlap.
 
-    Adjacent ones stay apart: a single entry does not end where its record does, and is recognised by its
+    Adjacent ranges stay apart: a single entry does not end where its record does, and is recognised by its
     length.
     """
     last_end = -1

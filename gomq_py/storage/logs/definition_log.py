@@ -105,7 +105,7 @@ class DefinitionLog:
 
     @property
     def on_disk(self):
-        """See FramedLog."""
+        """{log id: bytes of it on the disk}; empty before the log's first record."""
         return self._log.on_disk
 
     @property
@@ -115,7 +115,7 @@ class DefinitionLog:
 
     @property
     def damage(self):
-        """Damage found by replay, see storage.logs.framed_log.Damage."""
+        """Damage that replay found, see storage.logs.framed_log.Damage."""
         return self._log.damage
 
     @property
@@ -147,7 +147,7 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Note replayed records that their reader cannot use.
+        """Note records that replay returned and their reader cannot use.
 
         Keeps all unusable records in a separate file. For boot: blocks.
         """
@@ -164,7 +164,7 @@ class DefinitionLog:
             )
 
     def begin(self, records):
-        """Make these the first records of a new log: on disk when this returns, all of them or none.
+        """Make these the first records of a new log. They are on disk when this returns, all of them or none.
 
         For boot: blocks. Raises OSError.
         """
@@ -232,14 +232,14 @@ class DefinitionLog:
             self._compact_if_long()
 
     def counted(self, count):
-        """Use the count of definitions: there may be more than at the last count, and little waste."""
+        """Compact the log if it is still long by this new count of definitions."""
         self._counting = False
         self._size_hint = max(self._size_hint, count)
         if (self._is_long() or self._log.file.failure is not None) and not self._closed:
             self._compact()
 
     def count_failed(self, error):
-        """Give the count up."""
+        """Go on without the count of definitions, which has failed."""
         self._counting = False
         self._give_up(error)
 
@@ -272,7 +272,7 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """Save ``left``, in a thread."""
+        """In a thread: save ``left``."""
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
@@ -403,7 +403,7 @@ class DefinitionLog:
 
 
 class Walk(Job):
-    """A walk through ``definitions``, a snapshot of what ``log`` keeps."""
+    """Goes in slices through ``definitions``, a snapshot of what ``log`` keeps."""
 
     name = "compacting the definitions"
 
@@ -413,7 +413,7 @@ class Walk(Job):
         self._definitions = definitions
 
     def _take(self, most):
-        """(the next definitions, whether there may be more)."""
+        """Take the next definitions. Returns (definitions, whether there may be more)."""
         clock, taken = SliceClock(every=LOOKS), []
         for definition in self._definitions:
             if definition is not None:

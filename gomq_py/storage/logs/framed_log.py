@@ -37,7 +37,7 @@ class FramedLog:
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: a new one from ``make_file``, whose name the caller has flushed; ``new_id``: its id."""
+        """``file``: a new, empty log whose name the caller has flushed, or None; ``new_id``: its log id."""
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
         # new, or unflushed when the last run was killed: a log keeps nothing before its name is on disk
@@ -148,7 +148,7 @@ class FramedLog:
             self._committer.mark_file(self.file)
 
     def mark(self):
-        """The log's end, for ``take_back``; for a log whose appends write at once."""
+        """The log's end, to be given to ``take_back``; for a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):

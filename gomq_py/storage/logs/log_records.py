@@ -1,5 +1,5 @@
-"""Log records: the form of records in the logs of definitions and users: a field table whose ``op`` names its
-kind.
+"""Log records: checks records of the logs of definitions and users. Each is a field table whose ``op`` names
+its kind.
 
 Above content.fields, below the readers of logs. A record with a valid checksum may still be unusable in this
 version: another version wrote it, or a fault did. Such a record costs only itself, never the boot:
@@ -17,32 +17,32 @@ class RecordError(ValueError):
 
 
 def is_text(value):
-    """A name or text; names that are not UTF-8 arrive as bytes."""
+    """Whether the value is a name or text; names that are not UTF-8 arrive as bytes."""
     return isinstance(value, (str, bytes))
 
 
 def is_flag(value):
-    """True or false."""
+    """Whether the value is True or False."""
     return isinstance(value, bool)
 
 
 def is_table(value):
-    """A table of arguments."""
+    """Whether the value is a table of arguments."""
     return isinstance(value, dict)
 
 
 def is_texts(value):
-    """A list of texts."""
+    """Whether the value is a list of texts."""
     return isinstance(value, list) and all(isinstance(item, (str, bytes)) for item in value)
 
 
 def is_str(value):
-    """Text that must be UTF-8."""
+    """Whether the value is text in UTF-8."""
     return isinstance(value, str)
 
 
 def are_numbers(value):
-    """A table of integers."""
+    """Whether the value is a table of integers."""
     return (
         isinstance(value, dict)
         and all(isinstance(item, int) and not isinstance(item, bool) for item in value.values())
@@ -50,7 +50,7 @@ def are_numbers(value):
 
 
 def optional(check):
-    """A check for a field that may be missing."""
+    """Turn a check of a field into a check that also accepts a missing field."""
     return lambda value: value is None or check(value)
 
 

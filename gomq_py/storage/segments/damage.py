@@ -1,6 +1,6 @@
-"""Damaged records: handling of failed checksums. One damaged record costs one record, never the queue.
+"""Damaged records: handles failed checksums. One damaged record costs one record, never the queue.
 
-Called by recovered (a record of an earlier run's segment) and recovery (the scan of an unsealed segment).
+For recovered (a record of an earlier run's segment) and for recovery (the scan of an unsealed segment).
 """
 import os
 
@@ -18,8 +18,8 @@ UNKNOWN = -1
 
 
 class DamageNotes:
-    """Damage found by this module and recovery in one broker: messages and places by folder, known damaged
-    bytes of streams, paths of copies.
+    """Keeps what damage this module and recovery find in one broker: messages and places by folder, known
+    damaged bytes of streams, paths of copies.
 
     A thread that reopens a queue writes here, too: each folder has one writer at a time.
     """
@@ -37,8 +37,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """(records, bytes of bodies) that the segment's seal and acks promise and that are missing, if all sound
-    records lie from ``behind`` on.
+    """Returns (records, bytes of bodies) that the segment's seal and acks promise and that are missing. All
+    sound records lie from ``behind`` on.
     """
     recovered = segment.recovered
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, recovered.next_ordinal)
@@ -53,9 +53,9 @@ def count_lost(segment, behind):
 def set_aside(store, segment, start, end, lost_count):
     """Ack the bytes [start, end), so that they are never read again.
 
-    If they were flushed once, copy them beside the segment and tell the log and the listener; otherwise this
-    is an ordinary end of a crash, and nothing was promised. ``lost_count``: UNKNOWN if no sound record tells
-    the count; 0 if all were settled, so that nothing is lost.
+    If the bytes were flushed once, copy them beside the segment and tell the log and the listener. Otherwise
+    a crash left them, and nothing was promised. ``lost_count``: UNKNOWN if no sound record tells the count; 0
+    if all were settled, so that nothing is lost.
     """
     path = segment.path()
     _ack(store, segment, start, end)
@@ -86,16 +86,16 @@ def set_aside(store, segment, start, end, lost_count):
 
 
 def note_gone(store, count):
-    """Count messages lost with missing files; the caller logs them."""
+    """Count messages that were lost with missing files; the caller logs the loss."""
     lost = store.pool.damage.lost
     lost[store.folder] = lost.get(store.folder, 0) + count
 
 
 def _is_known(store, segment, start, end):
     """Whether an earlier run has reported this damage. A stream has no acks that hide damage from readers, so
-    each would report it again.
+    each run would report it again.
 
-    An empty file then marks the damage as known.
+    If not, makes an empty file that marks the damage as known.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -114,7 +114,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """Forget known damage in the segments before this one, which are gone."""
+    """Forget known damage in the segments before ``first_number``, because these segments are gone."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))

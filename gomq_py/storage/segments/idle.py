@@ -17,8 +17,8 @@ PAUSE_MS = 25
 
 
 class Resting:
-    """``start(after_ms, callback)`` starts a timer of the hub with ``stop()``; None: no store gives anything
-    back.
+    """Has idle stores give their segments back. ``start(after_ms, callback)`` starts a timer of the hub with
+    ``stop()``; if it is None, no store gives anything back.
     """
 
     def __init__(self, start):

@@ -1,7 +1,7 @@
 """Opening: a thread opens and reads the files of a closed segment, ahead of a reader or while it waits.
 
-Between segment_log, which decides what is opened, and storage.flush.group_commit's threads. Parts of open
-segments that a power cut may have damaged are read here, too, before their mapping is touched. Files that
+Below segment_log, which decides what is opened; the threads are those of storage.flush.group_commit. Threads
+also read parts of open segments that a power cut may have damaged, before the mapping is touched. Files that
 were opened ahead and not used are closed again: a backlog without readers holds no mapping. Never blocks,
 never switches.
 """
@@ -15,7 +15,7 @@ PAUSE_MS = 25
 
 
 class Opening:
-    """The files of one segment of a store being opened.
+    """A segment of a store whose files a thread opens, or has opened ahead of a reader.
 
     ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader waits for them.
     """
@@ -30,7 +30,7 @@ class Opening:
 
 
 def open_files(store, number, end, acks_bytes, written_here, read_to):
-    """The mapped files of a segment that must reach to ``end``, with the messages read up to ``read_to``; no
+    """Open and map a segment's files. The msgs file must reach to ``end``, and is read up to ``read_to``; no
     acks file if ``acks_bytes``, its least size, is 0. Blocks; may run in a thread. Raises OSError.
     """
     msgs = open_whole(store, "msgs", number, end)
@@ -53,7 +53,7 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
 
 
 def open_whole(store, kind, number, end):
-    """A file of a segment that must reach to ``end``.
+    """Open a file of a segment, which must reach to ``end``.
 
     Raises OSError, also if it was cut short: touching a mapping behind the end of its file kills the process.
     """
@@ -65,7 +65,7 @@ def open_whole(store, kind, number, end):
 
 
 class Opener:
-    """The closed segments of one store that are being opened, or were opened ahead of a reader."""
+    """Has the closed segments of one store opened, and keeps those that were opened ahead of a reader."""
 
     __slots__ = ("_openings",)
 
@@ -92,7 +92,7 @@ class Opener:
     def come_to(self, store, segment, can_wait):
         """Map the files of a closed segment, because a reader has reached it.
 
-        False: a thread opens them, and the reader, which ``can_wait``, must wait. Raises OSError.
+        Returns False if a thread must open them: then the reader, which ``can_wait``, waits. Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -142,7 +142,7 @@ class Opener:
                 store.listener.segment_opened(store)
 
     def drop_all(self, store):
-        """drop() for all segments."""
+        """Forget every Opening of this store, as drop() does."""
         for opening in list(self._openings.values()):
             self.drop(store, opening.segment)
 
@@ -178,7 +178,7 @@ class Proof:
 
 
 class Openings:
-    """The files being opened or opened ahead; one object per broker.
+    """Keeps the files being opened or opened ahead; one object per broker.
 
     ``aside`` adds work to the committer's background, for readers; None: there are no threads.
     ``start_timer`` as in Resting.

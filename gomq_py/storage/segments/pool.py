@@ -1,4 +1,4 @@
-"""Segment pool: spare pairs of segment files, emptied or made ahead, one pool per broker.
+"""Segment pool: keeps spare pairs of segment files, emptied or made ahead; one pool per broker.
 
 Fresh pages cost more than all else of an append (16-byte messages in and out: 0.19 us instead of 0.09; 1 KiB:
 1.5 instead of 0.4), so segments are recycled: descriptor and mapping kept, file renamed into place. This is
@@ -113,17 +113,17 @@ class SegmentPool:
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Two mapped files for a segment of this size, under these names now or before the next sync flushes.
-        Raises OSError, leaving neither. ``failed(error)`` is called if they cannot be named, so that their
-        content is lost with the process.
+        """Return two mapped files for a segment of this size, under these names now or before the next sync
+        flushes. Raises OSError, leaving no file. ``failed(error)`` is called if they cannot be named, so that
+        their content is lost with the process.
 
         The acks file is named first: a kill in between must not leave messages without their acks.
         """
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
     def name_at_once(self, folder):
-        """Have files for this folder named before ``take`` returns, which blocks for that, so that their
-        content survives a kill. First names the files already taken.
+        """Let ``take`` name the files for this folder before it returns, so that their content survives a
+        kill; it blocks for that. First names the files already taken.
         """
         self._at_once.add(folder)
 
@@ -139,15 +139,15 @@ class SegmentPool:
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
     def take_alone(self, msgs_path, msgs_bytes, store):
-        """``take`` of one file, for a segment of a stream. ``store.named()`` is called when it gets its name
-        later, ``store.fence(error)`` if it cannot.
+        """Return one mapped file, as ``take`` does, for a segment of a stream. Later ``store.named()`` is
+        called when the file gets its name, ``store.fence(error)`` if it cannot.
         """
         return self._take(
             self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
         )[0]
 
     def take_unnamed(self, folder, msgs_bytes):
-        """One mapped file without a name, for a segment of a transient queue."""
+        """Return one mapped file without a name, for a segment of a transient queue."""
         if self._unnamed.get(msgs_bytes):
             return self._unnamed[msgs_bytes].pop()
         return self._with_spares_given_up(self.files.create_unnamed, folder, msgs_bytes)
@@ -208,8 +208,8 @@ class SegmentPool:
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take such files, with these folders, without waiting: they exist, or there are
-        no threads.
+        """Whether a writer can take such files, with these folders, without waiting: the files exist, or
+        there are no threads.
         """
         if self._aside is None or self._closed:
             return True
@@ -217,7 +217,7 @@ class SegmentPool:
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
         """Have a thread make files of this size and kind, and missing ``folders``, outermost first.
-        ``callback(error or None)`` is called then; it must neither switch nor raise; files that it does not
+        ``callback(error or None)`` is called then, and must neither switch nor raise. Files that it does not
         take go to the next writer. Nothing is made for a ``store`` that has ended meanwhile.
         """
         key = (msgs_bytes, shelf)
@@ -291,7 +291,7 @@ class SegmentPool:
             self._close(pair)
 
     def describe(self):
-        """Counts of its files, for operators."""
+        """Counts of the pool's files, for operators."""
         pairs, unnamed, alone = (
             sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
         )
@@ -383,8 +383,8 @@ class SegmentPool:
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, jobs, made, is_awaited):
-        """Use the result of a thread: files, or errors that the waiting writers hear. Writers for whom there
-        was no room or time wait on.
+        """Use what a thread made: files, or errors that the waiting writers hear. Writers for whom there was
+        no room or time wait on.
         """
         def make_again():
             self._in_making.discard(key)
@@ -525,8 +525,8 @@ class SegmentPool:
                 self.let_go(msgs)
 
     def _names_flushed(self, folder, pair, error):
-        """The removal of the msgs file from the queue's folder is flushed. If the sync failed, the acks file
-        stays.
+        """Move the acks file, because the removal of the msgs file's name was flushed. After an ``error`` of
+        the flush the acks file stays.
         """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
@@ -538,7 +538,7 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Move the acks file as well, after the changes ``leaving``."""
+        """Move the acks file of the pair too, after the changes ``leaving``."""
         msgs, acks = pair.msgs, pair.acks
         if (
             pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
@@ -587,7 +587,7 @@ class SegmentPool:
                 self.let_go(file)
 
     def _retired(self, folder, pair):
-        """Note that the pair has left its folder. False: the folder was removed meanwhile with the pair."""
+        """Note that the pair has left its folder. Returns False if the folder was removed with the pair."""
         pairs = self._retiring.get(folder, [])
         if pair not in pairs:
             return False
@@ -602,7 +602,7 @@ class SegmentPool:
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
 
     def _create_each(self, create, undo, paths, msgs_bytes):
-        """Make the msgs file, and the acks file if there is a second path. Raises OSError, leaving neither.
+        """Make the msgs file, and the acks file if there is a second path. Raises OSError, leaving no file.
         """
         msgs = create(paths[0], msgs_bytes)
         try:
@@ -692,5 +692,5 @@ def growth(segment_bytes):
 
 
 def is_full(error):
-    """Whether the disk had no room."""
+    """Whether the error says that the disk had no room."""
     return isinstance(error, OSError) and error.errno == errno.ENOSPC

@@ -1,4 +1,4 @@
-"""Recovered: a segment that an earlier run left, and the reading of its records.
+"""Recovered: reads and checks the records of a segment that an earlier run left.
 
 Beside segment; the cursor of message_store reads with it. Records are checked as they are reached, damaged
 ones set aside. A part of the file is read through the system before its mapping is touched, because a bad
@@ -19,12 +19,12 @@ AHEAD_BYTES = 1 << 20
 
 
 class Recovered:
-    """``counts`` and ``dues`` as read from the segment's acks file (format.record), while that is open;
-    ``patchy``: the file's entries have gaps, after a power cut; ``sealed_entries``: their count by the file's
-    seal, or -1. ``delivered``: end of the records that had been delivered.
+    """The state of an earlier run's segment. ``counts`` and ``dues`` are from its acks file (format.record),
+    while that is open; ``patchy``: the file's entries have gaps, after a power cut; ``sealed_entries``: their
+    count by the file's seal, or -1. ``delivered``: end of the records that had been delivered.
 
-    ``proven``: everything before it was read through the system since the segment was opened; ``proof``: what
-    a thread is reading, or None.
+    ``proven``: all before it was read through the system since the opening. ``proof``: what a thread reads
+    now.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Recovered:
         """Position of the next record from ``at`` on that is neither acked nor picked nor damaged; ``end`` if
         there is none. Sets damage aside.
 
-        -1: a thread is reading needed bytes; go on from ``looked_at`` then. Raises OSError.
+        Returns -1 while a thread reads needed bytes; go on from ``looked_at`` then. Raises OSError.
         """
         while True:
             at = self._find_ready(segment, at)
@@ -142,7 +142,7 @@ class Recovered:
         return -3
 
     def _gone_until(self, at):
-        """End of the run of acked records at ``at``; 0 if it is not acked."""
+        """End of the run of acked records at ``at``; 0 if the record there is not acked."""
         while self._run_at < self._run_count and self._runs[self._run_at + 1] <= at:
             self._run_at += 2
         if self._run_at < self._run_count and self._runs[self._run_at] <= at:
@@ -169,7 +169,7 @@ class Recovered:
         self.proven = max(end, self.proven)
 
     def prove_all(self, store, segment):
-        """Read the whole file. False: the disk cannot read it; the store is fenced."""
+        """Read the whole file. Returns False if the disk cannot read it: then the store is fenced."""
         try:
             self._read(store, segment, self.proven, segment.end)
         except OSError as error:

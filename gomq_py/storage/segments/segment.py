@@ -39,9 +39,9 @@ class Segment:
 
     The system has pages of the msgs file up to ``cached``; the mapping must not be written behind it.
 
-    ``recovered``: its state from an earlier run (segments.recovered); None if it was made in this run, so
-    that its records need no check. ``picked``: its records that were taken out of order, or None.
-    ``is_direct``: open, and both are None. The msgs file is on the disk up to ``flushed``. ``synced_once``:
+    ``recovered``: its state from an earlier run (segments.recovered); None if made in this run, whose records
+    need no check. ``picked``: its records that were taken out of order, or None. ``is_direct``: open, and
+    ``recovered`` and ``picked`` are None. The msgs file is on the disk up to ``flushed``. ``synced_once``:
     its first flush has begun. ``named_in``: count of flushes begun when its files were named.
     """
 
@@ -114,14 +114,14 @@ class Segment:
     # records
 
     def append(self, message):
-        """Write a record at the end, for which the caller has checked the room. Returns its position."""
+        """Write a record at the end. The caller has checked that there is room. Returns its position."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, False)
         return at
 
     def append_around(self, message):
-        """append() for a body that is already written at body_place()."""
+        """Write a record, as append() does, around a body that is already written at body_place()."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)
@@ -192,8 +192,8 @@ class Segment:
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a record at ``at``, which has been read, is complete and checks; with this time, unless
-        that is 0.
+        """Whether a record at ``at``, which has been read, is complete and has the right checksums; and this
+        time, unless that is 0.
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -297,8 +297,8 @@ class Segment:
         )
 
     def spare_entries(self):
-        """Free entries of the acks file beyond the reserved ones: one for each record present or still to
-        come (all counted as smallest), and two for an unwritten run.
+        """Count of free entries of the acks file beyond the reserved ones: one for each record present or
+        still to come (all counted as smallest), and two for an unwritten run.
         """
         to_come = 0
         if self.recovered is None:
@@ -360,7 +360,7 @@ class Segment:
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Read the entries of the attached acks file: as many as its seal says, else all."""
+        """Read the entries of the attached acks file: as many as its seal says, or all without a seal."""
         self.entries = self.announced_entries = self.recovered.load(self.acks.map, self.ack_seed)
 
     def break_acks_seal(self):
@@ -428,7 +428,7 @@ class Segment:
 
 
 def fill(p, at, message):
-    """Segment.fill, of a segment mapped at ``p``."""
+    """Point ``message`` at a record, as Segment.fill does, of a segment mapped at ``p``."""
     routing_length = octets.le16(p, at + 6)
     properties_length = octets.le32(p, at + 8)
     body_length = octets.le32(p, at + 12)
@@ -450,8 +450,8 @@ def fill(p, at, message):
 
 
 class Picked:
-    """The records of a segment that were taken out of order and that the cursor has not passed: one bit for
-    each place where the smallest record could begin, 22 KiB for 8 MiB.
+    """Remembers the records of a segment that were taken out of order and that the cursor has not passed: one
+    bit for each place where the smallest record could begin, 22 KiB for 8 MiB.
     """
 
     __slots__ = ("count", "_bits")
@@ -514,7 +514,7 @@ class AckRun:
         self.end = self.count = 0
 
     def turn_to(self, segment):
-        """Start runs in another segment, or in none.
+        """Start runs in another segment, or in no segment (None).
 
         Drops unwritten runs.
         """
@@ -526,8 +526,8 @@ class Stage:
     """A buffer in which the records of a batch are collected and written with one call, for a busy stream or
     a growing queue. One per broker.
 
-    A stream's segments are never recycled, and a queue's only after they were consumed, so these write fresh
-    pages: each page first written through the mapping is cleared and faults, 3.4 us for 4 KiB, and the flush
+    A stream's segments are never recycled, a queue's only after they were consumed: both write fresh pages.
+    Each page first written through the mapping is cleared and faults, 3.4 us for 4 KiB, and the flush
     interrupts every processor of the process to clean it. Writing a batch with a call takes 1.2 us for 4 KiB,
     and readers map the pages sixteen at a time. One store uses the stage until the end of its batch; others
     write through their mappings meanwhile.
@@ -542,7 +542,7 @@ class Stage:
         self.user = self._octets = None
 
     def take(self, user):
-        """Reserve the stage for this store; False if another store has it."""
+        """Reserve the stage for this store. Returns False if another store has it."""
         if self.user is not None:
             return self.user is user
         if self._octets is None:

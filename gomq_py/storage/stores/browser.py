@@ -1,7 +1,7 @@
 """Browser: walks the ready messages of a store, oldest first, without changing anything.
 
-Beside message_store, which it only reads. The store may change between two calls: messages that left are
-skipped, later ones than the browser are not shown. Closed segments are mapped for reading and closed again.
+Only reads its message_store, which may change between two calls: a browser skips messages that left, and does
+not show messages that came after it. It maps closed segments for reading, and closes them again.
 Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between them.
 """
 import heapq
@@ -23,7 +23,7 @@ _NOWHERE = b""
 
 
 class Browser:
-    """A walk over one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
+    """Walks one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
 
     __slots__ = (
         "store", "_requeued", "_number", "_at", "_segment", "_last", "_last_end", "_own", "_own_acks",
@@ -41,7 +41,7 @@ class Browser:
         self._p = octets.pointer(_NOWHERE)
 
     def next(self, message):
-        """Show the next message. False: there are no more."""
+        """Show the next message. Returns False if there are no more."""
         while self._requeued is not None:
             location = next(self._requeued, 0)
             if location == 0:
@@ -101,7 +101,7 @@ class Browser:
     def _come_to_segment(self):
         """Make the current segment readable, or the next one that exists.
 
-        False: there are no more.
+        Returns False if there are no more segments.
         """
         while True:
             segment = self.store.browsable(self._number)
@@ -142,7 +142,7 @@ class Browser:
     def _point(self, segment):
         """Find the segment's bytes, in the store's mapping or in our own.
 
-        False: they cannot be read.
+        Returns False if they cannot be read.
         """
         if segment.is_open:
             recovered = segment.recovered
@@ -217,13 +217,13 @@ class Browser:
 
 
 class ChainedBrowser:
-    """The ready messages of several stores, one store after the other: the levels of a priority queue."""
+    """Walks the ready messages of several stores, one by one: of a priority queue's levels."""
 
     def __init__(self, stores):
         self._browsers = [Browser(store) for store in stores]
 
     def next(self, message):
-        """Show the next message. False: there are no more."""
+        """Show the next message. Returns False if there are no more."""
         while self._browsers:
             if self._browsers[0].next(message):
                 return True
@@ -260,8 +260,8 @@ def browse(store):
 
 
 def _mapped(file, path, end):
-    """A read-only mapping, read from the disk up to ``end``: of the open file if it has no name any more,
-    else of the file at the path.
+    """Map a file for reading, read from the disk up to ``end``: the open ``file`` if its name is gone, else
+    the file at ``path``.
 
     Raises OSError, ValueError. A bad sector must raise here: in the mapping it would end the process.
     """
@@ -277,7 +277,7 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(requeued):
-    """The locations of requeued messages in order, sorted in parts as they are read; None if there are none.
+    """Iterate over the locations of requeued messages in order, sorted in parts when read; None without any.
     """
     if requeued is None or requeued.heap.count == 0:
         return None

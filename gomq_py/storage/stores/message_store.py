@@ -31,7 +31,7 @@ class MessageStore(segment_log.SegmentLog):
 
     The cursor is at ``read_at`` of the segment ``read_segment``: messages before it were taken or requeued
     (``requeued``, or None), messages behind it are ready unless picked (taken out of order), which the
-    segments record. Acks are written in runs (``_run``). ``_noted``: storage.segments.idle watches the store.
+    segments record. ``_run`` writes acks in runs. ``_noted``: storage.segments.idle watches the store.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class MessageStore(segment_log.SegmentLog):
     # the hot verbs, in the order a message meets them
 
     def append(self, message):
-        """As Store.append."""
+        """Copy the message in and set its location, as Store.append."""
         size = record.size_of(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
@@ -79,7 +79,7 @@ class MessageStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def peek(self, message):
-        """As Store.peek: the oldest ready message."""
+        """Show the oldest ready message without taking it, as Store.peek."""
         if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
         segment = self.read_segment
@@ -99,7 +99,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def shift(self):
-        """As Store.shift."""
+        """Take the message of the last peek."""
         if self._peeked == _FROM_CURSOR:
             self.read_segment.taken += 1
             self.read_segment.taken_bytes += self._peeked_body
@@ -117,7 +117,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += self._peeked_body
 
     def is_waiting(self):
-        """As Store.is_waiting."""
+        """True while a thread still has to open or read the file of the next message."""
         if self.read_segment is None or (self.requeued is not None and self.requeued.heap.count):
             return False
         recovered = self.read_segment.recovered
@@ -126,24 +126,24 @@ class MessageStore(segment_log.SegmentLog):
         return self.opener is not None and self.opener.is_awaited(self.read_segment)
 
     def shows_recovered(self):
-        """As Store.shows_recovered."""
+        """Whether the last peek showed a message that an earlier run delivered, as Store.shows_recovered."""
         return self._peeked == _FROM_CURSOR and self._peeked_count > 0
 
     def postpone(self):
-        """As Store.postpone."""
+        """Take the message of the last peek without delivering it, as Store.postpone."""
         count, entry = self._peeked_count, self._peeked_entry
         self._peeked_count = 0
         self.shift()
         self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """As Store.peeked_due_s."""
+        """Unix seconds until which the peeked message must wait; 0 if it need not: Store.peeked_due_s."""
         recovered = self.read_segment.recovered
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """As Store.delete. Neighbours deleted in order become one entry of the acks file, at the latest in
-        flush.
+        """Remove an unacked message for good. Neighbours deleted in order become one entry of the acks file,
+        at the latest in flush().
         """
         at = record.position_of(location)
         segment = self._run.segment
@@ -174,7 +174,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def requeue(self, location):
-        """As Store.requeue."""
+        """Make an unacked message ready again, in its old place, as Store.requeue."""
         segment = self._find(location)
         if segment is None:
             return 0
@@ -191,7 +191,7 @@ class MessageStore(segment_log.SegmentLog):
         return self.requeued
 
     def read(self, location, message):
-        """As Store.read."""
+        """Show an unacked message again, by its location, as Store.read."""
         segment = self._find(location)
         if segment is None:
             return False
@@ -213,7 +213,7 @@ class MessageStore(segment_log.SegmentLog):
             return None
 
     def flush(self):
-        """As Store.flush, deliveries and deletes included."""
+        """End a batch, as Store.flush: all changes, deliveries and deletes included, survive a kill."""
         if self._staged:
             self._write_staged()
         segment = self._write
@@ -236,7 +236,7 @@ class MessageStore(segment_log.SegmentLog):
     # out of turn
 
     def pick(self, location):
-        """As Store.pick."""
+        """Take a ready message out of its turn, as Store.pick."""
         at = record.position_of(location)
         self._peeked = 0
         self._end_stage()  # may fence the store: then there is nothing to take
@@ -263,7 +263,7 @@ class MessageStore(segment_log.SegmentLog):
         return True
 
     def unpick(self, location):
-        """As Store.unpick."""
+        """Make a picked message ready again, as if it had not been picked."""
         at = record.position_of(location)
         segment = self._before_cursor(location)
         if segment is not None and segment.is_picked(at):
@@ -276,7 +276,7 @@ class MessageStore(segment_log.SegmentLog):
         return 0
 
     def wait_until(self, location, count, due_s):
-        """As Store.wait_until."""
+        """Record for the next run when an unacked message may be delivered again: Store.wait_until."""
         segment = self._find(location)
         if segment is not None and segment.acks is not None:
             self._have_requeued().wait_until(self, segment, location, count, due_s)
@@ -284,7 +284,7 @@ class MessageStore(segment_log.SegmentLog):
     # the slow verbs
 
     def purge(self):
-        """As Store.purge."""
+        """Drop all ready messages. Returns their count."""
         self._end_stage()
         count = self.ready_count
         self._peeked = 0
@@ -313,7 +313,7 @@ class MessageStore(segment_log.SegmentLog):
         return count
 
     def oldest_ready_ms(self):
-        """As Store.oldest_ready_ms."""
+        """About when the oldest ready message came in, in Unix milliseconds, as Store.oldest_ready_ms."""
         if self.ready_count == 0:
             return 0
         self._end_stage()
@@ -331,7 +331,7 @@ class MessageStore(segment_log.SegmentLog):
         return oldest
 
     def ready_octets(self):
-        """As Store.ready_octets: bodies, and an average of the rest of the records."""
+        """Bytes of the ready messages: their bodies, and an average of the rest of the records."""
         beside = count = 0
         self._end_stage()
         segment = self.read_segment
@@ -342,7 +342,7 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """As Store.failed_deliveries."""
+        """Counts of messages by how often they came back, as Store.failed_deliveries."""
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
@@ -411,8 +411,8 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED for a queue that grows, which is written with calls; a segment that the cursor is in is
-        written through its mapping.
+        """UNCACHED for a queue that grows, because its records are written with calls. While the cursor is in
+        the write segment, records are written through its mapping.
         """
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
@@ -443,7 +443,7 @@ class MessageStore(segment_log.SegmentLog):
             segment_log.SegmentLog._leave_behind(self, segment)
 
     def _finish(self, segment):
-        """Discard a segment of which nothing is wanted any more; not the write segment."""
+        """Discard a segment, in which no message is wanted any more; not the write segment."""
         if self.read_segment is not None and segment.number > self.read_segment.number:
             self._unlink(segment)
         if segment is self._run.segment:
@@ -553,7 +553,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next ready record. False at the end."""
+        """Move the cursor to the next ready record. Returns False at the end."""
         self._end_stage()
         while self.read_segment is not None:
             segment = self.read_segment

@@ -1,5 +1,5 @@
-"""Priority store: a message store for each priority level in use, with the methods of one store, for queues
-with x-max-priority.
+"""Priority store: joins a message store for each priority level in use into one store, for queues with
+x-max-priority.
 
 Above message_store; locations contain the level. The highest level with a ready message is shown first;
 within a level messages keep their order. An unused level costs nothing. Never switches, never flushes.
@@ -17,7 +17,7 @@ _NAME = re.compile(r"level\.(\d{3})")
 
 
 class PriorityStore(_store.Store):
-    """``max_priority`` (0 to 255): messages of a higher priority count as of this one.
+    """Keeps messages by priority. ``max_priority`` (0 to 255): a higher priority counts as this one.
 
     Made by open_priority_store.
     """
@@ -41,7 +41,7 @@ class PriorityStore(_store.Store):
     # the hot verbs
 
     def append(self, message):
-        """As Store.append, to the level of the message's priority."""
+        """Copy the message into the level of its priority and set its location, as Store.append."""
         number = message.priority
         if number > self.max_priority:
             number = self.max_priority
@@ -54,21 +54,21 @@ class PriorityStore(_store.Store):
         self._raise_top(number)
 
     def name_at_once(self):
-        """As Store.name_at_once, of the lowest level."""
+        """Have new files of the lowest level named when they are taken, as Store.name_at_once."""
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(level_folder(self.folder, 0))
         return 0
 
     def place_of(self, size):
-        """As Store.place_of, on the lowest level, which is made if need be."""
+        """A number for the next record's place on the lowest level, made if missing: Store.place_of."""
         store = self._levels[0]
         if store is None:
             store = self._level(0)
         return store.place_of(size)
 
     def holds(self, place, came_ms):
-        """As Store.holds, of the lowest level."""
+        """Whether a message lies, or was acked, at a place of the lowest level, as Store.holds."""
         store = self._levels[0]
         return store is not None and store.holds(place, came_ms)
 
@@ -113,7 +113,7 @@ class PriorityStore(_store.Store):
         return False
 
     def open_aside(self):
-        """As Store.open_aside, of all levels."""
+        """Have threads open closed segments of all levels from now on, as Store.open_aside."""
         self._opens_aside = True
         for store in self._used:
             store.open_aside()
@@ -185,7 +185,7 @@ class PriorityStore(_store.Store):
         return self._of(message.location).body_file(message)
 
     def flush(self):
-        """End of a batch, on every level."""
+        """End a batch on every level: all changes so far survive a kill of the process."""
         for store in self._used:
             store.flush()
 
@@ -250,7 +250,7 @@ class PriorityStore(_store.Store):
         self._raise_top(number)
 
     def hand_over(self, pool, committer):
-        """As Store.hand_over, of all levels."""
+        """Use this pool and this committer for all levels from now on, as Store.hand_over."""
         _store.Store.hand_over(self, pool, committer)
         for store in self._used:
             store.hand_over(pool, committer)
@@ -262,7 +262,7 @@ class PriorityStore(_store.Store):
     # called by Browser and metrics
 
     def browsed(self):
-        """The levels, the highest first."""
+        """The stores of the levels in use, the highest level first."""
         return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
 
     def oldest_ready_ms(self):
@@ -270,7 +270,7 @@ class PriorityStore(_store.Store):
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """As Store.failed_deliveries, over all levels."""
+        """Counts of the messages of all levels by how often they came back, as Store.failed_deliveries."""
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]
@@ -283,12 +283,12 @@ class PriorityStore(_store.Store):
         self.fence(error)
 
     def segment_opened(self, store):
-        """Pass on that a level's reader can go on."""
+        """Tell the store's listener that a level's reader can go on."""
         if self.listener is not None:
             self.listener.segment_opened(self)
 
     def record_damaged(self, store, path, start, end, count):
-        """Pass on that a level has quarantined a record."""
+        """Tell the store's listener that a level has quarantined a record."""
         if self.listener is not None:
             self.listener.record_damaged(self, path, start, end, count)
 
@@ -324,7 +324,7 @@ class PriorityStore(_store.Store):
             self._top = number
 
     def _take_off(self, store):
-        """Subtract the counts of a level from the sums, because they are about to change."""
+        """Subtract a level's counts from the sums, before these counts change."""
         self.ready_count -= store.ready_count
         self.unacked_count -= store.unacked_count
         self.ready_bytes -= store.ready_bytes
@@ -338,7 +338,7 @@ class PriorityStore(_store.Store):
 
 
 def level_folder(folder, number):
-    """The folder of a level below that of its queue."""
+    """The folder of a level, which is inside the folder of its queue."""
     return os.path.join(folder, f"level.{number:03d}")
 
 

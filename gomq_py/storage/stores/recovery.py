@@ -31,8 +31,8 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """Result of opening a store: ready messages, scanned segments, lost records that were once flushed,
-    unknown files, missing files that the last run left, and the count of their messages.
+    """Result of opening a store: counts of ready messages, of scanned segments and of lost records that were
+    once flushed; unknown files; missing files that the last run left, and the count of their messages.
     """
 
     ready_count: int = 0
@@ -60,7 +60,7 @@ def open_store(
 
 
 class Recovery:
-    """Opens a queue's store; stream_recovery's subclass a stream's."""
+    """Opens a queue's store. A subclass in stream_recovery opens a stream's."""
 
     def __init__(self, store):
         self.store = store
@@ -91,14 +91,14 @@ class Recovery:
         return self._report()
 
     def _names(self):
-        """The names in the folder; none if it does not exist."""
+        """The names in the folder; empty if the folder does not exist."""
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
         """Note the segments that are listed and not ``present``.
 
-        New segments get higher numbers than those and all ``numbers`` in use, because a missing file may be
-        restored.
+        New segments get higher numbers than the missing segments and all ``numbers`` in use, because a
+        missing file may be restored.
         """
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
@@ -120,7 +120,7 @@ class Recovery:
         )
 
     def _open_pair(self, number, has_acks):
-        """Add one segment to the store, or remove it if nothing of it is wanted."""
+        """Add one segment to the store, or remove it if nothing in it is wanted."""
         store = self.store
         msgs = self.files.open(store.path_of("msgs", number))
         acks = None
@@ -162,8 +162,8 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The head of the msgs file, rebuilt from its twin's if unreadable; None if the pair or the msgs file
-        is not this queue's.
+        """The head of the msgs file, rebuilt from the acks file's head if unreadable; None if the pair or the
+        msgs file is not this queue's.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
         if (
@@ -186,8 +186,8 @@ class Recovery:
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """The acks file with room for all acks and a valid head; entries that belong to another head do not
-        check.
+        """Give the acks file room for all acks and a valid head, and return it. Entries made under another
+        head then have wrong checksums.
         """
         path = self.store.path_of("acks", number)
         size = record.capacity_for(acks_head.capacity)
@@ -300,8 +300,8 @@ class Recovery:
         )
 
     def _note_settled(self, number, segment, runs):
-        """Note for the rest of the boot that all messages of a segment are acked, with its file or the
-        ``runs`` of its acks file (format.record).
+        """Note for the rest of the boot that all messages of a segment are acked. ``segment`` gives its file;
+        without a file, ``runs`` are the acked ranges in its acks file (format.record).
         """
         if self.store.pool.settled is not None:
             self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
@@ -341,7 +341,7 @@ class Recovery:
     def _set_foreign_aside(self, msgs, acks):
         """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
 
-        False: the file holds no wanted messages.
+        Returns False, and leaves the pair, if the file holds no wanted messages.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -397,8 +397,8 @@ class Recovery:
             )
 
     def _unreadable_acks(self, acks):
-        """The content of an acks file that has lost its head since an orderly stop, or None. After a crash
-        such a file was recycled.
+        """The content of an acks file that has lost its head since an orderly stop, or None. Always None
+        after a crash, because the file may have been recycled then.
         """
         if self.listed is None or acks is None:
             return None
@@ -438,14 +438,14 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the file holds the acks of another segment, which no crash explains. A crash leaves such
+        """Whether the file holds the acks of another segment and no crash explains that. A crash leaves such
         files only where they were recycled.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Quarantine another segment's acks that somebody has put here. Returns None, for no acks."""
+        """Quarantine another segment's acks that somebody has put here. Returns None, for no acks file."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(

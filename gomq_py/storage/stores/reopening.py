@@ -1,7 +1,7 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. Calls of the pool and the committer, which belong to the hub, are recorded and made after recovery.
+queue. Pool and committer belong to the hub: calls to them are recorded, and made after recovery.
 """
 from gomq_py.hub.threads import in_thread
 
@@ -10,8 +10,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
     """Call ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
     in a thread; returns its result.
 
-    Raises OSError, StoreError. May switch. If files have listeners, which hear of changes in the hub, it
-    blocks there instead.
+    Raises OSError, StoreError. May switch. If ``files`` has listeners, which hear of changes in the hub only,
+    the call is made in the hub and blocks.
     """
     if files.has_listeners:
         return opening(folder, files, pool, committer, *arguments)
@@ -20,8 +20,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """open_in_thread without a switch: calls ``done(store, report, error)`` in the hub when the thread is
-    done, or before this returns.
+    """Open a store as open_in_thread does, without a switch: ``done(store, report, error)`` is called in the
+    hub when the thread is done, or before this returns.
     """
     laters = (pool, committer) if files.has_listeners else _laters(pool, committer)
 
@@ -43,7 +43,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 def _laters(pool, committer):
-    """Stand-ins for the pool and the committer, for a thread."""
+    """Make stand-ins for the pool and the committer, for use in a thread."""
     return (
         Later(pool, "files", "stage", "folder", "last_end", "listed", "settled", "damage"),
         Later(committer, "enabled", "begun"))
@@ -57,9 +57,9 @@ def _opened(pool, committer, laters, store, report):
 
 
 class Later:
-    """Takes the place of a hub's object in a thread: records each call, to make it later.
+    """Stands for an object of the hub in a thread: records each call, to make it later.
 
-    Its attributes named in ``known`` can be read at once.
+    Attributes of the object that are named in ``known`` can be read at once.
     """
 
     def __init__(self, target, *known):

@@ -1,4 +1,4 @@
-"""Requeued messages: the ordered locations of messages to redeliver, and how often each came back.
+"""Requeued messages: keeps the locations of messages to redeliver in order, and how often each came back.
 
 Typed arrays hold both, without an object per message. A message_store makes a Requeued when it needs one.
 """
@@ -32,7 +32,7 @@ class LocationHeap:
         self._items = array("Q", bytes(8 * FIRST_SLOTS))
 
     def first(self):
-        """The lowest location. Only when ``count`` is not 0."""
+        """The lowest location. Call this only if ``count`` is not 0."""
         return self._items[0]
 
     def push(self, location):
@@ -59,7 +59,7 @@ class LocationHeap:
         assert found, location
 
     def discard(self, location):
-        """Remove a location, wherever it is. False if it is not in the heap. Slow: it searches."""
+        """Remove a location, if it is in the heap; otherwise return False. Slow: it searches."""
         at = 0
         while at < self.count and self._items[at] != location:
             at += 1
@@ -126,7 +126,7 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """{location: (failed deliveries, index of its acks entry plus 1, or 0)}. 16 bytes a slot, open
+    """Maps a location to (failed deliveries, index of its acks entry plus 1, or 0). 16 bytes a slot, open
     addressing.
     """
 
@@ -137,17 +137,17 @@ class DeliveryCounts:
         self._allocate(FIRST_SLOTS)
 
     def get(self, location):
-        """The count, 0 when there is none."""
+        """The failed deliveries of a message; 0 if none is recorded."""
         at = self._slot(location)
         return self._values[at] >> 32 if self._keys[at] else 0
 
     def get_entry(self, location):
-        """The index of its COUNT entry in the acks file plus 1, 0 when there is none."""
+        """The index of the location's COUNT entry in the acks file, plus 1; 0 if there is no entry."""
         at = self._slot(location)
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
     def put(self, location, failed, entry):
-        """Set the count and the index of the entry."""
+        """Set the failed deliveries of a location, and the index of its entry plus 1."""
         at = self._slot(location)
         if self._keys[at] == 0:
             if (self.count + 1) * 3 > (self._mask + 1) * 2:
@@ -178,8 +178,8 @@ class DeliveryCounts:
         return 0
 
     def tally(self, bounds, counted):
-        """Add 1 to ``counted[n]`` for each location whose count is at most ``bounds[n]`` (ascending), or to
-        the last one.
+        """Add 1 to ``counted[n]`` for each location, for the first n whose ``bounds[n]`` (ascending) is not
+        below its count; to the last element if its count is above all bounds.
         """
         for at in range(self._mask + 1):
             if self._keys[at]:
@@ -215,7 +215,7 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """The messages of one store that came back: ``heap`` of the ready ones, ``counts`` of all failures."""
+    """Keeps the messages of one store that came back: ``heap`` of the ready ones, ``counts`` of failures."""
 
     __slots__ = ("heap", "counts")
 
@@ -236,7 +236,7 @@ class Requeued:
             self.heap.remove(location)
 
     def take_early(self, location):
-        """Take a message out of its turn. False: it is not ready."""
+        """Take a message out of its turn. Returns False if the message is not ready."""
         return self.counts.get(location) > 0 and self.heap.discard(location)
 
     def redeliver(self, log, segment, location, failed, entry):
@@ -248,13 +248,13 @@ class Requeued:
         self.counts.put(location, failed, entry)
 
     def wait_until(self, log, segment, location, count, due_s):
-        """As Store.wait_until, of a message in this segment."""
+        """Record when a message of this segment may be delivered again, as Store.wait_until."""
         entry = self.counts.get_entry(location)
         entry = self._write_count(log, segment, location, count, entry, due_value(due_s, count))
         self.counts.put(location, self.counts.get(location), entry)
 
     def _write_count(self, log, segment, location, count, entry, due):
-        """As Segment.put_count; makes the acks file larger if necessary.
+        """Write a count as Segment.put_count does; makes the acks file larger if necessary.
 
         On a full disk, counts are not kept over a restart.
         """

@@ -1,4 +1,4 @@
-"""Segment log: the files of one store.
+"""Segment log: manages the files of one store.
 
 Rolls to new segments, tells the committer what to flush, seals, closes, and gives files back to the pool.
 Below message_store (and the stream store), which decide what is written; above segment and pool. Only
@@ -39,13 +39,13 @@ MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
-    """A store whose messages lie in segments, by number in ``_segments`` and linked by ``next``: ``_last`` is
-    the newest, ``_write`` the one being written. Subclasses decide what is written, and implement ``flush``
-    and ``_is_idle``.
+    """A store whose messages lie in segments: ``_segments`` has them by number, ``next`` links them,
+    ``_last`` is the newest, ``_write`` the one being written. Subclasses decide what is written, and
+    implement ``flush`` and ``_is_idle``.
 
     ``_staged`` bytes of records, the last of which begins at ``_last_staged``, are in the pool's stage and
-    not yet in the file: they belong behind ``_write.end``, and are written when the batch ends or they are
-    needed.
+    not yet in the file: they belong behind ``_write.end``, and are written when the batch ends or a caller
+    needs them.
     """
 
     __slots__ = (
@@ -82,11 +82,11 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """From now on no promise waits for appends, except after mark(). They are flushed soon, like acks."""
+        """Let no promise wait for later appends, except after mark(). They are flushed soon, like acks."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
-        """Set the outer folder of the store's folder, which only this store makes."""
+        """Set the folder around the store's folder: the store makes it with its own folder."""
         self._outer = folder
 
     def begin_behind(self, number):
@@ -188,15 +188,15 @@ class SegmentLog(_store.Store):
     # place of the next message, for records elsewhere
 
     def place_of(self, size):
-        """As Store.place_of."""
+        """A number for the place that a record gets if it is appended next, as Store.place_of."""
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             return record.location_of(0, self._next_number, HEAD_BYTES)
         return record.location_of(0, segment.number, segment.end + self._staged)
 
     def holds(self, place, came_ms):
-        """As Store.holds. A segment is removed when all its messages have been acked. Without its acks file,
-        a later segment proves that, except after a loss of power.
+        """Whether a message lies, or was acked, at a place, as Store.holds. A segment whose messages were all
+        acked is removed; unless the power failed, a later segment proves that the missing one was acked.
         """
         number, position = record.number_of(place), record.position_of(place)
         self._end_stage()
@@ -306,17 +306,17 @@ class SegmentLog(_store.Store):
         return size <= self._stage.capacity and self._stage.take(self)
 
     def _put_on_stage(self, segment, message, size):
-        """As Segment.append, into the stage."""
+        """Write a record on the stage, from where it is later written to the segment."""
         segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
         self._staged += size
 
     def _append_uncached(self, segment, message, size):
-        """Segment.append for a part of the file without cached pages: writing to a new page through the
-        mapping clears it and faults. The record is written with the batch's others, through the stage.
+        """Append a record to a part of the segment's file without cached pages, by the stage, because writing
+        to a new page through the mapping clears it and faults.
 
-        False: the stage cannot take it, and holds nothing of this store. Raises StoreClosed if it was full
-        and could not be written.
+        Returns False if the stage cannot take it, and then holds nothing of this store. Raises StoreClosed if
+        the stage was full and could not be written.
         """
         if not message.at_once and self._has_stage(size):
             self._put_on_stage(segment, message, size)
@@ -328,8 +328,8 @@ class SegmentLog(_store.Store):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file. False: the body can only be copied. Raises
-        StoreError after fencing the store.
+        """Write the body of the next record to the segment's file. Returns False if the body can only be
+        copied. Raises StoreError after fencing the store.
         """
         view = message.body_view()
         if view is None:
@@ -344,7 +344,7 @@ class SegmentLog(_store.Store):
     def _write_staged(self):
         """Write the records in the stage and release it.
 
-        False: the disk did not take them, and the store is fenced.
+        Returns False if the disk did not take the records: then the store is fenced.
         """
         segment = self._write
         count, self._staged = self._staged, 0
@@ -482,8 +482,8 @@ class SegmentLog(_store.Store):
         return segment
 
     def has_name(self, segment):
-        """Whether the messages of an open segment are under their file's final name, so that a kill keeps
-        them.
+        """Whether the file of an open segment has its final name, so that the segment's messages outlive a
+        kill.
         """
         return segment.msgs.path == self.path_of("msgs", segment.number)
 
@@ -504,8 +504,8 @@ class SegmentLog(_store.Store):
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """After a roll: announce the segment's end, and seal and close it once it is flushed, unless it is
-        being read.
+        """After a roll to a new segment: announce this one's end, and seal and close it once it is flushed,
+        unless it is being read.
         """
         if segment.recovered is not None:
             return
@@ -521,7 +521,7 @@ class SegmentLog(_store.Store):
     def _come_to(self, segment, can_wait):
         """Map the files of a closed segment again, because a reader has reached it.
 
-        False: the reader ``can_wait``, and must wait for a thread. Raises OSError.
+        Returns False if the reader, which ``can_wait``, must wait for a thread. Raises OSError.
         """
         if self.opener is not None:
             return self.opener.come_to(self, segment, can_wait)
@@ -546,8 +546,8 @@ class SegmentLog(_store.Store):
         return capacity_for(segment.capacity)
 
     def read_when_opened(self, segment):
-        """How far a thread reads a closed segment when it opens it. Of an earlier run's segment only the
-        first part, because it may not be read further.
+        """How far a thread reads a closed segment when it opens it: of an earlier run's segment only the
+        first part, because the reader may go no further.
         """
         return segment.end if segment.recovered is None else min(segment.end, PROVEN_BYTES)
 
@@ -642,7 +642,7 @@ class SegmentLog(_store.Store):
     # notifying the committer
 
     def _mark_messages(self, segment):
-        """Note a persistent message in a segment whose messages were all flushed."""
+        """Note that a segment, all flushed until now, has got a persistent message."""
         self._mark_unsynced(segment, MSGS)
         if self._is_unawaited:
             self.committer.mark_acks(self)

@@ -13,12 +13,12 @@ LARGEST_SEGMENT_BYTES = 1 << record.POSITION_BITS
 
 
 class Store:
-    """``ready_*`` count waiting messages, ``unacked_*`` those taken and not yet deleted; ``*_bytes`` are of
-    bodies.
+    """Keeps the messages of a queue or stream. ``ready_*`` count waiting messages, ``unacked_*`` messages
+    that were taken and not yet deleted; ``*_bytes`` are of bodies.
 
     ``durable=False``: the files have no names and no acks.
 
-    ``key``: the first 8 bytes of its incarnation as a number, which identifies it in other stores' records.
+    ``key``: the first 8 bytes of its incarnation as a number: it identifies the store in others' records.
     ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
     ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
     count)`` and, after ``open_aside``, ``segment_opened(store)``.
@@ -61,11 +61,11 @@ class Store:
         raise NotImplementedError
 
     def flush(self):
-        """End of a batch: all changes so far survive a kill of the process, and are announced."""
+        """End a batch: all changes so far survive a kill of the process, and are announced."""
         raise NotImplementedError
 
     def mark(self):
-        """Have the deletes and requeues so far on the disk, too, by the next ``after_sync``."""
+        """Have the deletes and requeues so far on the disk, as appends are, by the next ``after_sync``."""
         raise NotImplementedError
 
     # whether a message is stored, for records elsewhere that were made before it
@@ -97,9 +97,9 @@ class Store:
     # taking messages
 
     def peek(self, message):
-        """Show the next message without taking it. False if there is none, or while the store ``is_waiting``.
+        """Show the next message without taking it. Returns False if there is none, or while ``is_waiting``.
 
-        Valid until the next peek, read, shift, or switch.
+        The message shown is valid until the next peek, read, shift, or switch.
         """
         return False
 
@@ -132,8 +132,8 @@ class Store:
         return 0
 
     def wait_until(self, location, count, due_s):
-        """Record for the next run that an unacked message must not be delivered before this time (Unix
-        seconds). It came back for the ``count``-th time.
+        """Record for the next run that an unacked message, which came back for the ``count``-th time, must
+        not be delivered before this time (Unix seconds).
         """
 
     def delete(self, location):
@@ -145,7 +145,7 @@ class Store:
         raise StoreError(self.folder, 0, "no message was taken")
 
     def read(self, location, message):
-        """Show an unacked message again, by its location. False when the store was fenced meanwhile."""
+        """Show an unacked message again, by its location. Returns False if the store was fenced meanwhile."""
         return False
 
     def body_file(self, message):
@@ -158,7 +158,7 @@ class Store:
     def pick(self, location):
         """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
 
-        False: the message is not ready (any more).
+        Returns False if the message is not ready (any more).
         """
         return False
 

@@ -15,9 +15,9 @@ SKIPPED_AT_ONCE = 1 << 20
 
 
 class StreamCursor:
-    """``offset`` is that of the record that peek shows or waits for.
+    """One reader's position in a stream. ``offset``: of the record that peek shows or waits for.
 
-    A closed segment is opened at once, unless after ``let_wait``.
+    The cursor opens a closed segment at once. After ``let_wait``, threads open it.
     """
 
     __slots__ = ("store", "offset", "_segment", "_at", "_size", "_skipped", "_can_wait")
@@ -37,7 +37,7 @@ class StreamCursor:
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to the message of this offset, or to the first one kept if it was dropped; wait for a later one.
+        """Go to this offset's message, or to the first kept if it was dropped; peek() awaits a later message.
         """
         self._leave()
         self.store.flush()  # includes the appends of this batch
@@ -91,7 +91,7 @@ class StreamCursor:
         return self.offset
 
     def _skip_unnamed(self, timestamp_ms):
-        """skip_before through segments whose files have no names yet, which cursors do not enter."""
+        """Go on with skip_before() in segments whose files have no names yet, which cursors do not enter."""
         segment = self.store.find(self.offset)
         while segment is not None and segment.is_open and segment.recovered is None:
             at = HEAD_BYTES
@@ -105,7 +105,7 @@ class StreamCursor:
         return 0
 
     def forget_skipped(self):
-        """Bytes of damage skipped since the last call."""
+        """Returns how many bytes of damage were skipped since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 
@@ -116,7 +116,7 @@ class StreamCursor:
     def _advance(self):
         """Move to the next record to show.
 
-        False at the end, and after skipping much damage.
+        Returns False at the end, and after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment
@@ -136,14 +136,14 @@ class StreamCursor:
         return False
 
     def _arrive(self):
-        """Enter the segment that holds the offset. False: there is none yet."""
+        """Enter the segment that holds the offset. Returns False if there is no such segment yet."""
         if self.offset >= self.store.next_offset:
             return False
         segment = self.store.find(self.offset)
         return segment is not None and self._enter(segment, HEAD_BYTES)
 
     def _ordinal_in(self, segment):
-        """Ordinal of the offset in the segment."""
+        """Ordinal, in this segment, of the record at the cursor's offset."""
         return self.offset - segment.first_offset if self.offset > segment.first_offset else 0
 
     def _enter(self, segment, at):
@@ -163,7 +163,7 @@ class StreamCursor:
     def _find_record(self, segment, ordinal):
         """Move to the next sound record of this ordinal or later.
 
-        False at the end of the segment, which may lie behind damaged records, and after skipping much damage.
+        Returns False at the end of the segment, which may lie behind damage, and after skipping much damage.
         """
         if segment.recovered is None:
             return self._find_written(segment, ordinal)
@@ -199,7 +199,7 @@ class StreamCursor:
         return False
 
     def _find_written(self, segment, ordinal):
-        """_find_record in a segment of this run."""
+        """Do the work of _find_record in a segment of this run."""
         at = self._at
         while at < segment.end:
             if octets.le32(segment.p, at + 16) >= ordinal:

@@ -1,4 +1,4 @@
-"""Stream offsets: the next offset of each named consumer of a stream, in one mapped file of the stream's
+"""Stream offsets: keeps the next offset of each named consumer of a stream, in a mapped file in the stream's
 folder.
 
 Little-endian.
@@ -43,7 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Count of consumers whose position in this content is unreadable; None if the head is invalid.
+    """Count of consumers whose position cannot be read in this content; None if the head is invalid.
 
     For fsck: no I/O.
     """
@@ -56,19 +56,19 @@ def unreadable(content):
 
 
 def stream_of(content):
-    """Half of the file's incarnation, in hex, as in the folder's name of its stream."""
+    """The first half of the file's incarnation, in hex: the name of the stream's folder ends with it."""
     return content[12:20].hex()
 
 
 def checksum(content):
-    """Identifies this content among other files and older copies."""
+    """A checksum that tells this content from other files and from older copies."""
     return octets.crc32c(0, content, 0, len(content))
 
 
 class StreamOffsets:
-    """Consumer tags and the offset each reads next.
+    """Keeps consumer tags and the offset that each consumer reads next.
 
-    ``dirty``: ``file`` has something to flush; it is None while there are no positions.
+    ``dirty``: ``file`` has something to flush; ``file`` is None while there are no positions.
     """
 
     def __init__(self, folder, files, incarnation):
@@ -126,11 +126,11 @@ class StreamOffsets:
         self._free.append(slot)
 
     def checksum(self):
-        """Checksum of the file, now or when it was closed; None if there was none."""
+        """Checksum of the file, now or when it was closed; None without a file."""
         return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
 
     def close(self):
-        """Close the file, which is flushed."""
+        """Close the file, without a flush."""
         self._checksum = self.checksum()
         file, self.file = self.file, None
         if file is not None:

@@ -34,7 +34,7 @@ def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes
 
 
 class StreamRecovery(Recovery):
-    """Opens one stream's store."""
+    """Opens one stream's store, as Recovery opens a queue's."""
 
     def run(self):
         names = self._names()
@@ -62,7 +62,7 @@ class StreamRecovery(Recovery):
 
     def _check_positions(self, found):
         """Report that the consumers' positions, with the content ``found``, are not those of the last orderly
-        stop, or are another stream's. The content is kept; an empty copy records the loss.
+        stop, or are another stream's. Keeps the content; an empty copy stands for lost content.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:

@@ -32,8 +32,8 @@ BUSY_OCTETS = 2048
 
 
 class StreamStore(segment_log.SegmentLog):
-    """``first_offset``: of the oldest message kept; ``next_offset``: of the next message; ``ready_count`` and
-    ``ready_bytes``: sums of the messages kept.
+    """One stream's messages. ``first_offset``: of the oldest message kept; ``next_offset``: of the next
+    message; ``ready_count`` and ``ready_bytes``: sums of the messages kept.
 
     ``synced_offset``: everything before it has been flushed once, so that no crash reuses those offsets.
     ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
@@ -88,9 +88,9 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _append_staged(self, segment, message, size):
-        """Segment.append, through the stage if that is free.
+        """Append a record to the segment, through the stage if that is free.
 
-        Raises StoreClosed if it was full and could not be written.
+        Raises StoreClosed if the stage was full and could not be written.
         """
         if self._has_stage(size):
             self._put_on_stage(segment, message, size)
@@ -98,7 +98,7 @@ class StreamStore(segment_log.SegmentLog):
             segment.append(message)
 
     def flush(self):
-        """End of a batch: the appends are in the file and announced.
+        """End a batch: the appends are then in the file and announced.
 
         Fences the store if that fails.
         """
@@ -128,7 +128,7 @@ class StreamStore(segment_log.SegmentLog):
     # reading
 
     def find(self, offset):
-        """The segment that holds this offset, or the next one kept, or None."""
+        """The segment that holds this offset, or else the next segment kept; None if there is none."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2
@@ -142,8 +142,8 @@ class StreamStore(segment_log.SegmentLog):
     def enter(self, segment, can_wait):
         """Register a cursor in the segment, which stays mapped meanwhile.
 
-        False: the segment cannot be read, and the store is fenced; or the cursor, which ``can_wait``, must
-        wait; or the segment's file has no name yet, and no cursor enters it before ``segment_opened``.
+        Returns False if the segment cannot be read, and the store is fenced; or if the cursor, which
+        ``can_wait``, must wait; or until ``segment_opened`` if the segment's file has no name yet.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -337,7 +337,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """As SegmentLog.listed, with the next offset and the checksum of the consumers' positions."""
+        """SegmentLog.listed() with the next offset and the checksum of the consumers' positions."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
@@ -360,7 +360,7 @@ class StreamStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """As SegmentLog.sync_files; notes the offset that the sync will cover."""
+        """The files that the sync must flush: SegmentLog.sync_files. Notes the offset that it covers."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -398,7 +398,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """After a roll: seal the segment once it is flushed, and close it unless it is being read."""
+        """After a roll: seal the old segment once it is flushed, and close it unless it is being read."""
         if segment.recovered is None:
             segment.note_timestamps()
             self._announce(segment)
@@ -474,5 +474,5 @@ class StreamStore(segment_log.SegmentLog):
 
 
 def usable_segment_bytes(wanted):
-    """The nearest size a segment can have."""
+    """The nearest size to ``wanted`` that a segment can have."""
     return max(FIRST_SEGMENT_BYTES, min(int(wanted), LARGEST_SEGMENT_BYTES))
