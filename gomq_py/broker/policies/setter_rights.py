@@ -37,7 +37,7 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The policy keys not in force for the queue or exchange (``kind`` is EXCHANGE) of this name."""
+        """The keys that the setter may not use for an entity (``kind``: EXCHANGE or the type of a queue)."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)

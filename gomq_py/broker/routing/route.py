@@ -59,7 +59,7 @@ class Destination(_scheduler.TurnTaker):
         return 0
 
     def next_store(self):
-        """The durable store (storage.stores.store.Store) of the next message; None: unknown or transient."""
+        """The durable store that will take the next message; None if there is no store or it is unknown."""
         return None
 
     def stores(self):
