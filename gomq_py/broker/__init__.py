@@ -1,1 +1,1 @@
-"""The model: vhosts, exchanges, queues, definitions. No sockets, no frames."""
+"""Holds the broker's model: vhosts, exchanges, queues, definitions. Knows no sockets and no frames."""

@@ -1,7 +1,7 @@
-"""Broker: the root of the model.
+"""Broker: holds a node's vhosts, users and parameters; the root of the model.
 
-The node makes an empty Broker over its data folder; ``recover`` reads the folder. Doors get the broker from
-the node. Knows no socket and no frame.
+The node makes a Broker, which is empty until ``recover`` reads the data folder. Doors get the Broker from
+the node. This module knows no socket and no frame.
 """
 import os
 from functools import partial
@@ -41,19 +41,19 @@ DEFAULT_VHOST = "/"
 
 
 class Broker:
-    """``vhosts`` by name; ``users``, ``logins`` and ``user_limits``; ``scheduler``; ``durability``;
-    ``events``, to which doors report.
+    """Owns all that a node serves: ``vhosts`` (by name), ``users``, ``logins``, ``user_limits``, and the
+    ``scheduler`` of their work.
 
     ``tables`` limits the depth and length of tables. Doors wait for ``durability`` before they answer about
-    durable things. ``alarms`` reach all connections of the hub; ``resource_watch``, once the node has started
-    it, raises them.
+    durable things, and report to ``events``. ``resource_watch``, once the node has started it, raises
+    ``alarms``, which reach all connections of the hub.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
         """Make an empty model; the data folder is first touched by ``recover``.
 
-        ``hub``: the Hub that the broker runs in. ``kinds``: kinds of queues and exchanges
-        (broker.topology.kinds), if not only the usual ones. Raises BackendError.
+        ``hub``: the Hub that the broker runs in. ``kinds``: the kinds of queues and exchanges
+        (broker.topology.kinds); None: the usual kinds. Raises BackendError.
         """
         self.durability = durability
         committer = durability.disk
@@ -101,10 +101,10 @@ class Broker:
         self._log_exchange = None
 
     def recover(self):
-        """Read the data folder, or make the first vhost and user. Once, at boot: blocks.
+        """Read the data folder; at the first boot make the first vhost and users. Called once; blocks.
 
-        Raises DataDirError, LogError, OSError, StoreError. The model is then unusable, and everything opened,
-        the hub included, is closed; closing may switch.
+        Raises DataDirError, LogError, OSError, StoreError. A failed recover() closes the hub and everything
+        it has opened, which may switch; the Broker is then unusable.
         """
         try:
             self._recover()
@@ -137,7 +137,7 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """(damaged messages found in this run, paths of quarantined files). Operators delete the files."""
+        """(damaged messages found in this run, as a count; paths of quarantined files, for operators)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
@@ -176,7 +176,7 @@ class Broker:
         shutdown.raise_failure()
 
     def _list_segments(self):
-        """List the contents of the folders of all durable, closed stores."""
+        """Note the contents of the folders of all durable stores, which are closed, for the next boot."""
         levels = [
             level for vhost in self.vhosts.values() for store in vhost.durable_stores()
             for level in store.browsed()]
@@ -210,8 +210,8 @@ class Broker:
         """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
         OSError, PreconditionFailed.
 
-        If a deleted vhost of this name is not gone yet, its removal is finished first, synchronously unless
-        the caller has called ``wait_until_gone``.
+        If a deleted vhost of this name is not gone yet, first removes the rest of it, which blocks; callers
+        avoid this by ``wait_until_gone``.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -261,8 +261,8 @@ class Broker:
         self.events.emit("vhost.updated", events.vhost_updated, vhost)
 
     def delete_vhost(self, name, connections=()):
-        """Delete a vhost: it is no longer found. Returns the VHost, or None for an unknown name.
-        ``connections``: the vhost's, which are closed. Raises OSError, PreconditionFailed.
+        """Delete a vhost at once; a job closes its ``connections`` and removes its contents. Returns the
+        VHost, or None for an unknown name. Raises OSError, PreconditionFailed.
         """
         vhost = self.vhosts.get(name)
         if vhost is None:
@@ -296,7 +296,7 @@ class Broker:
         self.events.emit("vhost.deleted", events.vhost_deleted, vhost)
 
     def _queue_expired(self, queue):
-        """Delete a queue that was unused for its x-expires."""
+        """Delete a queue that was unused for as long as its expiry setting allows."""
         vhost = self.vhosts.get(queue.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
             LOG.info(
@@ -347,7 +347,7 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """Apply policies again after their setter's rights have changed."""
+        """Apply a user's policies again after that user's rights changed; disown them if the user is gone."""
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
             self._disown(user.name)
@@ -355,7 +355,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot: clear the setter of values whose user an earlier run deleted just before it ended."""
+        """At boot, clear the setter of values whose setter was deleted just before an earlier run ended."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
@@ -379,10 +379,10 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """At the first boot make vhost / and the first users with all rights in it, on disk.
+        """At the first boot make vhost / and the first users, who get all rights in it; write them to disk.
 
         A damaged or emptied users' file gets no new user: ``guest`` with its known password must not come
-        back. The vhost is made if there is no vhost.
+        back. Vhost / is also made at a later boot that finds no vhost.
         """
         is_first = self.users.is_new
         if self._log.is_new:

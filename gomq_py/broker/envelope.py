@@ -1,8 +1,8 @@
-"""Envelope: the parts of a published message that the broker reads: sender, lifetime, persistence, further
-routing keys.
+"""Envelope: reads the parts of a published message that the broker needs: sender, lifetime, persistence and
+further routing keys.
 
-broker.verbs.publishing checks every publish with an Envelope, which the door makes from its client's message:
-envelope_of() reads basic properties. Pure functions of octets.
+A door makes an Envelope of each message that its client publishes, for basic properties by envelope_of();
+broker.verbs.publishing checks the message by its Envelope. Pure functions of octets.
 """
 import re
 
@@ -21,10 +21,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """A message's content, of a ``kind`` (content.forms) and with that kind's ``flags``.
+    """Reads the properties of one message, whose form is a ``kind`` of content.forms with its ``flags``.
 
-    Publishing calls the methods in the order of their definition here, so that every door reports the same
-    one of several faults.
+    Publishing calls the methods in the order of their definition here, so that all doors report the same
+    fault of a message that has several faults.
     """
 
     __slots__ = ()
@@ -34,11 +34,11 @@ class Envelope:
     priority = 0
 
     def lives_ms(self):
-        """Milliseconds to live, or None. Raises PreconditionFailed."""
+        """Milliseconds that the message may live; None: no limit. Raises PreconditionFailed."""
         return None
 
     def more_keys(self):
-        """Further routing keys. Raises PreconditionFailed."""
+        """The routing keys besides the publish's own, such as those of CC. Raises PreconditionFailed."""
         return ()
 
     def is_persistent(self):
@@ -54,12 +54,12 @@ class Envelope:
         return Properties()
 
     def octets(self):
-        """The properties as stored, in the form of their kind."""
+        """The properties as the broker stores them, encoded in the form of their kind."""
         raise NotImplementedError
 
 
 class BasicEnvelope(Envelope):
-    """Envelope of basic properties: ``raw`` in wire form, ``decoded``, and ``scan`` (offsets in ``raw``)."""
+    """Reads basic properties: ``raw`` in wire form, ``decoded`` as Properties, ``scan`` as offsets."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 

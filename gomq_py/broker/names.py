@@ -1,4 +1,4 @@
-"""Names of exchanges and queues: the names that clients may choose, and how texts show names. A leaf of the
+"""Checks the names that clients choose for exchanges and queues, and shows names in texts. A leaf of the
 broker; knows no entity.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
@@ -47,7 +47,7 @@ def fits_short_string(text):
 
 
 def server_named():
-    """A new name for a queue declared without one: 128 random bits never repeat."""
+    """Make a name for a queue that a client declares without a name. Its 128 random bits never repeat."""
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
@@ -62,12 +62,12 @@ def to_text(octets):
 
 
 def described(kind, name, vhost):
-    """An entity in texts: ``queue 'jobs' in vhost '/'``."""
+    """Name an entity for texts, as in ``queue 'jobs' in vhost '/'``."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
 def locked(queue, vhost):
-    """RabbitMQ's text for a request for another connection's exclusive queue."""
+    """RabbitMQ's text that refuses a request because the queue is exclusive to another connection."""
     return (
         f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be "
         "originally declared on another connection or the exclusive property value does not match that of "

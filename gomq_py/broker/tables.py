@@ -1,9 +1,9 @@
-"""Tables: limits of depth, length and size for nested values from outside: arguments, headers, parameters.
-One check for every door.
+"""Tables: limits the depth, length and size of nested values from peers (arguments, headers, parameters).
+All doors use this check.
 
-The wire refuses nesting that could exhaust the stack. These are the operator's limits: a frame of 128 KiB
-holds up to 130 000 entries, each an object for a moment. JSON may be deeper and longer than any AMQP frame;
-its values must be shown, exported and delivered later, so the same limits apply before they are stored.
+The wire refuses nesting that could exhaust the stack. The limits here are the operator's: a frame of 128 KiB
+holds up to 130 000 entries, and each becomes an object. JSON may be deeper and longer than any AMQP frame;
+JSON values are shown, exported and delivered later, so the same limits apply before they are stored.
 """
 import math
 
@@ -26,8 +26,8 @@ HEADER_FRAME_OCTETS = 8 + 12
 
 
 class TableLimits:
-    """``depth`` of nesting, ``entries`` in a table with all its contents, ``frame_max``: octets of a frame.
-    ``safe_octets``: a table of at most so many octets needs no check.
+    """Checks tables against limits: ``depth`` of nesting, ``entries`` including those of inner tables, and
+    ``frame_max``, the octets of a frame. A table of at most ``safe_octets`` octets needs no check.
     """
 
     __slots__ = ("depth", "entries", "frame_max", "safe_octets")
@@ -41,7 +41,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """The excess of a table, list or JSON value, as text to follow its name, or None. Not recursive."""
+        """Text, to follow a value's name, about the limit that the value exceeds, or None. Not recursive."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -58,7 +58,7 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Check a decoded table from a frame of ``octets`` octets. Raises Malformed."""
+        """Raise Malformed if a decoded table, from a frame of ``octets`` octets, is beyond the limits."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:

@@ -1,4 +1,4 @@
-"""Field values: how argument values compare, and RabbitMQ's words for them. A leaf of the broker."""
+"""Compares field values, such as those of arguments, and names them in RabbitMQ's words. A broker's leaf."""
 from datetime import datetime
 
 from gomq_py.content.fields import Float32, Seconds, TypedInt, is_decimal
@@ -26,8 +26,8 @@ def is_count(value):
 
 
 def equal(one, other):
-    """True if two decoded values are equal: numbers by value whatever their width, booleans are no numbers,
-    octets equal their text.
+    """True if two decoded values are equal. Numbers of different widths compare by value, booleans are no
+    numbers, and octets equal their text.
     """
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -53,7 +53,7 @@ def same_argument(one, other, key):
 
 
 def _class(value):
-    """The kind of a number; None for other values."""
+    """The kind of a number: "decimal", int (also for booleans) or float; None for other values."""
     if is_decimal(value):
         return "decimal"
     return next((kind for kind in (int, float) if isinstance(value, kind)), None)
@@ -91,7 +91,7 @@ def written(value):
 
 
 def difference(key, entity, received, current):
-    """RabbitMQ's text for a different argument or property; one may be absent."""
+    """RabbitMQ's text for an argument or property whose received value differs from the current value."""
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
@@ -103,7 +103,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """As ``difference``, for one key of two argument tables."""
+    """RabbitMQ's text for the difference of two argument tables in one key, which one table may lack."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

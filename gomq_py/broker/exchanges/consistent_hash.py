@@ -1,9 +1,9 @@
 """Consistent hash exchange: each message goes to one bound destination, chosen by a hash of its key; equal
 keys go to the same destination.
 
-A binding's key is its weight, an integer: its share of the keys. ``x-hash-on`` (or RabbitMQ's
-``hash-header``) hashes a header instead of the routing key, RabbitMQ's ``hash-property`` one of three
-properties. A binding added or removed moves only its own share of the keys, by either algorithm:
+A binding's key is an integer, the weight: how large a share of the keys its destination gets. The argument
+``x-hash-on`` (RabbitMQ: ``hash-header``) hashes a header instead of the routing key, ``hash-property`` one of
+three properties. With both algorithms a binding added or removed moves only its own share of the keys:
 
     ring    points at the CRC-32 of "<destination>.<i>", i below the weight; a key goes to the next point at
             or behind its CRC-32
@@ -39,7 +39,7 @@ _64_BITS = (1 << 64) - 1
 
 
 class ConsistentHashExchange(Exchange):
-    """``x-algorithm`` chooses the algorithm; the default is the broker's."""
+    """Routes by a hash. The argument ``x-algorithm`` chooses the algorithm; the broker has the default."""
 
     type = "x-consistent-hash"
 
@@ -106,7 +106,7 @@ class ConsistentHashExchange(Exchange):
 
 
 def weight_of(routing_key):
-    """The weight of a binding key, or None."""
+    """The weight that a binding key gives, or None if the key is no valid weight."""
     return (
         int(routing_key) if routing_key.isascii() and routing_key.isdigit() and len(routing_key) < 10
         else None
@@ -114,10 +114,10 @@ def weight_of(routing_key):
 
 
 class Ring:
-    """Points on a circle of 32 bits; of equal points the destination with the first name wins.
+    """Finds destinations by their points on a circle of 32 bits; of equal points the first name wins.
 
-    Points lie in parts of the circle, so an insertion costs one part: with 600 000 points in one row a
-    binding of weight 10 000 took 400 ms; now it takes some 12 ms, however many other points there are.
+    Each part of the circle keeps its own points, so an insertion moves those of one part only. With 600 000
+    points in one row a binding of weight 10 000 took 400 ms; with parts it takes some 12 ms.
     """
 
     def __init__(self):
@@ -152,7 +152,7 @@ class Ring:
         self._drop_points(destination.name, weight)
 
     def drop(self, destination):
-        """Remove all weights of a destination."""
+        """Remove a destination with all its bindings."""
         if destination.name in self._bound:
             _, bound = self._bound[destination.name]
             most = _most(bound)
@@ -176,7 +176,7 @@ class Ring:
         raise AssertionError("a point that nobody has")
 
     def _drop_points(self, name, weight):
-        """Remove the points of this name from ``weight`` on that none of its bindings covers."""
+        """Remove the points below number ``weight`` that no remaining binding of this name covers."""
         index, bound = self._bound[name]
         for point, i in _points(name, _most(bound), weight):
             number = point >> PART_BITS
@@ -192,7 +192,7 @@ class Ring:
             self._free.append(index)
 
     def _place(self, points, indexes, numbers, point, name, i):
-        """The position of a point in its part, or of its insertion."""
+        """The index at which a point stands in its part, or at which it must be inserted."""
         at = bisect_left(points, point)
         while (
             at < len(points) and points[at] == point and (self._names[indexes[at]], numbers[at]) < (name, i)
@@ -214,13 +214,13 @@ def _most(bound):
 
 
 def _points(name, first, last):
-    """(point, i) of a destination for each i from ``first`` to before ``last``."""
+    """[(point, i)] of a destination's name, with i from ``first`` to ``last`` - 1."""
     start = crc32(f"{name}.".encode("utf-8", "surrogateescape"))
     return [(crc32(b"%d" % i, start), i) for i in range(first, last)]
 
 
 class Jump:
-    """Destinations in a row of buckets, ordered by name, so that a restart spreads keys as before."""
+    """Gives each destination ``weight`` buckets, in order of names, so a restart spreads keys as before."""
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)
@@ -240,7 +240,7 @@ class Jump:
         self._fill()
 
     def drop(self, destination):
-        """Remove all weights of a destination."""
+        """Remove a destination with all its bindings."""
         self._bound = [one for one in self._bound if one[3] is not destination]
         self._fill()
 
@@ -257,7 +257,7 @@ class Jump:
 
 
 def jump(key, buckets):
-    """Bucket of a 64-bit key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
+    """Find the bucket of a key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

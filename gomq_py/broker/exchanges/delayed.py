@@ -2,9 +2,9 @@
 (milliseconds) is routed that much later.
 
 The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
-``delayed_store``, a broker.transfer.delayed.DelayQueue. When a message is due its header is negated, as
-RabbitMQ's plugin does, so that no exchange delays it again. ``x-deliver-at`` (a timestamp, or Unix
-milliseconds) gives the due time itself.
+``delayed_store``, a broker.transfer.delayed.DelayQueue. The header of a due message is negated, as by
+RabbitMQ's plugin, so that no exchange delays the message again. The header ``x-deliver-at`` (a timestamp, or
+Unix milliseconds) gives the due time itself.
 """
 from datetime import datetime
 
@@ -24,8 +24,8 @@ INNER_TYPES = {kind.type: kind for kind in (DirectExchange, FanoutExchange, Head
 
 
 class DelayedExchange(Exchange):
-    """Puts delayed messages into its delayed store, and routes all others at once. ``inner``: the exchange
-    whose rules apply, with the same bindings.
+    """Puts delayed messages into its delayed store, and routes all other messages at once. ``inner``: an
+    exchange of the inner type with the same bindings, whose rules apply.
     """
 
     type = "x-delayed-message"
@@ -74,7 +74,7 @@ def delay_of(headers):
 
 
 def time_of(headers):
-    """The Unix milliseconds of ``x-deliver-at``; 0 if it is absent."""
+    """The Unix milliseconds of ``x-deliver-at``; 0 if the header is absent or invalid."""
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
@@ -84,12 +84,12 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """True if the message is delayed. A message due already passes the delay queue without a wait."""
+    """True if the message goes through the delayed store; a message due already does not wait there."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
 def due_ms_of(message):
-    """When a message is due, in Unix milliseconds."""
+    """When a message in the delayed store is due, in Unix milliseconds."""
     headers = decode_table(PropertyEdit(message.get_properties()).headers)[0]
     arrived_ms = message.describe()["timestamp_ms"]
     at_ms = time_of(headers)
@@ -97,8 +97,8 @@ def due_ms_of(message):
 
 
 def gone_on(message, now_ms):
-    """(message, headers) for routing a due message: its delaying header is negated, and its expiration counts
-    from now.
+    """Make (message, headers) to route a due message: a copy whose delaying headers are negated, and whose
+    expiration counts from now.
     """
     edit = PropertyEdit(message.get_properties())
     for key in (X_DELAY, X_DELIVER_AT):
@@ -126,6 +126,6 @@ def _negated(value):
 
 
 def _whole(digits):
-    """The number in ASCII digits, at most LARGEST_INTEGER; longer strings than Python parses are accepted."""
+    """The number in ASCII digits, at most LARGEST_INTEGER, also of a string too long for Python's int()."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < len(str(LARGEST_INTEGER)) else LARGEST_INTEGER

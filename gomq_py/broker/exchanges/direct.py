@@ -1,10 +1,10 @@
-"""Direct exchange: the routing key equals the binding's. Default exchange: the routing key names a queue."""
+"""Direct exchange: routes by equal keys. Default exchange: routes to the queue that the routing key names."""
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class DirectExchange(Exchange):
-    """Destinations by routing key: one dictionary look-up per message. Several bindings of a destination with
-    one key are one entry.
+    """Finds destinations by one dictionary look-up of the routing key. Bindings of one destination that have
+    the same key share an entry.
     """
 
     type = "direct"
@@ -32,9 +32,9 @@ class DirectExchange(Exchange):
 
 
 class DefaultExchange(Exchange):
-    """Has no bindings and accepts none. Looks into the vhost's ``queues``, then into ``sinks``: destinations
-    such as direct reply-to. Queues with state of clients (MQTT sessions) are not reachable by name: they get
-    only what their clients subscribe to.
+    """Routes to the destination that the routing key names, in the vhost's ``queues`` or else in ``sinks``
+    (such as direct reply-to). Has no bindings and accepts none. Queues with state of clients (MQTT sessions)
+    cannot be reached by name: they get only messages that their clients subscribe to.
     """
 
     type = DirectExchange.type

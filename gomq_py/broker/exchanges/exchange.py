@@ -1,8 +1,8 @@
-"""Exchange: bindings and one matching rule. Kinds are subclasses, one per file; ``broker.exchanges.types``
-names them.
+"""Exchange: keeps bindings and finds those that match a message. Each type is a subclass in its own file;
+``broker.exchanges.types`` names the types.
 
-Below the vhost, which alone changes it, keeps both ends of a binding in step, and walks from exchange to
-exchange; an exchange only matches its own bindings. Never switches, never stores.
+Only the vhost changes an exchange; the vhost keeps both ends of a binding in step and walks from exchange to
+exchange. An exchange matches its own bindings only. Never switches, never stores.
 """
 from typing import Any
 
@@ -11,13 +11,13 @@ from gomq_py.broker.routing.route import ExchangeState
 
 
 class Exchange:
-    """An exchange of ``vhost`` (its name). ``state`` has its counters and the revision that cached routes are
-    checked against.
+    """An exchange in the vhost named ``vhost``. ``state`` has the exchange's counters and the revision that
+    cached routes are checked against.
 
     ``needs_headers``: routing depends on more than the routing key, so routes are not cached; with
     ``watched_list`` routing depends only on the header of that name, if its value is a list. ``predeclared``:
     exists in every run, cannot be deleted, and is in no log and no export. ``departed``: {deleted
-    destination: bindings still to be removed}; these get no messages, even if match() returns them.
+    destination: count of bindings left to remove}; it gets no messages, even if match() finds it.
     """
 
     type = ""
@@ -65,7 +65,7 @@ class Exchange:
         return self._bindings.get(identity)
 
     def bind(self, binding):
-        """Add a binding that has passed ``check_binding``. False: it exists already."""
+        """Add a binding that has passed ``check_binding``. Returns False if the binding exists already."""
         if binding.identity in self._bindings:
             return False
         self._bindings[binding.identity] = binding
@@ -84,13 +84,13 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """Stop routing to a deleted destination; its ``count`` bindings are unbound in slices."""
+        """Stop routing to a deleted destination; the vhost then unbinds its ``count`` bindings in slices."""
         self.departed[destination] = count
 
     # defined by kinds
 
     def set_defaults(self, defaults):
-        """Take the broker's defaults (a dict) for arguments that are not set. Before the first binding."""
+        """Use the broker's ``defaults`` (a dict) for arguments not set. Called before the first binding."""
 
     @staticmethod
     def check_arguments(entity, arguments):
@@ -100,8 +100,8 @@ class Exchange:
         """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
 
     def asks_for(self, binding):
-        """(routing key, arguments) of the binding that another exchange, in front of this one or on another
-        broker, needs for the same messages.
+        """(routing key, arguments) of a binding that brings this exchange, from another exchange (of this
+        broker or another), the messages that ``binding`` matches.
         """
         return binding.routing_key, binding.arguments
 

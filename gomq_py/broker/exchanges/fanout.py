@@ -3,7 +3,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class FanoutExchange(Exchange):
-    """Each destination once, however often it is bound."""
+    """Routes each message to every bound destination, once to a destination bound several times."""
 
     type = "fanout"
 

@@ -1,9 +1,9 @@
 """Federation upstream exchange: a downstream broker binds it to one of our exchanges to get its messages.
-Also the headers and arguments that list the brokers a message or binding has passed.
+This module also reads the headers and arguments that list the brokers a message or binding has passed.
 
-The type is RabbitMQ's, so that its links work with this broker and ours with RabbitMQ. Every binding matches,
-unless the message has passed the downstream broker, or max-hops brokers in all: so in rings and meshes each
-broker gets a message once.
+The type is RabbitMQ's, so that RabbitMQ's links work with this broker, and this broker's links with RabbitMQ.
+Every binding matches unless the message has passed the downstream broker, or max-hops brokers in all, so in
+rings and meshes each broker gets a message once.
 """
 from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.values import is_count
@@ -53,7 +53,7 @@ def should_forward(headers, max_hops, name, vhost):
 
 def has_passed(passed, name, vhost):
     """True if the list ``passed`` has this vhost of the broker ``name``. RabbitMQ before 3.8.9 lists no
-    vhosts: then the broker's name is enough.
+    vhosts; its entries need only the broker's name.
     """
     for one in passed:
         if isinstance(one, dict) and one.get(CLUSTER_NAME) == name and name is not None:

@@ -55,7 +55,7 @@ class HeadersExchange(Exchange):
 
 
 def satisfies(headers, wants_all, wanted):
-    """True if headers satisfy a rule. Without keys ``all`` always matches, ``any`` never, as in RabbitMQ."""
+    """True if headers have all ``wanted`` values, or one if not ``wants_all``. Empty: ``wants_all``."""
     for key, value in wanted:
         found = key in headers and (value is None or equal(value, headers[key]))
         if found != wants_all:

@@ -1,4 +1,4 @@
-"""Topic exchange: patterns of words with wildcards (AMQP 0-9-1 §3.1.3.3)."""
+"""Topic exchange: matches routing keys with patterns of words and wildcards (AMQP 0-9-1 §3.1.3.3)."""
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.topic_trie import TopicTrie
 from gomq_py.broker.names import described
@@ -6,7 +6,7 @@ from gomq_py.errors import PreconditionFailed
 
 
 class TopicExchange(Exchange):
-    """Bindings in a TopicTrie."""
+    """Keeps its bindings in a TopicTrie, which finds the destinations for a routing key."""
 
     type = "topic"
 

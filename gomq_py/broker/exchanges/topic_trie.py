@@ -1,18 +1,17 @@
-"""Topic trie: the patterns of a topic exchange. Words between dots, ``*`` for exactly one word, ``#`` for any
-number of words (AMQP 0-9-1 §3.1.3.3).
+"""Topic trie: finds the patterns of a topic exchange that match a key. A pattern has words between dots,
+``*`` for exactly one word, ``#`` for any number of words (AMQP 0-9-1 §3.1.3.3).
 
-A match walks all nodes of a trie that the key reaches, word by word. Nodes with ``*`` in the same places are
-reached once per word together, so patterns of the same arrangement cost little, however many; a ``#`` at the
-end matches as soon as it is reached. Patterns that most keys would reach at most words (words behind a ``#``,
-or rare arrangements of ``*``) are walked only up to a limit; the rest are automata of bits (TopicShards). The
-empty key has no words: ``#`` matches it and ``*`` does not; a dot at either end adds an empty word.
+A match walks all nodes of a trie that the key reaches, word by word. For all patterns with ``*`` in the same
+places the key reaches one node per word, so they cost little, however many they are; a ``#`` at the end
+matches as soon as the walk reaches it. Most keys would reach most words of a pattern that has words behind a
+``#``, or a rare arrangement of ``*``: the trie has a limited number of such patterns, and automata of bits
+(TopicShards) have the rest. The empty key has no words: ``#`` matches it, ``*`` does not; a dot at either end
+of a key adds an empty word. A word costs a visit to each reached node of the trie, and in the automata a few
+operations on an integer per shard of some thousand words. Patterns are added to a shard as they are bound; a
+shard is rebuilt when more than half of it has been removed, so no change costs more than one shard.
 
-In the trie a word costs a visit to each reached node, in the automata a few operations on an integer per
-shard of some thousand words. Patterns are added to a shard as they are bound; a shard is rebuilt when more
-than half of it has been removed, so no change costs more than one shard.
-
-A pattern of n words other than ``#`` has n + 1 adjacent bits: bit i means that i of them have been found. A
-``#`` between two of them lets bit i stay, whatever the word.
+A pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i means that i of the words have been
+found. A ``#`` behind word i lets bit i stay set, whatever word of the key comes next.
 """
 
 # Most walked words of patterns with words behind a ``#``: a key of 128 words then costs at most 1 ms, and an
@@ -28,7 +27,7 @@ _ONE = 1
 
 
 class TopicNode:
-    """A position in patterns: the possible next words, and the destinations of the pattern that ends here.
+    """A node of the trie: has the possible next words, and the destinations of the pattern that ends here.
     ``seen``: the match step that last visited the node.
     """
 
@@ -45,8 +44,8 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Patterns to destinations. ``match`` is the compiled part of routing. ``walked``: words of walked
-    patterns with words behind a ``#``.
+    """Maps patterns to destinations. ``match`` is the compiled part of routing. ``walked``: how many words
+    those patterns in the trie have that have words behind a ``#``.
     """
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
@@ -81,7 +80,7 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """The destinations of a pattern (folded words), or None."""
+        """The dict of destinations of a pattern (folded words), or None for an unbound pattern."""
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:
@@ -90,8 +89,8 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Words of the patterns that most keys must be compared with: patterns in shards, and walked ones
-        with words behind a ``#``.
+        """Count of words in patterns that most keys must be compared with: all patterns in shards, and
+        patterns in the trie with words behind a ``#``.
         """
         return self.walked + self.shards.words
 
@@ -110,7 +109,7 @@ class TopicTrie:
         return not stars or stars in self.arrangements or len(self.arrangements) < ARRANGEMENTS
 
     def _added(self, words):
-        """Place a new pattern. Returns its destinations, an empty dict."""
+        """Place a new pattern. Returns its destinations: an empty dict, which the caller fills."""
         if not self._may_be_walked(words):
             return self.shards.add(".".join(words), words)
         self._count_walked(words, 1)
@@ -184,7 +183,7 @@ class TopicTrie:
         )
 
     def _enter(self, node, front, targets):
-        """Add the node to the front, and its ``#`` child, which may match no word; each once per step."""
+        """Add a node, and its ``#`` child (``#`` may match no word), to the front, each once per step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
@@ -249,19 +248,19 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """The number of words of a folded pattern with words behind a ``#``; 0 for other patterns."""
+    """The number of words of a folded pattern that has words behind a ``#``; 0 for other patterns."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 
 def arrangement(words):
-    """Positions of ``*`` in a pattern as a number; 0 without ``*``."""
+    """The positions of ``*`` in a pattern, as bits of a number; 0 without ``*``."""
     if "*" not in words:
         return 0
     return sum([_ONE << index for index, word in enumerate(words) if word == "*"])
 
 
 class TopicShards:
-    """Patterns to destinations, like a TopicTrie. ``words``: of all patterns; ``rebuilt``: bits rebuilt."""
+    """Maps patterns to destinations. ``words``: their number in all patterns; ``rebuilt``: bits rebuilt."""
 
     __slots__ = ("words", "rebuilt", "_shards", "_room", "_homes")
 
@@ -272,7 +271,7 @@ class TopicShards:
         self._homes = {}  # pattern (folded words): its shard
 
     def destinations_of(self, pattern):
-        """The dict of destinations of a pattern, or None."""
+        """The dict of destinations of a pattern; None if no shard has the pattern."""
         shard = self._homes.get(pattern)
         return None if shard is None else shard.destinations_of(pattern)
 
@@ -307,7 +306,7 @@ class TopicShards:
         return len(self._shards)
 
     def _with_room(self, count):
-        """A shard with room for ``count`` words. Shards with less room are not asked again before a rebuild.
+        """Find or make a shard with room for ``count`` words. Skips full shards until they are rebuilt.
         """
         while self._room:
             shard = next(reversed(self._room))
@@ -320,7 +319,7 @@ class TopicShards:
 
 
 class TopicBits:
-    """One shard. ``used`` bits, of which ``dead`` belong to removed patterns and are never set."""
+    """One shard: matches patterns by bits. ``used``: count of bits; ``dead``: those of removed patterns."""
 
     __slots__ = ("used", "dead", "patterns", "_starts", "_finals", "_stars", "_stays", "_moves", "_ends")
 
@@ -339,7 +338,7 @@ class TopicBits:
         return self.patterns[pattern][2]
 
     def add(self, pattern, words, destinations):
-        """Add a pattern without two adjacent ``#``."""
+        """Add a folded pattern, which has no two adjacent ``#``."""
         at = self.used
         self.patterns[pattern] = (words, at, destinations)
         self._starts |= _ONE << at

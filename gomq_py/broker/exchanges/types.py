@@ -1,4 +1,4 @@
-"""Exchange types: the class for a name in exchange.declare, and the check of a new exchange's arguments.
+"""Exchange types: finds the class for a type in exchange.declare, and checks a new exchange's arguments.
 
 These are the types of every broker; broker.topology.kinds can register more.
 """

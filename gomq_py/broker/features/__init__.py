@@ -2,6 +2,6 @@
 names, checks, words and merge rules.
 
 ``feature`` defines a row, ``table`` collects the rows; arguments of declares and consumers, policies,
-settings of queues and flags of ``gomq-py-ctl`` are derived from them. Below the code that applies them: no
-module here imports a queue.
+settings of queues and flags of ``gomq-py-ctl`` are derived from the rows. No module here imports a queue: the
+code that applies features imports this room.
 """

@@ -1,8 +1,8 @@
 """Arguments of queues and consumers: checks the arguments of a declare and of basic.consume against
 features.table, with RabbitMQ's texts.
 
-For vhosts, and for doors' consumers. Unknown keys are accepted and kept, as in RabbitMQ. An existing queue's
-arguments are compared, never checked again, so that a definition from an older broker stays usable.
+Vhosts check queues, doors check consumers. Unknown keys are accepted and kept, as in RabbitMQ. An existing
+queue's arguments are compared, never checked again, so that a definition from an older broker stays usable.
 """
 from gomq_py.broker.features import table
 from gomq_py.broker.features.checks import WrongValue

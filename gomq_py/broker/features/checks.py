@@ -1,4 +1,4 @@
-"""Checks of arguments: ``check(value, arguments)`` raises WrongValue with RabbitMQ's text, an Erlang term."""
+"""Checks arguments. Each check(value, arguments) raises WrongValue with RabbitMQ's text, an Erlang term."""
 import re
 
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
@@ -14,7 +14,7 @@ class WrongValue(Exception):
 
 
 def integer(value, _arguments):
-    """An integer of 64 bits."""
+    """Accept only an integer of 64 bits."""
     if is_integer(value):
         return
     if not isinstance(value, int) or isinstance(value, (bool, Seconds)):
@@ -24,28 +24,28 @@ def integer(value, _arguments):
 
 
 def not_negative(value, arguments):
-    """An integer of at least 0."""
+    """Accept only an integer of at least 0."""
     integer(value, arguments)
     if value < 0:
         raise WrongValue(f"{{value_negative,{value}}}")
 
 
 def milliseconds(value, arguments):
-    """Milliseconds, ten years at most: RabbitMQ's longest timer."""
+    """Accept only milliseconds from 0 to ten years, RabbitMQ's longest timer."""
     not_negative(value, arguments)
     if value > MAX_TIMER_MS:
         raise WrongValue(f"{{value_too_large,{value}}}")
 
 
 def positive_milliseconds(value, arguments):
-    """Milliseconds, more than 0."""
+    """Accept only milliseconds from 1 to ten years."""
     milliseconds(value, arguments)
     if value == 0:
         raise WrongValue("{value_zero,0}")
 
 
 def up_to(most):
-    """A check for an integer from 0 to ``most``."""
+    """Make a check that accepts only an integer from 0 to ``most``."""
     def check(value, arguments):
         not_negative(value, arguments)
         if value > most:
@@ -54,19 +54,19 @@ def up_to(most):
 
 
 def text(value, _arguments):
-    """A text."""
+    """Accept only a text."""
     if not isinstance(value, str):
         raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def boolean(value, _arguments):
-    """True or false."""
+    """Accept only true or false."""
     if not isinstance(value, bool):
         raise WrongValue(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def age(value, arguments):
-    """An age such as "7D"."""
+    """Accept only an age such as "7D"."""
     text(value, arguments)
     try:
         milliseconds_of_age(value)
@@ -75,7 +75,7 @@ def age(value, arguments):
 
 
 def one_of(reason, *allowed):
-    """A check for one of these texts; ``reason`` may show the refused value as ``{}``."""
+    """Make a check that accepts only ``allowed`` texts; ``{}`` in ``reason`` shows the refused value."""
     def check(value, arguments):
         text(value, arguments)
         if value not in allowed:

@@ -1,4 +1,4 @@
-"""Consumer timeout: how long a message may stay unacknowledged. Applied by amqp.server.consumer_timeouts."""
+"""Consumer timeout: limits how long a message stays unacked. Applied by amqp.server.consumer_timeouts."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.features.merging import limits
@@ -8,7 +8,7 @@ POLICY_KEY = "consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """The smaller limit; 0 means no limit and does not count as smaller."""
+    """The smaller limit above 0 of argument and policy; without it 0 (no limit) if set, else None."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)

@@ -1,15 +1,15 @@
 """Deduplication: a queue or exchange accepts a message whose id it has seen lately, and drops it.
 
-``x-message-deduplication`` turns it on. The id is the value of a message header: ``x-deduplication-header``,
-or the header that the argument of that name names. ``x-cache-size`` ids are remembered, the oldest is
-forgotten first. Each is remembered for ``x-cache-ttl`` milliseconds; a message's header of that name
-overrides it. Ids are in memory only: after a restart every message is new. An id takes some 150 octets,
-whatever its length. A message that died in a queue and comes back to it, as from a retry queue, is no
-duplicate of itself.
+The argument ``x-message-deduplication`` turns it on. The id is the value of the message's header
+``x-deduplication-header``; an argument of the same name can name another header. ``x-cache-size`` ids are
+remembered, and the oldest is forgotten first. Each id is remembered for ``x-cache-ttl`` milliseconds, or as
+long as a header of that name in the message says. Ids are in memory only: after a restart every message is
+new. An id takes some 150 octets, whatever its length. A message that died in a queue and comes back to that
+queue, as from a retry queue, is no duplicate of itself.
 
 An id counts as seen only while its message is kept. An exchange (ExchangeIds) forgets the id of a message
-that a queue or the disk refused: its publisher was told and tries again. A queue (SeenIds) whose disk fails
-closes, and has no ids when reopened.
+that a queue or the disk refused, because the publisher is told and may try again. A queue (SeenIds) closes
+when its disk fails, and has no ids when it is reopened.
 """
 from collections import OrderedDict
 
@@ -71,7 +71,7 @@ ROWS = (
 
 
 class SeenIds:
-    """The ids of one queue or exchange. ``settings``: deduplication_of(); ``duplicates``: dropped messages.
+    """Remembers ids for a queue or exchange. ``settings``: deduplication_of(); ``duplicates``: count dropped.
     """
 
     __slots__ = ("settings", "duplicates", "_size", "_ttl_ms", "_header", "_seen")
@@ -86,7 +86,7 @@ class SeenIds:
         return len(self._seen)
 
     def read(self, properties):
-        """(id, its own time to live in ms or None) from properties in wire form; without an id (None, None).
+        """Read (id, ms to remember it if the message says so, else None) from properties in wire form.
         """
         headers = PropertyEdit(properties).headers
         value = get_key(headers, self._header)
@@ -96,7 +96,7 @@ class SeenIds:
         return id_of(value), ttl_ms if is_count(ttl_ms) else None
 
     def has(self, id_, now_ms):
-        """Whether the id is remembered; if so, counts a duplicate."""
+        """True if the id is remembered; a duplicate is then counted. Otherwise False."""
         if id_ not in self._seen:
             return False
         until_ms = self._seen[id_]
@@ -118,7 +118,7 @@ class SeenIds:
             self._seen.popitem(last=False)
 
     def take(self, id_, ttl_ms, now_ms):
-        """Remember the id; True if it is new."""
+        """Remember the id. Returns True if the id is new or None, False for a duplicate."""
         if id_ is None:
             return True
         if self.has(id_, now_ms):
@@ -132,7 +132,7 @@ class SeenIds:
 
 
 class ExchangeIds(SeenIds):
-    """The ids of one exchange, which stays open when a queue closes. ``when_safe``: Durability.when_safe."""
+    """Remembers an exchange's ids, except of messages that are lost. ``when_safe``: Durability.when_safe."""
 
     __slots__ = ("_when_safe", "_unsafe")
 
@@ -146,7 +146,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Forget the id if its message, now in ``queues``, cannot be kept."""
+        """Watch the message with this id until it is safe in ``queues``; forget the id if it is lost."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
@@ -154,12 +154,12 @@ class ExchangeIds(SeenIds):
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """The queues of an unsafe message with this id, for which repeats must wait; None if it is safe."""
+        """The queues whose flush a repeat of this id must wait for; None if the first message is safe."""
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues
 
     def answered(self, unsafe, is_kept):
-        """Note that a message is safe or, if not ``is_kept``, refused."""
+        """End the watch of an ``unsafe`` message. Forget its id unless the message ``is_kept``."""
         if self._unsafe.get(unsafe.id) is unsafe:  # else the id was forgotten and seen again
             del self._unsafe[unsafe.id]
             if not is_kept:
@@ -177,11 +177,11 @@ class _Unsafe:
         self.queues = queues
 
     def is_lost(self):
-        """Whether the store of one of its queues has failed."""
+        """True if the store of one of the message's queues has failed."""
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """The message is safe, unless there was an ``error`` or a queue failed in an earlier flush."""
+        """Tell ExchangeIds that the message is safe or, after an ``error`` or a queue's failure, lost."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 
@@ -197,7 +197,7 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """A key of bounded size, equal for equal field values; numbers compare by value, whatever their width."""
+    """Make a key of bounded size. Equal field values have equal keys, also numbers of different widths."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

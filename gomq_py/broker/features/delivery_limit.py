@@ -1,4 +1,4 @@
-"""Delivery limit: how often a message may come back before it dies. Applied by broker.queues.limits."""
+"""Delivery limit: limits how often a message comes back before it dies. Applied by broker.queues.limits."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM, Feature, Flag
 from gomq_py.broker.features.merging import smallest

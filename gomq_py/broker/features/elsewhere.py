@@ -1,7 +1,7 @@
 """Elsewhere: policy keys that have an effect only with plugins, mirrors and clusters of RabbitMQ.
 
-RabbitMQ's definitions contain them. Values that RabbitMQ checks are checked here, too, so that RabbitMQ
-accepts an export of them.
+RabbitMQ's definitions contain these keys. This module checks the values that RabbitMQ checks, so that
+RabbitMQ accepts an export of the keys.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature

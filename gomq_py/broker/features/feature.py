@@ -1,4 +1,4 @@
-"""Feature: one row per setting of a queue, exchange or consumer, by argument, by policy or by both.
+"""Feature: describes each setting of a queue, exchange or consumer, by argument or policy, in one row.
 
 A module of this package declares the rows of one feature. ``features.table`` collects them; checks of
 arguments and policies, and their merging, are derived from it. The module's docstring names the code that
@@ -28,17 +28,17 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One row. Fields:
+    """Describes one setting of queues or exchanges. Fields:
 
     ``effect``: a sentence for docs/arguments.md; it begins with "None" if the row has no effect.
-    ``argument``: of queues of ``kinds``; ``check(value, arguments)`` raises WrongValue. ``place``: RabbitMQ's
-    order of checks; the first fault or difference is reported. ``policy``: the key in policies, and in
-    operator policies if ``operator``; ``check_policy(feature, value)`` raises PolicyError; ``word``:
-    RabbitMQ's name for the value; ``check_beside(feature, definition)`` checks the policy's other keys.
-    ``hands_on_to``: kind of the entity that the policy key sends messages to ("exchange", "queue", or ""
-    without a name). ``component``: the only owner that acts on the key. ``setting``: attribute of
-    QueueSettings, computed by ``merge(feature, arguments, policy)``. ``by_queue``: the queue itself applies
-    it.
+    ``argument``: its name, for queues of ``kinds``; ``check(value, arguments)`` raises WrongValue. ``place``:
+    the place in RabbitMQ's order of checks, of which the first fault is reported. ``policy``: the key in
+    policies, and in operator policies if ``operator``; ``check_policy(feature, value)`` raises PolicyError;
+    ``word``: RabbitMQ's name for the value; ``check_beside(feature, definition)`` checks the policy's other
+    keys. ``hands_on_to``: if the key sends messages on, the kind of entity that its value names ("exchange",
+    "queue"; "" if it names no entity). ``component``: the only owner that acts on the key. ``setting``: the
+    attribute of QueueSettings that ``merge(feature, arguments, policy)`` computes. ``by_queue``: True if the
+    queue itself applies the setting.
     """
 
     effect: str
@@ -61,10 +61,10 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerArgument:
-    """One row: an ``argument`` of consumers with an ``effect`` on queues of ``kinds``.
+    """Describes one ``argument`` of consumers, which has its ``effect`` on queues of ``kinds``.
 
-    ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's text around it. Other kinds of
-    queues ignore the argument, or refuse it if ``only_there``.
+    ``check(value, arguments)`` raises WrongValue; ``refusal`` is RabbitMQ's text around the reason. Queues of
+    other kinds ignore the argument or, with ``only_there``, refuse it.
     """
 
     argument: str

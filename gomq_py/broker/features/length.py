@@ -1,5 +1,5 @@
-"""Length: limits of a queue's or stream's size, and the overflow behaviour. Applied by broker.queues.limits,
-and for streams by broker.queues.stream_queue.
+"""Length: limits the size of queues and streams, and says what a full queue does. Applied by
+broker.queues.limits, and for streams by broker.queues.stream_queue.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, Feature, Flag

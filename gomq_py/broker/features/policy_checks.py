@@ -1,4 +1,4 @@
-"""Checks of policy values, with RabbitMQ's texts: ``check_policy(feature, value)``."""
+"""Checks values of policies. Each check(feature, value) raises PolicyError with RabbitMQ's text."""
 from gomq_py.broker.features.checks import milliseconds_of_age
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
@@ -16,51 +16,51 @@ def _invalid(feature, value, needed):
 
 
 def count(feature, value):
-    """An integer of at least 0."""
+    """Accept only an integer of at least 0."""
     if not is_count(value):
         raise _invalid(feature, value, f"a number from 0 to {MAX_INTEGER}")
 
 
 def positive(feature, value):
-    """An integer of at least 1."""
+    """Accept only an integer of at least 1."""
     if not is_count(value) or value == 0:
         raise _invalid(feature, value, f"a number from 1 to {MAX_INTEGER}")
 
 
 def number(feature, value):
-    """An integer."""
+    """Accept only an integer."""
     if not is_integer(value):
         raise _invalid(feature, value, f"a number from {MIN_INTEGER} to {MAX_INTEGER}")
 
 
 def text(feature, value):
-    """A text."""
+    """Accept only a text."""
     if not isinstance(value, str):
         raise _invalid(feature, value, "a text")
 
 
 def name(feature, value):
-    """A valid name of an entity."""
+    """Accept only a valid name of an entity."""
     text(feature, value)
     if not value or not fits_short_string(value):
         raise _invalid(feature, value[:40], f"a name of 1 to {NAME_OCTETS_MAX} octets")
 
 
 def routing_key(feature, value):
-    """A text that a routing key holds."""
+    """Accept only a text that is short enough for a routing key."""
     text(feature, value)
     if not fits_short_string(value):
         raise _invalid(feature, value[:40], f"a routing key of at most {NAME_OCTETS_MAX} octets")
 
 
 def boolean(feature, value):
-    """True or false."""
+    """Accept only true or false."""
     if not isinstance(value, bool):
         raise _invalid(feature, value, "true or false")
 
 
 def one_of(*words):
-    """A check for one of these texts."""
+    """Make a check that accepts only these texts."""
     def check(feature, value):
         if value not in words:
             raise _invalid(feature, value, f"one of {', '.join(words)}")
@@ -68,7 +68,7 @@ def one_of(*words):
 
 
 def age(feature, value):
-    """An age such as "7D"."""
+    """Accept only an age such as "7D"."""
     text(feature, value)
     try:
         milliseconds_of_age(value)
@@ -77,7 +77,7 @@ def age(feature, value):
 
 
 def pattern(feature, value):
-    """A regular expression."""
+    """Accept only a regular expression."""
     text(feature, value)
     try:
         Pattern(value)
@@ -87,4 +87,4 @@ def pattern(feature, value):
 
 
 def anything(_feature, _value):
-    """Accept anything: the key comes with RabbitMQ's definitions and has no effect here."""
+    """Accept anything, for a key that comes with RabbitMQ's definitions and has no effect here."""

@@ -1,5 +1,5 @@
-"""Queue type: the kind of a queue, and settings of single kinds: priorities, single active consumer, version.
-Applied by broker.topology.queue_factory and broker.queues.
+"""Queue type: chooses the kind of a queue, and sets what only some kinds have: priorities, single active
+consumer, version. Applied by broker.topology.queue_factory and broker.queues.
 """
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import (

@@ -7,8 +7,8 @@
 Applied by broker.queues.stream_reader. Values are compared with a message's header ``x-stream-filter-value``
 (split at commas, too). A condition is a header's name and the text of its value, or one of
 ``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Without a match type one matching value is
-enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ. "all" requires all values, too; "any" one
-value or one condition.
+enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ. "all" also requires all values to match;
+for "any" one matching value or one condition that holds is enough.
 """
 from gomq_py.broker.features.checks import WrongValue
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
@@ -74,7 +74,7 @@ def text_of(value):
 
 
 def _check(_value, arguments):
-    """Check the three arguments together."""
+    """Check a consumer's three filter arguments together."""
     try:
         filter_of(arguments)
     except ValueError as reason:

@@ -1,12 +1,12 @@
-"""Geographic conditions of stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` in degrees.
-The earth counts as a sphere.
+"""Makes geographic conditions for stream filters, which read a message's headers ``x-geo-lat`` and
+``x-geo-lon`` in degrees. The earth counts as a sphere.
 
     geo-within-radius   {lat, lon, radius_km}
     geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the
                         180th meridian
     geo-polygon         {points: [[lat, lon], ...]}, three or more, in order; edges are straight in degrees
 
-A message without a position matches no condition. Each maker raises ValueError for invalid values.
+A message without a position matches no condition. Functions that make one raise ValueError for bad values.
 """
 from math import asin, cos, isfinite, radians, sin, sqrt
 
@@ -17,7 +17,7 @@ EARTH_RADIUS_KM = 6371
 
 
 def within_radius(value):
-    """Condition: great-circle distance (haversine)."""
+    """Make the condition that a position lies within a radius, by great-circle distance (haversine)."""
     lat, lon = _position(
         _named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"),
         "geo-within-radius",
@@ -31,7 +31,7 @@ def within_radius(value):
 
 
 def bbox(value):
-    """Condition: between two latitudes and two longitudes, edges included."""
+    """Make the condition that a position lies between two latitudes and two longitudes, edges included."""
     min_lat, max_lat, min_lon, max_lon = (
         _named(value, "geo-bbox", key) for key in ("min_lat", "max_lat", "min_lon", "max_lon")
     )
@@ -52,7 +52,7 @@ def bbox(value):
 
 
 def polygon(value):
-    """Condition: inside a polygon, by casting a ray to the east."""
+    """Make the condition that a position lies inside a polygon, by casting a ray to the east."""
     points = value.get("points") if isinstance(value, dict) else None
     if not isinstance(points, list) or len(points) < 3:
         raise ValueError("geo-polygon: points must be an array of three or more")
@@ -73,7 +73,7 @@ GEO_CONDITIONS = {"geo-within-radius": within_radius, "geo-bbox": bbox, "geo-pol
 
 
 def position_of(headers):
-    """(latitude, longitude) of a message, or None."""
+    """(latitude, longitude) from a message's headers; None without a valid position."""
     try:
         lat, lon = float(headers[LATITUDE]), float(headers[LONGITUDE])
     except (KeyError, TypeError, ValueError):
@@ -82,14 +82,14 @@ def position_of(headers):
 
 
 def distance_km(lat, lon, other_lat, other_lon):
-    """Distance in km along the surface of a sphere."""
+    """The distance of two positions in km along the surface of the earth."""
     half_lat, half_lon = radians(other_lat - lat) / 2, radians(other_lon - lon) / 2
     a = sin(half_lat) ** 2 + cos(radians(lat)) * cos(radians(other_lat)) * sin(half_lon) ** 2
     return 2 * EARTH_RADIUS_KM * asin(sqrt(min(1.0, a)))
 
 
 def is_inside(there, corners):
-    """True if the ray to the east of a position crosses an odd number of edges."""
+    """True if a position is in a polygon: the ray to the east of it crosses an odd number of edges."""
     lat, lon = there
     inside = False
     lat_before, lon_before = corners[-1]

@@ -1,11 +1,11 @@
-"""Stream offset: where a stream's consumer begins (``x-stream-offset``), and whether the broker stores its
-position.
+"""Stream offset: says where a stream's consumer begins (``x-stream-offset``), and whether the broker stores
+the consumer's position.
 
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            messages published from now on; the default
-    a number          the message of this offset; the oldest kept if it is gone; the next one published if it
-                      has not come yet, as in RabbitMQ: after a power loss offsets may go on at a lower one
+    a number          the message of this offset, or else the oldest kept if the message is gone, or the next
+                      published if the offset is not reached: after a power loss offsets may go on lower
     a negative number the newest -n messages
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
@@ -85,8 +85,8 @@ def start_of(arguments):
 
 
 def is_tracked(arguments, tag):
-    """True if the broker stores the position of a consumer with these checked arguments. ``tag``: chosen by
-    the client, "" if generated.
+    """True if the broker stores the position of a consumer with these checked arguments. ``tag``: the tag
+    that the client chose; "" if the broker made the tag.
     """
     value = arguments.get(TRACKING)
     if value is None:

@@ -1,4 +1,4 @@
-"""Stream retention: how long a stream keeps messages, and the size of its segments. Applied by
+"""Stream retention: sets how long a stream keeps messages, and how large its segments are. Applied by
 broker.queues.stream_queue and the stream's store.
 """
 from gomq_py.broker.features import checks, policy_checks

@@ -1,4 +1,4 @@
-"""Table: the rows of all features, and look-ups derived from them."""
+"""Table: collects the rows of all features, and derives look-ups from the rows."""
 from gomq_py.broker.features import (
     alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
     elsewhere, expiry, federation, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,

@@ -1,6 +1,6 @@
 """Tee: a stream that gets a copy of a queue's or exchange's messages. Applied by broker.routing.routing.
 
-For programs such as Spark that read a queue's messages without consuming them. Streams have no tee.
+Programs such as Spark read the tee to see a queue's messages without consuming them. Streams have no tee.
 """
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature

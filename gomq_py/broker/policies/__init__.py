@@ -1,1 +1,1 @@
-"""Operators' settings for many entities: policies, parameters of components, limits of vhosts and users."""
+"""Holds operators' settings: policies, parameters of components, limits of vhosts and users."""

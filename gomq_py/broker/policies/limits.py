@@ -1,5 +1,5 @@
-"""Limits of a vhost (queues, connections) and of a user (connections and channels over all vhosts). Names,
-meanings and texts are RabbitMQ's.
+"""Limits the queues and connections of a vhost, and a user's connections and channels over all vhosts.
+Names, meanings and texts are RabbitMQ's.
 """
 from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.values import is_integer
@@ -10,8 +10,8 @@ VHOST_LIMITS, USER_LIMITS = (MAX_CONNECTIONS, MAX_QUEUES), (MAX_CONNECTIONS, MAX
 
 
 class LimitsComponent(Component):
-    """Limits of a vhost, kept as parameter ``limits`` of component ``vhost-limits``, in force as
-    ``vhost.limits`` = {"max-queues": n}; negative values mean no limit and are left out.
+    """Applies a vhost's limits, the parameter ``limits`` of component ``vhost-limits``, to ``vhost.limits``,
+    {"max-queues": n}. Negative values mean no limit and are left out.
     """
 
     administrators_only = True
@@ -37,8 +37,8 @@ class UserLimitError(ValueError):
 
 
 class UserLimits:
-    """The limits of all ``users``, kept in the users' log and deleted with the user. A negative value is kept
-    and shown, and means no limit, as in RabbitMQ.
+    """Sets and shows limits of ``users``; the users' log keeps them until their user is deleted. A negative
+    value means no limit, as in RabbitMQ, and is kept and shown.
     """
 
     def __init__(self, users):
@@ -75,7 +75,7 @@ class UserLimits:
         return True
 
     def limit(self, user, name):
-        """The limit in force for a User, or None."""
+        """The limit of this name that is in force for a User; None: no limit."""
         value = user.limits.get(name, -1)
         return value if value >= 0 else None
 

@@ -1,8 +1,8 @@
 """Parameters: named JSON values of a component, in a vhost or for the whole broker, such as policies, limits,
 shovels and federation upstreams.
 
-Between doors (HTTP, definitions) and the owners of components. An owner registers a Component, which checks
-values and is called with changes. Kept in the definitions log. Never switches.
+Doors (HTTP, definitions) set parameters. The owner of a component registers a Component, which checks values
+and applies changes. The definitions log keeps parameters. Never switches.
 """
 import json
 
@@ -37,10 +37,10 @@ class ParameterError(ValueError):
 
 
 class Component:
-    """Handles the values of one component; ``vhost`` is a VHost. Other rooms subclass it.
+    """Checks and applies the values of one component. Other rooms subclass it; ``vhost`` is a VHost.
 
-    ``administrators_only``: its values affect all users of a vhost regardless of their rights, so doors let
-    only administrators set and clear them.
+    ``administrators_only``: True if the values affect all users of a vhost regardless of their rights; doors
+    then let only administrators set and clear values.
     """
 
     administrators_only = False
@@ -53,7 +53,7 @@ class Component:
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Why a value stored by an earlier run has no effect, as text without passwords, or None."""
+        """Text, without passwords, why an earlier run's value has no effect; None if it has an effect."""
 
     def changed(self, vhost, name, value):
         """Apply a value that was set, or loaded at boot."""
@@ -63,14 +63,14 @@ class Component:
 
 
 class Parameters:
-    """The parameters of one broker. Those of a vhost are in ``vhost.parameters``, {(component, name): value};
-    ``global_`` has {name: value}.
+    """Keeps the parameters of one broker: the whole broker's in ``global_``, {name: value}, and a vhost's in
+    ``vhost.parameters``, {(component, name): value}.
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
-    A value set without an owner for all of it waits: it is kept and exported, and a later version's owner
-    ignores it until it is set again. Otherwise shovels in another broker's definitions would start to run
-    with an upgrade.
+    A value waits if no component owned all its parts when it was set: it is kept and exported, but an owner
+    that a later version adds ignores it until it is set again. Without this rule, shovels in another broker's
+    definitions would start to run with an upgrade.
 
     ``vhost.set_by``: {(component, name): the setter's name, or OPERATOR}, for components that act with that
     user's rights. Exports leave it out: the importing user becomes the setter.
@@ -84,7 +84,7 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """Make ``handler`` (a Component) the component's owner, and apply values that do not wait."""
+        """Make ``handler`` (a Component) the component's owner; apply the vhosts' values that do not wait."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
@@ -95,7 +95,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """{part: reason} of parts without an owner: the component itself, or keys of a policy."""
+        """{part: reason} of a value's parts without an owner: the component itself, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -110,7 +110,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value was set without an owner (for a policy: with keys of missing plugins)."""
+        """True if the value was set when it (or, in a policy, one of its keys) had no owner."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
@@ -162,9 +162,9 @@ class Parameters:
         return True
 
     def disown(self, vhosts, by):
-        """Clear the setter of everything that a deleted user has set, so that a later user of that name does
-        not inherit it; the user's policies stop handing on messages. Raises OSError if this is not logged; it
-        holds for this run.
+        """Clear the setter of all values that the deleted user ``by`` set, so that a later user of that name
+        does not inherit them. The user's policies stop sending messages on. Raises OSError if the log cannot
+        be written; the change then holds for this run only.
         """
         changed = []
         for vhost in vhosts:
@@ -196,7 +196,7 @@ class Parameters:
 
     def restore(self, vhost, component, name, value, waits=None, by=None):
         """Load a value of an earlier run. Returns the component's refusal as text, or None; a refused value
-        stays without effect. ``waits``, ``by``: from its record, None if the record lacks them.
+        stays without effect. ``waits``, ``by``: from the value's record; None if the record lacks them.
         """
         if waits is None:
             waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
@@ -227,8 +227,8 @@ class Parameters:
 
 
 class Notes:
-    """State that a room keeps in a vhost (a shovel is paused, its position in a stream): ``vhost.notes``,
-    {(room, name): JSON value}. A note is deleted with its vhost, and is in no list and no export.
+    """Keeps state of rooms, such as that a shovel is paused, in ``vhost.notes``, {(room, name): JSON value},
+    and in the log. A note is deleted with its vhost; lists and exports do not show notes.
     """
 
     def __init__(self, log):
@@ -250,7 +250,7 @@ class Notes:
 
 
 def _check_each(check, what, value):
-    """``check(what, value)`` whose ValueError names the faulty field, if a field is at fault."""
+    """Call ``check(what, value)``. If one field of the value is at fault, the ValueError names the field."""
     try:
         check(what, value)
     except ValueError:
@@ -260,7 +260,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """{key: owning component} for a policy's keys; {} for other values."""
+    """{key: component} for a policy's keys that a component owns; {} for other values."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

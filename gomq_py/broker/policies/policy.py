@@ -1,7 +1,7 @@
 """Policies: settings for many queues and exchanges, selected by a regular expression over their names.
 
-The matching policy with the highest priority is in force, likewise the operator policy, and both are merged.
-Values only: vhosts keep and apply the sets, parameters persist them.
+Of the policies that match an entity, the highest priority is in force; likewise of operator policies; both
+are merged. This module has the values; vhosts keep and apply PolicySets, parameters persist policies.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
 from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
@@ -44,7 +44,7 @@ class Policy:
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
-        """Raises PolicyError."""
+        """Make a policy of valid values. Raises PolicyError."""
         self.rights = None
         self.name = name
         self.pattern = pattern
@@ -78,11 +78,11 @@ class Policy:
 
     @property
     def is_costly(self):
-        """True if its pattern has exceeded its time for some name."""
+        """True if matching the pattern with a name has taken longer than the time limit."""
         return self._pattern.is_costly
 
     def say_untried(self, kind, name):
-        """Log that too many slow patterns came first, and the policy was not tried for an entity."""
+        """Log that the policy was not tried for an entity, because too many slow patterns came first."""
         QUIET.error(
             ("untried", self.name, self.pattern),
             "policy %r is not in force for %s %r: %d policies before it have patterns that take too "
@@ -152,7 +152,7 @@ class InForce:
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """``without``: keys without meaning for this kind of entity."""
+        """``without``: keys that are not in force for the entity, by its kind or the setter's rights."""
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}
@@ -200,7 +200,7 @@ def _checked(definition, keys):
 
 
 def usable_definition(definition):
-    """(the known part of a definition, its sorted unknown keys), for files of other brokers."""
+    """Split another broker's definition into (the part with known keys, sorted list of unknown keys)."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
 

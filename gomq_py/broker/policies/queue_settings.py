@@ -9,7 +9,7 @@ from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """None: not set. Times are in milliseconds; ``max_bytes`` counts bodies."""
+    """The limits of one queue; None: not set. Times are in milliseconds; ``max_bytes`` counts bodies."""
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
@@ -42,7 +42,7 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue itself must apply limits. Channels apply consumer timeouts, streams ages."""
+        """True if the queue must apply limits by itself; channels apply timeouts, streams apply ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

@@ -1,8 +1,8 @@
 """Setter rights: a policy sends on only messages that its setter may read, and only to exchanges and queues
 that its setter may write to.
 
-Beside policies. Checked when a policy is set, and per queue and exchange when it comes into force. RabbitMQ
-has no such check. Administrators are not checked: they may give themselves any right.
+The rights are checked when a policy is set, and for each queue and exchange when the policy comes into force.
+RabbitMQ has no such check. Administrators are not checked: they may give themselves any right.
 """
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described
@@ -21,7 +21,7 @@ _KEPT = object()
 
 
 class SetterRights:
-    """The rights of the setter of a vhost's policy ``name``, or of ``by``, who is about to set it."""
+    """Limits a vhost's policy ``name`` to the rights of its setter, or of ``by``, a user about to set it."""
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -37,7 +37,7 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The policy keys not in force for the queue or exchange (``kind`` is EXCHANGE) of this name."""
+        """The keys that the setter may not use for an entity (``kind``: EXCHANGE or the type of a queue)."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -65,7 +65,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """The User whose rights limit values set by ``by``; None: no limit."""
+    """The User whose rights limit the values that ``by`` sets; None if the values are not limited."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)

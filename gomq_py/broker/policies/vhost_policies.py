@@ -20,11 +20,11 @@ NONE_REFUSED: frozenset[str] = frozenset()
 
 
 class VHostPolicies(Job):
-    """``user`` and ``operator`` are PolicySets.
+    """Applies one vhost's policies (the PolicySet ``user``) and operator policies (``operator``).
 
-    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: policy keys
-    without meaning for this kind of entity. ``told(vhost, entity)`` is called for each entity, also a new
-    one, after its policies were computed.
+    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)`` returns the
+    policy keys without meaning for this kind of entity. ``told(vhost, entity)`` is called after the policies
+    of an existing or new entity were computed.
     """
 
     name = "applying policies"
@@ -45,7 +45,7 @@ class VHostPolicies(Job):
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
-        """Give a queue its policies in force, and its settings or, if they are plain, None."""
+        """Give a queue its policies in force and its settings; None stands for plain settings."""
         self._put_under(queue, queue.type, self._configure_queue)
 
     def configure_exchange(self, exchange):
@@ -53,7 +53,7 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies in force, or log that they cannot be applied (checks should refuse such)."""
+        """Apply the policies in force to an entity; if this fails, log it and apply no policy."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -96,7 +96,7 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """(keys not in force for an entity, those keys that the setter's rights do not cover)."""
+        """(all keys not in force for an entity, the keys among them that the setter's rights exclude)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
@@ -108,7 +108,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity if the new ``policy`` and, for the rest, ``would`` were in force."""
+        """The PolicyChange of an entity if ``would``, a PolicySet with the new ``policy``, were in force."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)
@@ -116,14 +116,14 @@ class VHostPolicies(Job):
         return PolicyChange(entity, kind, policy.applies(kind, name), entity.in_force, after)
 
     def changed(self):
-        """Apply changed policies to all entities. Replaces an unfinished round."""
+        """Start a round that applies the changed policies to all entities. An unfinished round ends."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
             self._scheduler.start(self)
 
     def step(self):
-        """Do a slice of the round."""
+        """Do a slice of the round. Returns True if more is left."""
         self._clock.begin()
         for _ in self._round:
             if self._clock.is_over():
@@ -156,7 +156,7 @@ class VHostPolicies(Job):
 # the changes that a policy would bring if it were set now
 
 class PolicyChange(NamedTuple):
-    """A change of ``entity``; ``kind``: EXCHANGE or a type of queue; ``before``, ``after``: InForce."""
+    """How an entity's policies would change, as InForces. ``kind``: EXCHANGE or the type of a queue."""
 
     entity: Any
     kind: str
@@ -166,7 +166,7 @@ class PolicyChange(NamedTuple):
 
     @property
     def is_one(self):
-        """True if the policies or their definition differ."""
+        """True if the policies or the definition differ between ``before`` and ``after``."""
         return (self.before.policy, self.before.operator_policy, self.before.definition) != (
             self.after.policy, self.after.operator_policy, self.after.definition)
 
@@ -183,7 +183,7 @@ def would_be(users, vhost, name, value, is_operator, by):
 
 
 def previewed(vhost, policy, is_operator):
-    """Yield a PolicyChange for each queue and exchange with a name."""
+    """Yield, for each queue and each exchange with a name, the PolicyChange that ``policy`` would bring."""
     would = PolicySet()
     would.by_name.update((vhost.policies.operator if is_operator else vhost.policies.user).by_name)
     would.put(policy)
@@ -195,8 +195,8 @@ def previewed(vhost, policy, is_operator):
 
 
 class PolicyComponent(Component):
-    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``: finds
-    setters, whose rights limit their policies; None: no limit.
+    """Handles the parameters of component ``policy`` or, with ``operator``, ``operator_policy``. ``users``
+    finds setters, whose rights limit their policies; None: no limit.
     """
 
     def __init__(self, operator=False, users=None):

@@ -1,1 +1,1 @@
-"""Queues, their consumers and their schedule."""
+"""Holds queues and streams, with their consumers, limits and timers."""

@@ -1,6 +1,6 @@
-"""Cancelling: tells the consumers of a deleted queue, in slices if there are very many.
+"""Cancelling: tells consumers that their queue was deleted or closed, in slices if they are very many.
 
-Beside queue, which has dropped these consumers and no longer delivers to them.
+The queue has dropped these consumers before, and no longer delivers to them.
 """
 from gomq_py.hub.scheduler import Job, SliceClock
 
@@ -20,7 +20,7 @@ class Cancelling(Job):
         self._reason = reason
 
     def step(self):
-        """Cancel some consumers."""
+        """Cancel some consumers. Returns True if more are left."""
         clock = SliceClock()
         while self._consumers:
             self._consumers.pop().cancelled_by(self._queue, self._reason)
@@ -34,7 +34,7 @@ class Cancelling(Job):
 
 
 def cancel_all(queue, consumers, reason):
-    """Cancel the consumers of a queue whose ring is gone, in their order. Empties the list."""
+    """Cancel, in order, the consumers that a queue has dropped, at once or by a job. Empties the list."""
     consumers.reverse()
     cancelling = Cancelling(queue, consumers, reason)
     if len(consumers) > FEW:

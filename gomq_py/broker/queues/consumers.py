@@ -1,9 +1,9 @@
-"""Consumers: the interface through which a queue delivers, the ring that decides whose turn it is, and the
-guard that applies a queue's limits.
+"""Consumers: defines how a queue delivers (Consumer), whose turn it is (ConsumerRing), and what a queue asks
+its limits (QueueGuard).
 
-Doors subclass Consumer; queues keep one ConsumerRing. The ring holds the consumers that can take a message
-now, as far as is known. A consumer without credit, or with a full socket, leaves the ring until its door
-offers it again, so that it never holds up the others.
+Doors subclass Consumer; a queue with consumers has a ConsumerRing, which holds the consumers that can take a
+message now, as far as is known. A consumer without credit, or with a full socket, leaves the ring until its
+door offers the consumer again, so that other consumers never wait for it.
 """
 from collections import deque
 
@@ -37,7 +37,7 @@ class Consumer:
         self.ringed = False
 
     def capacity(self):
-        """How many messages it may take now.
+        """Count of messages that the consumer may take now.
 
         At 0 the consumer leaves the ring until its door calls ``queue.offer(consumer)``.
         """
@@ -52,13 +52,13 @@ class Consumer:
 
     def hand_over(self, message):
         """Write a message that no store has, if the socket takes it without waiting and this consumer needs
-        no acks. Returns whether it was written.
+        no acks. Returns True if the message was written; otherwise False, and the queue stores it.
         """
         return False
 
     def wait_for(self, message, now_ms):
-        """The ``lacking`` of a message that may wait, if this consumer has no capacity now and hand_over()
-        may soon succeed. None: the queue is to store the message.
+        """Return a function to become ``message.lacking``, if this consumer has no capacity now and the
+        message may wait, since hand_over() may soon succeed. Otherwise None: the queue stores the message.
         """
         return None
 
@@ -67,24 +67,24 @@ class Consumer:
         return True
 
     def cancelled_by(self, queue, reason):
-        """Cancel the consumer of a deleted queue, unless it has left the queue by itself."""
+        """Cancel the consumer because the queue is gone, unless the consumer has left the queue before."""
         if self.queue is queue:
             self.queue = None
             self.cancel(reason)
 
     def cancel(self, reason):
-        """Tell the peer that the queue has dropped this consumer (deleted, closed, fenced).
+        """Tell the peer that the queue was deleted, closed or fenced and has dropped this consumer.
 
         ``reason`` is for the log.
         """
 
 
 class ConsumerRing:
-    """A queue's consumers, and the ready ones in the order of their turns: highest priority first, round
-    robin within a priority.
+    """Keeps a queue's consumers, and gives turns to those that are ready: highest priority first, round robin
+    within a priority.
 
-    With ``single_active`` only the active consumer is ever ready; when it goes, the next of highest priority
-    in order of attaching takes over. ``handed``: the consumer that was last handed a message, or None.
+    With ``single_active`` only the active consumer is ever ready; when it goes, the earliest attached of the
+    highest priority takes over. ``handed``: the consumer that hand_over() last succeeded for, or None.
     """
 
     __slots__ = (
@@ -101,13 +101,13 @@ class ConsumerRing:
         self.handed = self.take_rate = None
 
     def rate(self):
-        """The TakeRate of the consumers."""
+        """The TakeRate, which measures how fast the consumers take messages."""
         if self.take_rate is None:  # most rings need no rate
             self.take_rate = TakeRate()
         return self.take_rate
 
     def add(self, consumer):
-        """Attach a consumer; it becomes ready at once if it may."""
+        """Attach a consumer. A consumer that offer() accepts is ready at once."""
         at = len(self.consumers)
         while at > 0 and self.consumers[at - 1].priority < consumer.priority:
             at -= 1
@@ -132,7 +132,7 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer that may have capacity again at the end of its ring, unless it is in the ring."""
+        """Put a consumer into the ring, behind its priority, if it has capacity and may be served."""
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0
@@ -163,7 +163,7 @@ class ConsumerRing:
         return None
 
     def show_next(self):
-        """The consumer that take_next() would return; it stays in the ring. None if the ring is empty."""
+        """The consumer that take_next() would return; it stays in the ring. None without capacity."""
         for level in self.levels:
             while level:
                 consumer = level[0]
@@ -175,13 +175,13 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """Move a consumer that had its turn while in the ring behind others of its priority."""
+        """Move a consumer, which had its turn without leaving the ring, behind those of its priority."""
         if consumer.ringed:
             self._unring(consumer)
         self.offer(consumer)
 
     def ready_at_top(self):
-        """Count of ready consumers of the highest ready priority."""
+        """Count of ready consumers with the highest priority in the ring; 0 if the ring is empty."""
         for level in self.levels:
             if level:
                 return len(level)
@@ -204,41 +204,41 @@ class ConsumerRing:
 
 
 class QueueGuard:
-    """The interface of a queue's limits (broker.queues.limits), without effect. A queue without limits has no
-    guard; each call costs it one comparison with None.
+    """Defines what a queue calls of its limits; broker.queues.limits overrides the methods, which do nothing
+    here. A queue without limits has no guard; each call costs such a queue one comparison with None.
     """
 
     __slots__ = ()
 
     def admits(self, message):
-        """Before a message is stored: answers REFUSED, ADMITTED or DUPLICATE."""
+        """Called before the queue stores a message. Returns REFUSED, ADMITTED, or DUPLICATE to drop it."""
         return ADMITTED
 
     def appended(self):
-        """A message was stored."""
+        """Called when the queue has stored a message."""
 
     def asked(self):
-        """basic.get is about to look at the head, and no consumer is ready."""
+        """Called before basic.get, or a count of ready messages, looks at the head."""
 
     def peek(self, message):
         """Fill ``message`` with the next deliverable message, as Queue.peek does."""
         return False
 
     def settle(self):
-        """The queue's turn is over."""
+        """Called at the end of the queue's turn."""
 
     def returned(self, location, how):
-        """An unacked message comes back (LOST, RETURNED, FAILED). True: the limits took it, no requeue."""
+        """Called when an unacked message comes back. Returns True if the limits, not the queue, handle it."""
         return False
 
     def came_back(self):
-        """An unacked message is ready again."""
+        """Called when an unacked message is ready again."""
 
     def rejected(self, location):
-        """An unacked message was rejected without requeue."""
+        """Called when a client has rejected an unacked message without requeue."""
 
     def used(self):
-        """The queue was used: by a get, a declare, or the end of a consumer."""
+        """Called when the queue was used: by a get, a declare, or the end of a consumer."""
 
     def close(self):
-        """The queue was deleted or closed."""
+        """Called when the queue is deleted or closed."""

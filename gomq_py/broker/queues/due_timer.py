@@ -1,8 +1,8 @@
 """Due timer: reports when messages are due and returns them in order, with a heap of 16 to 18 octets a
 message and one timer.
 
-Below broker.transfer.delayed and broker.queues.retry, whose stores hold the messages; this module has only
-locations. The owner's job takes due messages. Never switches.
+Used by broker.transfer.delayed and broker.queues.retry, whose stores hold the messages and whose jobs take
+due messages; this module has only locations. Never switches.
 """
 import heapq
 from array import array
@@ -45,7 +45,7 @@ class DueTimer:
         self._heap.push(due_ms, location)
 
     def take(self):
-        """Remove and return the first due message, or None."""
+        """Remove the first due message and return its location; None if no message is due."""
         if self.has_due():
             return self._heap.pop()
         self._now_ms = 0
@@ -97,8 +97,8 @@ class DueTimer:
 
 
 class DueHeap:
-    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays without objects: the
-    earliest first, and among equal times the message that was stored first.
+    """A binary heap of (due_ms, location), both unsigned 64-bit numbers, in typed arrays without objects. The
+    earliest message comes first; of messages due at the same time, the message stored first.
     """
 
     __slots__ = ("count", "_due", "_locations", "_room")

@@ -1,9 +1,9 @@
-"""Limits: expiry, length, delivery count, idleness, and the choice between dead-lettering and dropping a
-message. A queue with a dead letter exchange always has them.
+"""Limits: applies a queue's limits of expiry, length, delivery count and idleness, and dead-letters or drops
+messages. A queue with a dead letter exchange always has QueueLimits.
 
-Beside queue, which calls it as its guard. As in RabbitMQ only the head is checked: the oldest ready message,
-before a delivery and at the end of the queue's turn; one timer waits for its expiry. Very many messages are
-removed in slices. Never switches.
+The queue calls its limits as its guard. As in RabbitMQ only the head, the oldest ready message, is checked:
+before a delivery and at the end of the queue's turn; one timer waits for the head's expiry. Very many
+messages are removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -34,9 +34,9 @@ TRY_AGAIN_MS = 10_000
 
 
 class QueueLimits(guard.QueueGuard):
-    """The limits of ``queue``.
+    """Applies the limits of ``queue``.
 
-    ``dead_letters`` takes unacked messages by ``send(queue, location, reason)`` and refused ones by
+    ``dead_letters`` takes unacked messages by ``send(queue, location, reason)`` and refused messages by
     ``send_refused(queue, message, reason)``. ``on_idle(queue)`` is called when the queue was unused for its
     ``expires_ms``.
     """
@@ -100,10 +100,10 @@ class QueueLimits(guard.QueueGuard):
     # called by the queue
 
     def admits(self, message):
-        """Answer REFUSED beyond a limit of reject-publish, DUPLICATE for a message to drop, else ADMITTED.
+        """Return REFUSED beyond a limit with reject-publish, DUPLICATE for a message to drop, else ADMITTED.
 
         Messages that ready consumers would take at once do not count: a read brings many messages, and
-        RabbitMQ delivers each before the next.
+        RabbitMQ delivers each message before it takes the next.
         """
         if self.seen is not None and self._is_duplicate(message):
             return guard.DUPLICATE
@@ -122,7 +122,7 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if a message is stored although the oldest must stay; otherwise the new message is dropped."""
+        """True if a new message fits although the oldest must stay; False: the queue drops the new one."""
         self._trim()
         if not self.is_stuck or not self._overflows(message):
             return True
@@ -139,7 +139,7 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the message's id; drop excess from the head, unless a consumer may take it this turn."""
+        """Remember the stored message's id. Drop excess messages from the head unless a consumer is ready."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
@@ -156,7 +156,7 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Fill ``message`` with the next message that has not expired; drop expired ones before it."""
+        """Fill ``message`` with the next message that has not expired; drop expired messages before it."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
@@ -203,7 +203,7 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """True if a returned message was dead-lettered (delivery limit), or waits for its back-off."""
+        """True if a returned message died by the delivery limit or waits for its back-off; else False."""
         if self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
@@ -255,8 +255,8 @@ class QueueLimits(guard.QueueGuard):
         return left_ms if left_ms > 0 else 0
 
     def _is_duplicate(self, message):
-        """True if a message with this id was stored lately; otherwise keeps the id for appended(). A message
-        that died here and comes back is no duplicate.
+        """True if a message with the same id was stored lately; otherwise False, and appended() will remember
+        the id. A message that died in this queue and comes back is no duplicate.
         """
         self.seen_id = None
         try:
@@ -280,7 +280,7 @@ class QueueLimits(guard.QueueGuard):
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """When the message expires, in Unix milliseconds; 0: never, or may_go() forbids it."""
+        """When the message expires by its own or the queue's TTL, in Unix milliseconds; 0: never."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms
@@ -289,7 +289,7 @@ class QueueLimits(guard.QueueGuard):
         return due_ms
 
     def _drop(self, message, reason):
-        """Remove the peeked message from the queue."""
+        """Take the peeked message from the queue, and dead-letter or drop it."""
         location = message.location
         self.queue.shift_head()
         self._let_go(location, reason)
@@ -323,14 +323,14 @@ class QueueLimits(guard.QueueGuard):
                 return
 
     def _go_on_later(self):
-        """Continue in a later slice."""
+        """Hold the queue, and go on with removing messages in a later slice."""
         if not self.slicing:
             self.slicing = True
             self.queue.hold()
             self.queue.scheduler.start(LimitSlice(self))
 
     def go_on(self):
-        """Do the next slice."""
+        """Release the queue, and remove the next slice of messages."""
         self.slicing = False
         if not self.queue.closed:
             self.queue.release()
@@ -375,7 +375,7 @@ def _or_minus_one(value):
 
 
 class LimitSlice(Job):
-    """One slice of expiries and drops; the next slice goes on with the rest."""
+    """Removes one slice of expired and excess messages; another LimitSlice removes the rest."""
 
     name = "what expires or is too much"
 

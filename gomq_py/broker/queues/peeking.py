@@ -6,7 +6,7 @@ from gomq_py.storage.message import Message
 
 
 def browse(queue):
-    """A browser of the queue's ready messages (storage.stores.browser); None if it is closed or a stream."""
+    """A browser (storage.stores.browser) of the ready messages; None if the queue is closed or a stream."""
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
     from gomq_py.storage.stores import browser  # imported here: only browsing needs it
@@ -15,8 +15,8 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Octets of the properties of the message that ``queue.get()`` would take; 0 without a message. For a
-    message of another protocol an upper bound, at most ``most``.
+    """Octets of the properties of the message that ``queue.get()`` would take; 0 if there is no message. For
+    a message of another protocol returns an upper bound, which is at most ``most``.
     """
     message = Message()
     try:
@@ -26,7 +26,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count a delivery of the next message, which a client could not take, if the queue limits deliveries."""
+    """If the queue limits deliveries, count a delivery of the next message, which a client could not take."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

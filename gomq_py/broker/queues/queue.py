@@ -1,8 +1,8 @@
 """Queue: messages in order of arrival, handed to consumers in turns.
 
-Above storage.stores.message_store, below routes (publishing) and doors (consuming). A queue schedules its own
-consumers (docs/decisions/0003): every change that may allow a delivery touches the queue, which gets one turn
-at the end of the read. Never switches, never waits for a socket or a disk.
+Routes publish into a queue, doors consume from it, and storage.stores.message_store keeps its messages. A
+queue schedules its own consumers (docs/decisions/0003): a change that may allow a delivery touches the queue,
+which gets one turn at the end of the read. Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
 from gomq_py.broker.policies.policy import UNDER_NONE
@@ -28,17 +28,17 @@ UNREADABLE_MAX = 200
 
 
 class Queue(routes.Destination):
-    """A FIFO queue of ``vhost`` (its name), of a ``type`` (``classic``...).
+    """A FIFO queue in the vhost named ``vhost``. ``type``: ``classic``, ``quorum`` or ``stream``.
 
-    Kinds that order, limit or expire differently are subclasses and collaborators.
+    Subclasses and collaborators make queues that order, limit or expire messages in other ways.
 
     ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when the
     first message that expires comes to a queue without limits, and may give it limits.
     ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
-    ``dead_letter_count``: dead messages that wait for their copies. ``aside``: the queue's SetAside, or None.
-    ``in_force``: its policies (broker.policies.InForce). ``is_state``: the queue is state of clients, and no
-    definition (broker.topology.kinds). ``on_turn(queue)``, or None, is called at the end of each turn, for
-    rooms that watch ``has_hungry``.
+    ``dead_letter_count``: dead letters not moved yet. ``aside``: the queue's SetAside, or None. ``in_force``:
+    the policies in force (an InForce). ``is_state``: True if the queue is state of clients, and no definition
+    (broker.topology.kinds). ``on_turn(queue)``, or None, is called at the end of each turn, for rooms that
+    watch ``has_hungry``.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store a copy of the message. 1: stored, 0: refused, LATER: it waits for files, if it may wait."""
+        """Store or hand over the message. Returns 1: taken; 0: refused; LATER: see Destination.publish."""
         if self.closed:
             self.unable = True
             return 0
@@ -155,14 +155,14 @@ class Queue(routes.Destination):
     # the head, for limits and dead letters; kinds with several stores override these methods too
 
     def head(self, message):
-        """Fill ``message`` with the oldest ready message, wanted or not.
+        """Fill ``message`` with the oldest ready message, even if that is expired or must wait.
 
         Returns False if no message is ready, or the queue ``is_opening``.
         """
         return self.store.peek(message)
 
     def shift_head(self):
-        """Take the message that the last head() or peek() showed, without delivering it."""
+        """Make the message that the last head() or peek() showed unacked, without a delivery."""
         self.store.shift()
 
     def may_go(self, message):
@@ -172,8 +172,8 @@ class Queue(routes.Destination):
         return True
 
     def spare(self, message):
-        """Take the message that head() has just shown, and that may not go, out of the queue until its client
-        comes. False: only a consumer may take it.
+        """Put the message that head() has just shown, and may_go() forbids to drop, out of the way until its
+        client comes. Returns False if only a consumer may take the message.
         """
         return False
 
@@ -186,12 +186,12 @@ class Queue(routes.Destination):
         return not self.closed and self.store.read(location, message)
 
     def body_file(self, message):
-        """As Store.body_file, for a peeked message."""
+        """A Reading of the file with a peeked message's body, or None; see Store.body_file."""
         return self.store.body_file(message)
 
     def take(self, message, no_ack):
-        """Take the message that the last peek() showed. Without ``no_ack`` it waits for settle(), requeue()
-        or reject() of its location.
+        """Take the message that the last peek() showed. With ``no_ack`` the message is gone; otherwise it
+        stays unacked until settle(), requeue() or reject() of its location.
         """
         self.store.shift()
         self.delivered += 1
@@ -200,10 +200,10 @@ class Queue(routes.Destination):
             self.store.delete(message.location)
 
     def get(self, message, no_ack):
-        """basic.get: take the next message.
+        """Fill ``message`` with the next message and take it (basic.get).
 
         Returns False if no message is ready, or the queue ``is_opening``: then ask again ``when_opened``. The
-        message is valid until the next call on this queue; with ``no_ack`` it owns its parts.
+        message is valid until the next call on this queue, and with ``no_ack`` also after that.
         """
         if self.limits is not None:
             self.limits.used()
@@ -228,8 +228,8 @@ class Queue(routes.Destination):
         return True
 
     def _show_readable(self, message):
-        """As peek(), for a get, which cannot wait for another message: sets aside messages that are
-        unreadable as basic properties.
+        """Fill ``message`` as peek() does, for basic.get. Messages whose properties cannot be read as basic
+        properties are set aside, and the message behind them is shown.
         """
         for _ in range(UNREADABLE_MAX):
             if not self.waiting() or not self.peek(message):
@@ -273,10 +273,10 @@ class Queue(routes.Destination):
         self.wake()
 
     def _tell_opened(self):
-        """Call those who wait for one message, ahead of consumers, which would take everything up to the next
-        closed segment.
+        """Call the callbacks of when_opened() before consumers have their turn, since these would take all
+        messages up to the next closed segment.
 
-        Callers that must wait again go to the end; the rest, if time runs out, are called in the next turn.
+        Once files must be opened again, or time runs out, the rest of the callbacks wait for a later turn.
         """
         waiting, self._waiting_for_files = self._waiting_for_files, None
         clock = SliceClock()
@@ -297,7 +297,7 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back in its place, marked redelivered: its session has ended."""
+        """Put an unacked message back in its place, marked redelivered, as when its session has ended."""
         if self.limits is None or not self._waits(location, _consumers.LOST):
             self.ready_again(location)
 
@@ -332,7 +332,7 @@ class Queue(routes.Destination):
             self.scheduler.touch(self)
 
     def reject(self, location, requeue):
-        """basic.reject and basic.nack of one message."""
+        """Put an unacked message back or, without ``requeue``, dead-letter or drop it (basic.reject)."""
         if requeue:
             self.requeue(location)
         elif self.limits is None or self.closed:
@@ -380,21 +380,21 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a consumer (``exclusive`` or not) could not be attached."""
+        """Raise AccessRefused if exclusive use forbids another consumer. ``exclusive``: of that consumer."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
 
     def check_taking(self):
-        """Refuse a client that may not take messages from this kind of queue. Raises AccessRefused."""
+        """Raise AccessRefused if this kind of queue lets no client take messages."""
 
     def check_binding_from(self, source):
-        """Refuse a client's binding from an exchange that this kind of queue takes nothing from. Raises
-        AccessRefused.
+        """Raise AccessRefused if this kind of queue takes nothing from the exchange ``source``, to which a
+        client wants to bind the queue.
         """
 
     def remove_consumer(self, consumer):
-        """Detach ``consumer``; its channel keeps its unacked messages. Calls ``on_unused`` if none is left.
+        """Detach ``consumer``; its channel keeps its unacked messages. The last consumer calls ``on_unused``.
         """
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
@@ -435,8 +435,8 @@ class Queue(routes.Destination):
         self.wake()
 
     def has_hungry(self):
-        """True if no message is ready, and a client's consumer waits for one. Its priority is not negative;
-        links of other brokers use negative priorities.
+        """True if no message is ready and a consumer of priority 0 or higher waits. Links of other brokers
+        have negative priorities and do not count.
         """
         return (
             self.ring is not None and self.ring.ready > 0 and not self.ready_count and not self.closed
@@ -477,7 +477,7 @@ class Queue(routes.Destination):
     # the scheduler's side
 
     def flush(self):
-        """End a batch: its acks and delivered marks outlive a kill from here on."""
+        """Write the batch's acks and delivered marks into the files, where they outlive a kill."""
         if not self.closed:
             try:
                 self.store.flush()
@@ -485,7 +485,7 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver to ready consumers, at most about TURN_OCTETS; the rest after the next poll."""
+        """Deliver up to about TURN_OCTETS to ready consumers; the rest waits for the hub's next poll."""
         octets = 0
         self.turning = True
         try:
@@ -541,14 +541,14 @@ class Queue(routes.Destination):
         return octets
 
     def is_outrun(self):
-        """As Destination.is_outrun."""
+        """True if messages are published faster than the queue's consumers can take messages."""
         ready = 0 if self.ring is None else self.waiting()
         return ready > 0 and self.ring.rate().is_exceeded(
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver now what this read has brought: the next method is about the queue or its consumer, and
-        comes after those messages.
+        """Deliver now the messages that this read has brought, because the next method, which is about the
+        queue or its consumer, came after these messages.
 
         Does nothing within a turn, or if more waits than a turn delivers.
         """
@@ -576,7 +576,7 @@ class Queue(routes.Destination):
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.
 
-        Returns their count: less than ``limit`` also while the queue ``is_opening``.
+        Returns the count of dropped messages; less than ``limit`` if no more are ready or it ``is_opening``.
         """
         message = Message()
         count = 0
@@ -594,17 +594,17 @@ class Queue(routes.Destination):
         return count
 
     def redefine(self, arguments):
-        """Set other arguments; for the vhost, which records them."""
+        """Replace the arguments. Called by the vhost, which records the new arguments."""
         self.arguments = arguments
 
     def on_added(self, vhost):
-        """Called when the queue is in place in its vhost: new, recovered, or reopened. For kinds that keep
-        more than messages; must not switch.
+        """Called when the queue (new, recovered, or reopened) is in place in its vhost. Kinds that keep more
+        than messages override it; it must not switch.
         """
 
     def redistribution(self):
-        """Called before the queue is deleted, while it is still in its vhost. Returns a function from a ready
-        message to its new Destination (or None), or None if no message goes on.
+        """Called before the queue is deleted, while it is still in its vhost. Returns a function that finds a
+        ready message's new Destination (or None); returns None if all ready messages are to be dropped.
         """
         return None
 
@@ -619,9 +619,9 @@ class Queue(routes.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """As close(), but the store stays open for its remaining dead letters, until the caller closes it.
+        """Cancel the consumers and close the queue. The store keeps dead letters until the caller closes it.
 
-        Acks until now hold even after a kill that undoes the deletion.
+        Acks are written into the files first, so they hold even after a kill that undoes the deletion.
         """
         if not self.closed:
             try:
@@ -643,7 +643,7 @@ class Queue(routes.Destination):
         return count
 
     def not_stored(self, error):
-        """As Destination.not_stored."""
+        """Refuse a message that publish() answered with LATER, because its files could not be made."""
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
@@ -667,11 +667,11 @@ class Queue(routes.Destination):
         self._let_go(str(error))
 
     def store_fenced(self, store, error):
-        """The store has learned of an I/O error of the disk (storage.flush.group_commit)."""
+        """Close the queue: its store has learned of an I/O error of the disk (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """A stored message failed its checksum and was quarantined; the queue goes on."""
+        """Log that the store has set damaged records aside; the queue goes on."""
         LOG.error(
             "queue '%s' in vhost '%s': %d damaged records in %s, octets %d to %d, set aside", self.name,
             self.vhost, count, path, start, end,

@@ -1,10 +1,10 @@
 """Retry back-off: returned messages wait before they are ready again, longer each time (RabbitMQ's
 ``x-delayed-retry-*``).
 
-Beside limits, which passes on returned messages. A waiting message stays unacked in its store, so nothing is
-moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
-restart the message waits for the rest. A delivery lost with the broker counts as returned at the boot, if
-lost deliveries wait at all. Never switches; many due messages become ready in slices.
+QueueLimits passes returned messages on to Retries. A waiting message stays unacked in its store, so nothing
+is moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
+restart the message waits for the rest of it. A message whose delivery was lost with the broker counts as
+returned at the boot, if the queue has such messages wait. Never switches; works in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
@@ -15,7 +15,7 @@ SLICE = 1000
 
 
 class Retries(Job):
-    """The waiting messages of ``queue``. Makes them ready again."""
+    """Keeps the returned messages of ``queue`` that wait, and makes due messages ready again."""
 
     name = "messages that came back"
 
@@ -58,15 +58,15 @@ class Retries(Job):
         self._push(self._timers.now_ms() + left_ms, location)
 
     def release(self):
-        """End all back-offs; messages become ready in slices."""
+        """End all back-offs; all waiting messages then become ready, in slices."""
         self._due.hasten()
 
     def stop(self):
-        """Stop, because the queue is deleted or closed."""
+        """Stop the timer for good, because the queue is deleted or closed."""
         self._due.stop()
 
     def step(self):
-        """Make due messages ready."""
+        """Make a slice of due messages ready. Returns True if more are due."""
         for _ in range(SLICE):
             location = self._due.take()
             if location is None:

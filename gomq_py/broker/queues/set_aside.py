@@ -18,7 +18,7 @@ OTHER = "other reasons"
 
 
 class SetAside:
-    """Messages of one ``owner`` (its name in the log): ``count``, and ``reasons``: {reason: count}."""
+    """Counts an ``owner``'s messages set aside. ``owner``: name in the log; ``reasons``: {reason: count}."""
 
     __slots__ = ("count", "reasons", "_owner", "_log")
 

@@ -1,10 +1,10 @@
 """Stream pace: limits the turns of a stream with several readers, so that messages published close together
 are sent together.
 
-Beside stream_queue, which asks before a turn. A message for a hundred readers costs a hundred system calls,
-whether a call carries one message or fifty. The first message after a pause goes at once; messages within
-PACE_MS after that turn wait for its end. Readers that are behind for lack of credit do not wait, nor does a
-large batch. Never switches; an idle stream has no timer.
+A stream queue asks here before a turn. A message for a hundred readers costs a hundred system calls, whether
+a call carries one message or fifty. The first message after a pause goes at once; messages that come within
+PACE_MS after that turn wait until PACE_MS have passed. Readers that are behind for lack of credit do not
+wait, nor does a large batch. Never switches; an idle stream has no timer.
 """
 
 # Streams with fewer readers never wait: their calls are few.
@@ -17,7 +17,7 @@ MESSAGES = 64
 
 
 class StreamPace:
-    """Made by a stream with its ``timers``; ``wake()`` gives it a turn."""
+    """Delays the turns of one stream. ``wake()`` gives the stream a turn."""
 
     def __init__(self, timers, wake):
         self._timers = timers
@@ -32,11 +32,11 @@ class StreamPace:
         return self._timer is not None
 
     def hurry(self):
-        """Let the next turn come at once: a reader may go on, or the last turn was not done."""
+        """Let the next turn come at once: a reader may go on, or the last turn did not deliver all."""
         self._is_urgent = True
 
     def holds(self, now_ms, next_offset):
-        """True if a turn has to wait: the timer gives it later. Otherwise this counts as the last turn."""
+        """True if the turn must wait for the timer. False: the turn may begin, and counts as the last."""
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:
             if self._timer is None:

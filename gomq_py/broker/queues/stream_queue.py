@@ -1,6 +1,6 @@
-"""Stream queue: a stream for routes and doors: a queue whose messages stay and are read by every consumer.
+"""Stream queue: a Queue whose messages stay, so that every consumer reads all of them.
 
-Has queue's methods; above storage.stores.stream_store. In a turn each consumer with credit that is not at the
+The messages are kept by storage.stores.stream_store. In a turn each consumer with credit that is not at the
 end gets a share, round robin; consumers at the end cost nothing until a message is published. Never switches.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
@@ -13,8 +13,8 @@ from gomq_py.storage.stores.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):
-    """Durable, shared, never deleted automatically. ``stream`` is its store. Messages cannot be taken:
-    peek(), head(), read() and get() return False.
+    """A stream: durable, shared, never deleted automatically. ``stream`` is its store. Messages cannot be
+    taken: peek(), head(), read() and get() return False.
     """
 
     __slots__ = ("stream", "retention", "pace", "_readers", "_moved", "_free_slots", "_unacked")
@@ -32,11 +32,11 @@ class StreamQueue(queue.Queue):
     # readers
 
     def open_reader(self, start, tag=None, wanted=None, is_counted=False):
-        """A StreamReader that begins at ``start`` (stream_offset); close_reader ends it. Raises
+        """Make a StreamReader that begins at ``start`` (a StreamStart); close_reader ends it. Raises
         OutOfResources.
 
         With a ``tag`` the reader begins at the stored position of that consumer, if any, and its position is
-        stored from now on. ``wanted``: a StreamFilter; ``is_counted``: count its octets in flight.
+        stored from now on. ``wanted``: a StreamFilter; ``is_counted``: True to count octets in flight.
         """
         if not self._free_slots and len(self._readers) >= SLOTS:
             raise OutOfResources(
@@ -122,7 +122,7 @@ class StreamQueue(queue.Queue):
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """The offset of the first message from this time on (Unix milliseconds), or of the next one."""
+        """The offset of the first message from this time (Unix milliseconds) on, or else the next offset."""
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -153,8 +153,8 @@ class StreamQueue(queue.Queue):
             self.acked += 1
 
     def requeue(self, location):
-        """basic.nack, basic.reject and basic.recover only return credit, as in RabbitMQ: clients can read a
-        message again by its offset.
+        """Settle a delivery that a client returns (basic.nack, basic.recover). As in RabbitMQ this only gives
+        credit back: clients can read a message again by its offset.
 
         If the consumer has gone, the channel is closing: the message was not processed, and the stored
         position stays.
@@ -165,7 +165,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """As requeue() or, without ``requeue``, as settle()."""
+        """Settle a rejected delivery: by requeue() or, without ``requeue``, by settle()."""
         if requeue:
             self.requeue(location)
         else:
@@ -201,8 +201,8 @@ class StreamQueue(queue.Queue):
                 f"room: {error.reason}") from error
 
     def after_purge(self, durability, callback):
-        """As Queue.after_purge. One flush secures the rest of the stream, then the files are removed; a
-        second flush secures the removal of their names.
+        """Call ``callback(error or None)`` once the purge is safe. One flush secures the rest of the stream,
+        then the files are removed; a second flush secures the removal of their names.
         """
         def flushed(error):
             if error is None:
@@ -218,13 +218,13 @@ class StreamQueue(queue.Queue):
 
     @property
     def unacked_count(self):
-        """Unsettled deliveries of all consumers."""
+        """Count of the unsettled deliveries of all consumers."""
         return 0 if self.closed else self._unacked
 
     # turns
 
     def flush(self):
-        """End a batch: its publishes and positions outlive a kill from here on."""
+        """Write the batch's publishes and positions into the files, where they outlive a kill."""
         if self._moved and not self.closed:
             self._store_positions()
         queue.Queue.flush(self)
@@ -263,7 +263,7 @@ class StreamQueue(queue.Queue):
             self.scheduler.touch(self)
 
     def is_outrun(self):
-        """Never: a stream keeps messages for later readers and does not wait for the present ones."""
+        """Return False: a stream keeps messages for later readers, and never waits for present readers."""
         return False
 
     def waiting(self):

@@ -1,9 +1,9 @@
-"""Stream reader: one consumer's position in a stream, its unsettled messages (StreamFlight), and the filter
-that selects the messages it wants (StreamFilter).
+"""Stream reader: keeps one consumer's position in a stream and its unsettled messages (StreamFlight), and
+selects the messages that the consumer wants (StreamFilter).
 
-Between a door's consumer, which asks it for messages, and the stream. A location in a channel's unacked ring
-is slot and offset, so an ack finds the reader without a look-up. broker.features.stream_filter defines the
-arguments of a filter. Never switches.
+A door's consumer asks its StreamReader for messages. A location in a channel's unacked ring is made of slot
+and offset, so an ack finds the reader without a look-up. broker.features.stream_filter defines the arguments
+of a filter. Never switches.
 
 Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """
@@ -35,11 +35,11 @@ BASIC = forms.BASIC
 
 
 class StreamReader:
-    """``outstanding``: unsettled deliveries. ``attached``: it has a consumer. ``tag``: name of its stored
-    position, or None; ``moved``: the position must be stored. ``flight``: its unsettled messages, if needed.
-    ``wanted``: a StreamFilter or None.
+    """Reads a stream for one consumer; StreamQueue.open_reader makes it.
 
-    Made by StreamQueue.open_reader.
+    ``outstanding``: count of unsettled deliveries. ``attached``: False once the consumer has gone. ``tag``:
+    name of the stored position, or None; ``moved``: True if the position must be stored. ``flight``: the
+    StreamFlight, or None if not needed. ``wanted``: the StreamFilter, or None.
     """
 
     __slots__ = ("cursor", "slot", "outstanding", "attached", "tag", "moved", "flight", "wanted", "passed")
@@ -55,7 +55,7 @@ class StreamReader:
         self.moved = False
 
     def next(self, message):
-        """Show the next wanted message, for ``take``. False: at the end, or enough were skipped this turn."""
+        """Show the next wanted message. Returns False at the end, or after PASSED_OVER skips in this turn."""
         if self.wanted is None:
             return self.cursor.peek(message)
         while self.passed < PASSED_OVER and self.cursor.peek(message):
@@ -80,8 +80,8 @@ class StreamReader:
         return (self.slot << 48) | (offset + 1)
 
     def settle(self, location, is_done):
-        """Settle a message; ``is_done``: it was processed. Returns True if the position is newly due to be
-        stored.
+        """Settle a message; ``is_done``: True if the client has processed it. Returns True if the position
+        must now be stored, and was not waiting to be stored before.
         """
         self.outstanding -= 1
         if self.flight is None or not (is_done or self.attached):
@@ -123,9 +123,9 @@ class StreamReader:
 
 
 class StreamFlight:
-    """A reader's unsettled messages in order of offsets, for readers with a stored position or a limit of
-    octets in flight. ``octets`` sums the bodies in flight; ``count`` includes settled ones that wait for an
-    older one.
+    """Keeps a reader's unsettled messages in order of offsets. A reader has a StreamFlight if its position is
+    stored or its octets in flight are limited. ``octets`` sums the bodies in flight; ``count`` includes
+    settled messages that wait for an older message.
 
     A ring of 16 octets a message: offset u64, size u64 with the highest bit set once settled. Settling in
     order, as most clients do, only looks at the head.
@@ -239,7 +239,7 @@ class StreamFilter:
         return self._matches(message, octets.pointer(properties), 0)
 
     def _matches(self, message, p, at):
-        """matches() for basic properties at ``p[at]``."""
+        """As matches(), for a message whose basic properties begin at ``p[at]``."""
         if self.any_part:
             return self._matches_value(p, at) if not self.conditions else (
                 bool(self.values) and self._matches_value(p, at) or self._matches_conditions(message))

@@ -1,8 +1,8 @@
 """Stream retention: drops a stream's oldest segments by size or age.
 
-Beside stream_queue, which calls it when a segment has begun, settings have changed, or the timer has fired.
-Whole segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The timer
-runs only if a segment will become too old. Never switches.
+The stream queue calls it when a segment has begun, settings have changed, or the timer has fired. Whole
+segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The timer runs
+only if a segment will become too old. Never switches.
 """
 # Segments dropped before others get their turn: each costs the closing and later the unlinking of a file.
 SLICE = 32
@@ -12,7 +12,7 @@ SLACK_MS = 1000
 
 
 class StreamRetention:
-    """``wake()`` requests a turn, which calls ``apply``."""
+    """Drops old segments of one stream. ``wake()`` requests a turn of the stream, which calls ``apply``."""
 
     def __init__(self, store, timers, wake):
         self._store = store
@@ -61,7 +61,7 @@ class StreamRetention:
         )
 
     def _wait_for(self, oldest):
-        """Start the timer for the oldest segment's age."""
+        """Start the timer, which ends when the ``oldest`` segment becomes too old."""
         if self._max_age_ms is not None and oldest is not None and self._timer is None:
             due_ms = oldest[2] + self._max_age_ms + SLACK_MS
             self._timer = self._timers.start_at(due_ms, self._fired)

@@ -1,8 +1,7 @@
-"""Unacked: the deliveries that one client session has not settled, by delivery tag.
+"""Unacked: keeps the deliveries that one client session has not settled, by delivery tag.
 
-Between a door's session (an AMQP channel) and the queues. Knows holders and locations: settling a tag tells
-the tag's Holder, which tells the queue. A ring of 20-octet entries from the oldest outstanding tag to the
-newest:
+A door's session (an AMQP channel) settles a tag here; this tells the tag's Holder, which tells the queue the
+message's location. A ring holds an entry of 20 octets for each tag from the oldest outstanding to the newest:
 
     offset  octets
     0       8       location in the queue's store; 0: settled, or delivered without need of an ack
@@ -60,8 +59,8 @@ class Holder:
 
 
 class Unacked:
-    """``next_tag``: the tag of the next delivery. ``count`` and ``body_octets``: sums over outstanding
-    messages; ``consumer_count``: without basic.get.
+    """Keeps a session's deliveries. ``next_tag``: the tag of the next delivery. ``count``, ``body_octets``:
+    sums over outstanding messages; ``consumer_count``: as ``count``, but without messages of basic.get.
     """
 
     __slots__ = (
@@ -82,8 +81,8 @@ class Unacked:
     # holders
 
     def hold(self, queue, consumer):
-        """A new Holder with its own slot, which let_go() frees. All basic.get calls on one queue
-        (``consumer`` None) share a Holder.
+        """Make a Holder with its own slot, which let_go() frees. All basic.get calls on one queue
+        (``consumer`` is None) share a Holder.
         """
         if consumer is None:
             for holder in self.holders:
@@ -107,7 +106,7 @@ class Unacked:
     # deliveries
 
     def skip(self):
-        """Count a delivery that needs no ack: returns its tag."""
+        """Count a delivery that needs no ack. Returns the delivery's tag."""
         tag = self.next_tag
         if tag == self.first_tag:
             self.first_tag += 1
@@ -119,7 +118,7 @@ class Unacked:
         return tag
 
     def add(self, holder, location, size, now_s):
-        """Add a delivery that waits for its ack: returns its tag.
+        """Add a delivery that waits for its ack. Returns the delivery's tag.
 
         ``size``: octets of the body; ``now_s``: Unix seconds.
         """
@@ -150,10 +149,10 @@ class Unacked:
         return self._find_aside(tag) >= 0
 
     def settle(self, tag, multiple):
-        """basic.ack.
+        """Settle a delivery as acknowledged (basic.ack).
 
-        ``multiple``: this tag and all before it; with tag 0 all outstanding messages. Returns False, without
-        any effect, for an unknown tag.
+        ``multiple``: settle this tag and all before it; with tag 0 all outstanding messages. For an unknown
+        tag returns False and does nothing; otherwise returns True.
         """
         if not multiple and tag >= self.first_tag and tag < self.next_tag:
             offset = self._offset(tag)
@@ -168,12 +167,12 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack, as settle(). ``requeue``: REQUEUE, RETURNED, FAILED, or 0: reject."""
+        """As settle(), for basic.reject and basic.nack. ``requeue``: REQUEUE, RETURNED, FAILED; 0 rejects."""
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
-        """As settle() of one message, but calls ``taker(queue, location)`` instead of its queue; the taker
-        settles the message with the queue later.
+        """Settle one message here as settle() does, but call ``taker(queue, location)`` instead of the queue;
+        the taker settles the message with the queue later.
         """
         self.taker = taker
         try:
@@ -182,7 +181,7 @@ class Unacked:
             self.taker = None
 
     def take_some(self, tag, taker, limit):
-        """As settle_some(), but calls ``taker(queue, location)`` for each message."""
+        """As settle_some(), but calls ``taker(queue, location)`` for each message instead of its queue."""
         self.taker = taker
         try:
             return self.settle_some(tag, TAKE, limit)
@@ -319,7 +318,7 @@ class Unacked:
         return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):
-        """Octets of the ring and the rows aside."""
+        """Octets of the ring and of the list of entries moved aside."""
         return self.capacity * ENTRY + (0 if self.aside is None else len(self.aside))
 
     def _describe(self, at, offset):
@@ -419,14 +418,14 @@ class Unacked:
         return octets.le64(at, row * ASIDE)
 
     def _find_aside(self, tag):
-        """The row of an outstanding tag, or -1."""
+        """The row of an outstanding tag in the list aside; -1 if the tag is not there."""
         row = self._aside_from(tag)
         if row < self.aside_end and self._aside_tag(row) == tag:
             return row
         return -1
 
     def _aside_from(self, tag):
-        """The first row of this tag or a later one."""
+        """The first row in the list aside that has this tag or a later tag."""
         low = self.aside_first
         high = self.aside_end
         while low < high:

@@ -1,1 +1,1 @@
-"""Routing: from an exchange to destinations, and cached routes."""
+"""Routing: finds the destinations of messages, and remembers them as routes."""

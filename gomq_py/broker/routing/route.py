@@ -1,8 +1,8 @@
-"""Routes: from a message's exchange and routing key to its destinations, and the numbers of an exchange that
-routes are checked against and count (ExchangeState). Below exchanges, each of which has these numbers.
+"""Routes: remember which destinations messages with one exchange and routing key reach. Also defines the
+ExchangeState that each exchange has: counters, and the revision that routes are checked against.
 
-The broker makes a route for a publisher, whose connection's fast lane remembers it and publishes each message
-to all its destinations (to_all). Slow lanes use broker.verbs.publishing. Never switches.
+The broker makes a route for a publisher. The fast lane of the publisher's connection remembers the route and
+publishes each message to all destinations (to_all). Slow lanes use broker.verbs.publishing. Never switches.
 """
 from gomq_py.hub import scheduler as _scheduler
 
@@ -19,11 +19,11 @@ ROUTES = 4096
 
 
 class ExchangeState:
-    """The numbers of an exchange that the fast lane reads and counts per message: ``revision`` of its routes,
-    and counters: messages in, copies out, unroutable messages, and those of them returned to their publisher.
+    """Has the numbers of an exchange that the fast lane uses for each message: the ``revision`` of its routes
+    and counters of messages in, copies out, unroutable messages, and unroutable messages returned.
 
-    ``revision`` also guards other inputs of cached routes (a user's permissions have one): every change that
-    may affect a route increments it, and cached routes with the old number are dropped when next used.
+    Every change that may affect a route increments ``revision``; cached routes with an old revision are
+    dropped when next used. A user's permissions, on which routes depend, too, also have an ExchangeState.
     """
 
     __slots__ = ("revision", "publish_in", "publish_out", "unroutable", "returned")
@@ -59,7 +59,7 @@ class Destination(_scheduler.TurnTaker):
         return 0
 
     def next_store(self):
-        """The durable store (storage.stores.store.Store) of the next message; None: unknown or transient."""
+        """The durable store that will take the next message; None if there is no store or it is unknown."""
         return None
 
     def stores(self):
@@ -68,29 +68,29 @@ class Destination(_scheduler.TurnTaker):
         return [] if store is None else [store]
 
     def is_one_of(self, keys):
-        """True if one of these keys is that of one of its stores."""
+        """True if ``keys`` has the key of a durable store of this destination."""
         return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
-        """True if all durable messages it has taken outlive a kill."""
+        """True if all durable messages that the destination has taken outlive a kill."""
         return True
 
     def is_outrun(self):
-        """True if publishers are faster than its consumers can be."""
+        """True if messages are published faster than the consumers can take messages."""
         return False
 
     def not_stored(self, error):
-        """Refuse a message answered with LATER: its files could not be made."""
+        """Refuse a message that publish() answered with LATER, because its files could not be made."""
 
 
 class Route:
-    """Resolved ``queues`` (Destinations, each once) and the revisions they were resolved at: valid until the
-    exchange or the publisher's permission changes. Used without a look at bindings, so only exchanges that
-    route by the key alone, or also by one header or by whether a message is delayed, have routes.
+    """Remembers ``queues``, the Destinations that messages reach, each once. The route is valid until the
+    exchange or the publisher's permission changes. A route is used without a look at bindings, so exchanges
+    have routes only if the key alone decides, or also one header or whether a message is delayed.
 
-    ``permission``: an ExchangeState, here only a revision counter of this C type for the publisher's rights;
-    or None. ``watched``: a header's name as a short string: the route holds for messages with the same list
-    in it (or none); empty if headers do not matter. ``delayed``: the Route of delayed messages, or None.
+    ``permission``: an ExchangeState that has only the revision of the publisher's rights, or None.
+    ``watched``: a header's name as a short string; the route holds for messages with the same list (or no
+    list) in that header; empty if headers do not matter. ``delayed``: the Route of delayed messages, or None.
     """
 
     __slots__ = (
@@ -117,7 +117,7 @@ class Route:
         return self.permission is None or self.permission_revision == self.permission.revision
 
     def count(self):
-        """Count a message that all queues have had. Returns the number of queues."""
+        """Count a message that was published to all ``queues``. Returns the number of queues."""
         count = len(self.queues)
         self.exchange.publish_in += 1
         if count:
@@ -131,8 +131,8 @@ class RememberedRoutes:
     """One connection's cache of routes, keyed by octets that its door defines. For an outdated or missing
     route it calls ``ask(key)``, which returns a Route, or None if such messages must take the slow lane.
 
-    ``last``: the route found last, or None. ``last_key``: its octets, which a lane compares in place before
-    it calls ``find``, because publishers stay with one key for long.
+    ``last``: the route found last, or None. ``last_key``: the key of ``last``; a lane compares it in place
+    before it calls ``find``, because publishers stay with one key for long.
     """
 
     __slots__ = ("last", "last_key", "ask", "routes", "most")
@@ -175,9 +175,9 @@ class RememberedRoutes:
 def to_all(message, route):
     """Publish the message to each destination of the route, in order.
 
-    Returns ALL: all took it; SOME_REFUSED: all have had it; from 2 on: destination number ``answer >> 1``
-    (from 1 on) answered LATER, later ones have had nothing, and ``answer & 1`` tells whether an earlier one
-    refused.
+    Returns ALL if all destinations took it; SOME_REFUSED if some refused it; otherwise an ``answer`` from 2
+    on: destination number ``answer >> 1``, counted from 1, answered LATER, later destinations were not asked,
+    and ``answer & 1`` is 1 if an earlier destination refused it.
     """
     refused = 0
     number = 0

@@ -1,9 +1,9 @@
-"""Routing: from an exchange to every queue that a message reaches, over exchange bindings and alternates; and
-the invalidation of cached routes.
+"""Routing: finds every queue that a message to an exchange reaches, over exchange bindings and alternates,
+and invalidates cached routes.
 
-The per-message part of a vhost; does not declare. A route stays valid until its exchange's revision changes:
-a change of an exchange increments the revision of all exchanges that lead to it. A tee is part of the route,
-so it costs nothing if there is no tee.
+This is the part of a vhost that works for each message; it declares nothing. A route stays valid until its
+exchange's revision changes: a change of an exchange increments the revision of all exchanges that lead to it.
+Routes include tees, so tees cost nothing where they are not used.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
 from gomq_py.broker.exchanges.delayed import X_DELAY
@@ -14,7 +14,7 @@ from gomq_py.content.properties import Properties
 
 
 class Routing:
-    """Base of VHost. ``exchanges``, ``queues``: by name; ``bindings_to(destination)``: bindings to it."""
+    """Routes messages; VHost's base. ``exchanges``, ``queues``: by name; ``bindings_to(destination)``."""
 
     def __init__(self, bindings_to):
         self.exchanges = {}
@@ -45,14 +45,14 @@ class Routing:
         return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
-        """Like route() without headers; None if an exchange on the way needs headers."""
+        """The destinations of all messages with these keys; None if an exchange on the way needs headers."""
         found = self.route_watching(exchange, routing_key, more_keys=more_keys)
         return found[0] if found is not None and found[1] is None else None
 
     def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
-        """(destinations, header name): the route of all messages with this key and the same list in that
-        header (or none) as in ``headers``. The name is None if no exchange on the way needs headers; the
-        result is None if an exchange needs other headers.
+        """(destinations, header name) for all messages with this key that have the same list (or no list) in
+        that header as ``headers`` has. The name is None if no exchange on the way needs headers. Returns None
+        if an exchange needs other headers.
         """
         found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
@@ -79,7 +79,7 @@ class Routing:
         return tuple(found), tuple(delayed)
 
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
-        """Destinations in the order they were found, and the exchanges passed on the way."""
+        """(destinations in the order found, exchanges passed), as keys of dicts. Arguments as of route()."""
         found = {}
         seen = {exchange: None}
         ahead = [exchange]
@@ -117,7 +117,7 @@ class Routing:
     def _add_tees(self, found, passed):
         """Add the tee streams of these destinations and of the exchanges passed.
 
-        Only if a destination was found: a tee must not hide that no queue takes a publisher's messages.
+        Called only if a destination was found: tees must not hide that no queue takes a publisher's messages.
         """
         names = [self._tees.get(destination) for destination in found]
         # A delayed message is routed when it is due.
@@ -129,7 +129,7 @@ class Routing:
                 found[stream] = None
 
     def set_tee(self, entity, name):
-        """Set the name of the stream that also gets an entity's messages, if it exists; None: no tee."""
+        """Set the name of an entity's tee, a stream that need not exist yet; None: no tee."""
         if name == self._tees.get(entity):
             return
         self.forget_tee(entity)
@@ -156,7 +156,7 @@ class Routing:
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """Invalidate routes after a queue with a tee's name was created or deleted."""
+        """Invalidate routes after a queue that may be a tee, by its name, was created or deleted."""
         if name in self._teed:
             # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
@@ -185,8 +185,8 @@ class Routing:
     # onward
 
     def set_onward(self, exchange, onward):
-        """Make ``exchange`` send all its messages also to the exchange ``onward``, besides its bindings or,
-        if neither has a destination, its alternate. None: no exchange.
+        """Make ``exchange`` send all its messages also to the exchange ``onward``; None ends this. The
+        alternate gets a message if neither the bindings nor ``onward`` have a destination for it.
         """
         if exchange.onward is onward:
             return

@@ -1,7 +1,7 @@
-"""Trial: the way a message with these keys and headers would take, with the binding of each step.
+"""Trial: finds the way that a message with given keys and headers would take, with each step's binding.
 
-Beside routing, which routes; a trial explains each step to an operator, and publishes and counts nothing. A
-binding is tried alone in an exchange of the same type, so that the reason is that type's own answer.
+A trial explains each step to an operator, and publishes and counts nothing. Each binding is tried alone in an
+exchange of the same type, so that the reason given is the type's own answer.
 """
 from typing import Any, NamedTuple
 
@@ -34,8 +34,8 @@ class Step(NamedTuple):
 
 
 class Trial:
-    """``steps`` in order; ``destinations`` as a publish would find them; ``is_whole``: no step was cut off;
-    ``due_ms``: {delayed exchange: Unix milliseconds until which the message waits there}.
+    """What try_out() found: ``steps`` in order; ``destinations`` of a publish; ``is_whole``: False if steps
+    were cut off; ``due_ms``: {delayed exchange: Unix milliseconds until which the message waits there}.
     """
 
     def __init__(self):
@@ -117,7 +117,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function that tells whether the binding alone leads a message with a given key on."""
+    """Make a function of a key that returns True if the binding alone leads such a message on."""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):
