@@ -550,9 +550,9 @@ class Death:
 
 
 class Address:
-    """Holds what messages that died with the same ``routing`` and ``properties`` share: ``death``, a Death; ``key``
-    in octets; ``destinations``, or None to look them up per message; ``head``: the copies' exchange, key and
-    properties, as stored.
+    """Holds what messages share that died with the same ``routing`` and ``properties``: ``death``, a Death;
+    ``key`` in octets; ``destinations``, or None to look them up per message; ``head``: the copies' exchange,
+    key and properties, as stored.
     """
 
     __slots__ = (

@@ -54,7 +54,7 @@ NOTHING_TO_DROP = ()
 
 
 class Source:
-    """Gives the messages of a transfer. An *item* stands for one message; the source chooses the item's type."""
+    """Gives the messages of a transfer. An *item* stands for one message; the source chooses its type."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class Source:
         """Allow waiting messages to be taken again."""
 
     def paused(self, unsafe):
-        """Told when the transfer pauses: no message is left, and ``unsafe`` sent messages are not safe yet."""
+        """Called when no message is left to take; ``unsafe`` of the sent messages are not safe yet."""
 
 
 class Target:
@@ -323,7 +323,7 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Does nothing without timers: the source ends it."""
+        """Send nothing until copies can be made safe again. Without timers leave that to the source."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)

@@ -1,4 +1,4 @@
-"""Moves: moves or copies messages from a queue elsewhere, or dead letters back to their origin, for operators.
+"""Moves: moves or copies messages to another place, or dead letters back to their origin, for operators.
 
 Doors call it. The queue stays in use: a transfer (transfer.engine) walks over the queue's ready messages with
 a browser. It publishes selected messages again and, in a move, takes them out of the queue's order (picked).
@@ -36,8 +36,8 @@ DEATH_HEADERS = (
 
 
 class Filter:
-    """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and that have these header
-    values. None and {} select all messages.
+    """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and that have these
+    header values. None and {} select all messages.
     """
 
     def __init__(self, exchange=None, routing_key=None, headers=None):
@@ -203,7 +203,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Publishes copies where ``route`` leads, and picks originals. ``left``: how many more, or None for all."""
+    """Publishes copies where ``route`` leads, and picks the originals. ``left``: how many more; None: all."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -289,8 +289,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 
 class Origin:
-    """Says where a message died first: ``queue``; and how it was published: ``exchange`` and ``routing_keys``,
-    its own key and then the keys of CC.
+    """Tells the ``queue`` in which a message died first, and the ``exchange`` and ``routing_keys`` of its
+    publish: its own key, then the keys of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")

@@ -13,8 +13,8 @@ REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """Checks the rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; callers have removed carriage
-    returns and line feeds from names. ``client_id`` replaces ``{client_id}`` in topic permissions, for some protocols.
+    """Checks the rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names come without carriage
+    returns and line feeds. ``client_id`` (MQTT) replaces ``{client_id}`` in topic permissions.
 
     Methods that check a right raise NoPermission, with RabbitMQ's text.
     """
