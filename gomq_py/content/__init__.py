@@ -1,1 +1,1 @@
-"""Message content as octets: AMQP field tables and basic properties, on the wire and on disk. No I/O."""
+"""Reads and writes message content as octets: AMQP field tables and basic properties. No I/O."""

@@ -1,5 +1,5 @@
-"""Field tables: AMQP field values from and to octets, whole tables checked without being decoded, single keys
-edited in place. A leaf.
+"""Field tables: decodes and encodes AMQP field values, checks whole tables without decoding them, and edits
+single keys of a table's octets.
 
 A table is a long (u32) octet count and that many octets of entries; an entry is a short string key, a type
 octet and the value (§4.2.5.5, with RabbitMQ's meaning of the type octets where the specification's grammar
@@ -10,7 +10,7 @@ differs from every implementation):
     S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
 
 A peer's table is checked to its end (``check_table``) before one octet of it is read, because compiled code
-has no bounds checks. Readers named ``read_*`` trust their caller; ``decode_*`` check first. Keys and text may
+has no bounds checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text may
 hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes
 to bytes.
 """
@@ -47,68 +47,68 @@ LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a dateti
 
 
 class Seconds(int):
-    """A timestamp later than any datetime; it is encoded as a timestamp again."""
+    """Is a timestamp later than any datetime can hold; it is encoded as a timestamp again."""
 
     __slots__ = ()
 
 
 class TypedInt(int):
-    """An integer that keeps its wire type when it is encoded again. A plain int is an int32."""
+    """Is an integer that keeps its wire type when it is encoded again."""
 
     __slots__ = ()
     NAME = ""  # the type's name in RabbitMQ
 
 
 class Int8(TypedInt):
-    """``b``"""
+    """Is an 8-bit integer, of wire type ``b``."""
 
     __slots__ = ()
     NAME = "byte"
 
 
 class UInt8(TypedInt):
-    """``B``"""
+    """Is an unsigned 8-bit integer, of wire type ``B``."""
 
     __slots__ = ()
     NAME = "unsignedbyte"
 
 
 class Int16(TypedInt):
-    """``s``"""
+    """Is a 16-bit integer, of wire type ``s``."""
 
     __slots__ = ()
     NAME = "short"
 
 
 class UInt16(TypedInt):
-    """``u``"""
+    """Is an unsigned 16-bit integer, of wire type ``u``."""
 
     __slots__ = ()
     NAME = "unsignedshort"
 
 
 class UInt32(TypedInt):
-    """``i``"""
+    """Is an unsigned 32-bit integer, of wire type ``i``."""
 
     __slots__ = ()
     NAME = "unsignedint"
 
 
 class Int64(TypedInt):
-    """``l``"""
+    """Is a 64-bit integer, of wire type ``l``."""
 
     __slots__ = ()
     NAME = "long"
 
 
 class Float32(float):
-    """A 32-bit float (``f``), encoded as one again."""
+    """Is a 32-bit float (``f``), and is encoded as such again."""
 
     __slots__ = ()
 
 
 def width_of(kind):
-    """Octets of a fixed-width value after its type octet; -1 for an unknown type."""
+    """Count of octets that follow the type octet of a fixed-width value; -1 for any other type."""
     if kind == INT32 or kind == UINT32 or kind == FLOAT:
         return 4
     if kind == BOOLEAN or kind == INT8 or kind == UINT8:
@@ -125,7 +125,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """The offset behind the value at ``at`` (its type octet); -1: it is malformed, too deep or too long."""
+    """The offset behind the value whose type octet is at ``at``; -1 if malformed, too deep or too long."""
     if at >= end:
         return -1
     kind = p[at]
@@ -149,7 +149,7 @@ def check_value(p, at, end, depth):
 
 
 def check_array(p, at, end, depth):
-    """0 if ``at`` to ``end`` is a run of well-formed values, else -1."""
+    """Returns 0 if ``at`` to ``end`` holds well-formed values and nothing else, otherwise -1."""
     if depth > MAX_DEPTH:
         return -1
     while at < end:
@@ -160,8 +160,8 @@ def check_array(p, at, end, depth):
 
 
 def check_table(p, at, end, depth):
-    """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1: no; 0: yes; 1: yes, and a key of
-    this level is CC, BCC or mqtt.retain.
+    """Returns -1 unless ``at`` to ``end`` holds well-formed entries and nothing else; 1 if it does and a key
+    of this level is CC, BCC or mqtt.retain; otherwise 0.
     """
     special = 0
     if depth > MAX_DEPTH:
@@ -183,7 +183,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """The offset behind the table whose u32 size is at ``at``; -1 if it is malformed or runs past ``end``."""
+    """The offset behind the table whose u32 size is at ``at``; -1 if malformed or longer than to ``end``."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)
@@ -194,7 +194,7 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """The table (u32 size first) at ``offset`` as a dict, and the offset behind it. Of equal keys the first
+    """Decode the table (u32 size first) at ``offset``: (dict, offset behind the table). Of equal keys the first
     wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
@@ -205,7 +205,7 @@ def decode_table(data, offset=0, deeper=0):
 
 
 def decode_value(data, offset=0):
-    """The value (type octet first) at ``offset``, and the offset behind it. Raises Malformed."""
+    """Decode the value (type octet first) at ``offset``: (value, offset behind it). Raises Malformed."""
     p = octets.pointer(data)
     end = check_value(p, offset, len(data), 0) if offset >= 0 else -1
     if end < 0:
@@ -222,7 +222,7 @@ def skip_value(p, at):
 
 
 def find_key(p, at, end, key, key_length):
-    """The offset of the entry with this short string as key, in checked entries ``at`` to ``end``; or -1."""
+    """The offset of the entry with this key, a short string, in checked entries ``at`` to ``end``; or -1."""
     while at < end:
         value = at + 1 + p[at]
         if value - at == key_length and octets.same(p, at, key, 0, key_length):
@@ -232,7 +232,7 @@ def find_key(p, at, end, key, key_length):
 
 
 def read_table(p, at):
-    """The checked table whose u32 size is at ``at``."""
+    """Decode the checked table whose u32 size is at ``at``."""
     table = {}
     end = at + 4 + octets.be32(p, at)
     at += 4
@@ -246,7 +246,7 @@ def read_table(p, at):
 
 
 def read_array(p, at):
-    """The checked array whose u32 size is at ``at``."""
+    """Decode the checked array whose u32 size is at ``at``."""
     values = []
     end = at + 4 + octets.be32(p, at)
     at += 4
@@ -257,7 +257,7 @@ def read_array(p, at):
 
 
 def read_value(p, at):
-    """The checked value whose type octet is at ``at``."""
+    """Decode the checked value whose type octet is at ``at``."""
     kind = p[at]
     if kind == LONGSTR:
         return text_or_octets(bytes(p[at + 5:at + 5 + octets.be32(p, at + 1)]))
@@ -271,7 +271,7 @@ def read_value(p, at):
 
 
 def read_scalar(p, at):
-    """The checked fixed-width value whose type octet is at ``at``."""
+    """Decode the checked fixed-width value whose type octet is at ``at``."""
     kind = p[at]
     at += 1
     if kind == BOOLEAN:
@@ -303,7 +303,7 @@ def read_scalar(p, at):
 
 
 def is_integer(p, at):
-    """Whether the checked value whose type octet is at ``at`` is an integer."""
+    """True if the checked value whose type octet is at ``at`` is an integer."""
     kind = p[at]
     return (
         kind == INT32 or kind == INT64 or kind == INT64_ALIAS or kind == INT16 or kind == INT8
@@ -312,7 +312,7 @@ def is_integer(p, at):
 
 
 def integer(p, at):
-    """The value of a field for which is_integer() is true."""
+    """Decode the value at ``at``, for which is_integer() is true."""
     kind = p[at]
     at += 1
     if kind == UINT8:
@@ -347,12 +347,12 @@ def put_integer(target, at, number):
 
 
 def datetime_or_seconds(seconds):
-    """Seconds since 1970 as a datetime in UTC; as ``Seconds`` where a datetime cannot hold them."""
+    """Convert seconds since 1970 to a datetime in UTC, or to ``Seconds`` if a datetime cannot hold them."""
     return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= LAST_DATETIME_S else Seconds(seconds)
 
 
 def text_or_octets(raw):
-    """Octets as str if they are UTF-8, otherwise unchanged."""
+    """Decode octets to str if they are UTF-8; otherwise return them unchanged."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -360,7 +360,7 @@ def text_or_octets(raw):
 
 
 def encode_shortstr(text):
-    """A short string (u8 size first) of str or bytes. Raises ValueError over 255 octets."""
+    """Encode str or bytes as a short string (u8 size first). Raises ValueError over 255 octets."""
     raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
     if len(raw) > 255:
         raise ValueError(f"a short string holds at most 255 octets, not {len(raw)}: {text[:40]!r}...")
@@ -368,7 +368,7 @@ def encode_shortstr(text):
 
 
 def encode_table(table):
-    """A dict as a field table, u32 size first. Raises ValueError or TypeError for an unsupported value."""
+    """Encode a dict as a field table, u32 size first. Raises ValueError, TypeError for unsupported values."""
     parts = []
     for key, value in table.items():
         parts.append(encode_shortstr(key))
@@ -378,14 +378,14 @@ def encode_table(table):
 
 
 def encode_array(values):
-    """A sequence as a field array, u32 size first."""
+    """Encode a sequence as a field array, u32 size first."""
     entries = b"".join([encode_value(value) for value in values])
     return _LONG.pack(len(entries)) + entries
 
 
 def encode_value(value):
-    """A value with its type octet. The Python type chooses the field type; a plain int takes the smaller of
-    int32 and int64 that holds it.
+    """Encode a value with its type octet. The Python type chooses the field type; a plain int becomes an
+    int32, or an int64 if it is too large for that.
     """
     encode = ENCODERS.get(type(value))
     if encode is None:
@@ -419,7 +419,7 @@ def _encode_int(value):
 
 
 def decimal_type():
-    """decimal.Decimal, imported at the first use: few tables hold any, and the module takes 0.4 MB."""
+    """Import and return decimal.Decimal, at first use: few tables hold decimals; the module takes 0.4 MB."""
     from decimal import Decimal
 
     ENCODERS[Decimal] = _encode_decimal
@@ -427,7 +427,7 @@ def decimal_type():
 
 
 def is_decimal(value):
-    """Whether a value is a decimal.Decimal; never imports decimal."""
+    """True if a value is a decimal.Decimal. Does not import decimal for that."""
     decimal = sys.modules.get("decimal")
     return decimal is not None and isinstance(value, decimal.Decimal)
 
@@ -444,7 +444,7 @@ def _encode_decimal(value):
 
 
 def seconds_of(value):
-    """Seconds since 1970 of an int or datetime; a datetime without a time zone is taken as UTC."""
+    """Convert an int or datetime to seconds since 1970. A datetime without a time zone is taken as UTC."""
     if not isinstance(value, datetime):
         return int(value)
     if value.tzinfo is None:
@@ -485,7 +485,7 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """(entry, value, end) offsets of a key in the table ``p`` of ``length`` octets or None. Raises Malformed.
+    """Find a key in the table ``p``: offsets (of entry, of value, of its end), or None. Raises Malformed.
     """
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
@@ -501,13 +501,13 @@ def find_entry(p, length, key):
 
 
 def get_key(raw, key, default=None):
-    """The value of one key of a raw table (u32 size first). Raises Malformed for a malformed table."""
+    """The value of a key in a raw table (u32 size first), or ``default`` if missing. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     return default if entry is None else decode_value(raw, entry[1])[0]
 
 
 def remove_key(raw, key):
-    """A raw table without a key; all other octets stay. Raises Malformed for a malformed table."""
+    """Remove a key from a raw table; all other octets stay. Raises Malformed for a malformed table."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     if entry is None:
         return bytes(raw)
@@ -515,14 +515,14 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """A raw table with a key set, in its old place or at the end; all other octets stay. Raises Malformed."""
+    """Set a key of a raw table, in its old place or at the end; other octets stay. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))
 
 
 def sort_keys(raw):
-    """A raw table with its entries sorted by the octets of their keys (stable). Raises Malformed."""
+    """Sort a raw table's entries by the octets of their keys (stable). Raises Malformed."""
     p = octets.pointer(raw)
     length = len(raw)
     if table_end(p, 0, length) != length:

@@ -1,10 +1,10 @@
-"""Forms: how content of each kind is read as basic properties. A leaf, no I/O.
+"""Forms: read content of other protocols as AMQP basic properties. Imports no other room; does no I/O.
 
 The core reads a message's AMQP basic properties (content.properties). Content of another protocol is stored
-as its door received it, under a kind of its own (storage.format.record), and translated when it is read as
-basic properties: ``Message.get_properties`` asks the Form that is registered for the kind.
+as its door received it, under a kind of its own (storage.format.record). ``Message.get_properties`` then asks
+the Form that is registered for the kind to translate it.
 
-The table of Forms is the only state here. Forms are pure functions, shared by all brokers of a process.
+The table of Forms is the only state here. Forms have no state, and all brokers of a process share them.
 """
 from gomq_py import octets
 from gomq_py.errors import Malformed
@@ -18,7 +18,7 @@ BASIC_MAX = 65536
 
 
 class Form:
-    """Reads content of one ``kind``. ``p`` holds the parts of a message at the offsets that Message gives."""
+    """Reads content of one ``kind`` as basic properties. ``p``: octets with a message's parts at the offsets."""
 
     __slots__ = ("kind",)
 
@@ -26,19 +26,19 @@ class Form:
         self.kind = kind
 
     def basic_bound(self, properties_length):
-        """Most octets that write_basic() writes."""
+        """Most octets that write_basic() writes for properties of this length."""
         raise NotImplementedError
 
     def write_basic(self, out, at, most, p, routing_at, properties_at, properties_length, flags):
-        """Write basic properties at ``out[at]``, at most ``most`` octets (LEAST_ROOM or more), leaving out
-        properties that do not fit. The buffer must have room for basic_bound() octets.
+        """Write basic properties at ``out[at]``: at most ``most`` octets, which is LEAST_ROOM or more. Leaves
+        out properties that do not fit. ``out`` must have room for basic_bound() octets.
 
-        Returns the offset behind them; -1: the content is malformed.
+        Returns the offset behind the last octet written, or -1 if the content is malformed.
         """
         raise NotImplementedError
 
     def basic(self, p, routing_at, properties_at, properties_length, flags, most):
-        """The basic properties as bytes, at most ``most`` of them. Raises Malformed."""
+        """The basic properties as bytes, at most ``most`` octets. Raises Malformed."""
         data = bytearray(self.basic_bound(properties_length))
         end = self.write_basic(
             octets.pointer(data), 0, most, p, routing_at, properties_at, properties_length, flags)
@@ -54,7 +54,7 @@ _FORMS: list = [None] * 256
 
 
 def register(form):
-    """Read content of ``form.kind`` with this form; it replaces the form registered before."""
+    """Read content of ``form.kind`` with this form, in place of the form registered before."""
     if not BASIC < form.kind < 256:
         raise ValueError(f"content of kind {form.kind} needs no form, or cannot be stored")
     _FORMS[form.kind] = form
@@ -66,12 +66,12 @@ def forget(kind):
 
 
 def malformed(kind):
-    """The error of content that its Form cannot read."""
+    """Make the error for content that its Form cannot read."""
     return Malformed(f"malformed content of kind {kind}")
 
 
 def of(kind):
-    """The Form of a kind. Raises Malformed for a kind without one."""
+    """The Form registered for a kind. Raises Malformed if none is registered."""
     form = _FORMS[kind]
     if form is None:
         raise Malformed(f"content of kind {kind}, which is unknown here")

@@ -1,13 +1,13 @@
-"""Gathered: a message body that arrived in parts, in one buffer with room in front. A leaf.
+"""Gathered: collects a message body that arrives in parts in one buffer, with room in front of the body.
 
-storage.message puts exchange, routing key and properties into that room, so the whole message is in one
+storage.message puts exchange, routing key and properties into this room, so that the whole message is in one
 buffer without a copy of the body.
 """
 
 
 class Gathered:
-    """A body of ``size`` octets, of which ``received`` have arrived, from ``at`` on in ``octets``. ``lent``
-    keeps that memory reserved while a reference to it exists.
+    """Holds a body of ``size`` octets, of which ``received`` have arrived, from ``at`` on in ``octets``. This
+    memory stays reserved while a reference to the object ``lent`` exists.
     """
 
     __slots__ = ("octets", "at", "size", "received", "_lent")
@@ -23,7 +23,7 @@ class Gathered:
         return self.received
 
     def add(self, octets):
-        """Append the next octets of the body; the caller has checked that they fit."""
+        """Append the next octets of the body. The caller has checked that there is room."""
         start = self.at + self.received
         self.octets[start:start + len(octets)] = octets
         self.received += len(octets)
@@ -33,16 +33,16 @@ class Gathered:
         self.received += count
 
     def to_come(self):
-        """Octets of the body that have not arrived."""
+        """Count of octets of the body that have not arrived."""
         return self.size - self.received
 
     def room(self, count, ahead=0):
-        """A view to write ``count`` octets of the body into, ``ahead`` octets behind the received ones."""
+        """A view for ``count`` octets of the body, which begins ``ahead`` octets behind the received ones."""
         start = self.at + self.received + ahead
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Put ``octets`` directly in front of the body. Returns their offset; -1: they do not fit."""
+        """Put ``octets`` directly in front of the body. Returns their offset; less than 0 without room."""
         start = self.at - len(octets)
         if start >= 0:
             self.octets[start:self.at] = octets

@@ -1,4 +1,4 @@
-"""Basic properties: scanned in place as a message passes, decoded only when a reader asks. A leaf.
+"""Basic properties: scans them in place as a message passes, and decodes them only when a reader asks.
 
 The bytes are those of a content header behind class, weight and body size (§4.2.6.1): a short of flags, then
 the flagged properties in this order:
@@ -8,13 +8,13 @@ the flagged properties in this order:
     4 user_id s   3 app_id s   2 cluster_id s
     (s short string, F table, B octet, T u64)
 
-Bit 1 names no property and is ignored, as in RabbitMQ; bit 0 announces a second flag word, which the basic
-class does not have: malformed. The broker stores and delivers these bytes as the publisher sent them. Never
-reads past the end it is given.
+Bit 1 names no property and is ignored, as in RabbitMQ. Bit 0 announces a second flag word, which the basic
+class does not have, so properties with bit 0 are malformed. The broker stores and delivers these bytes as the
+publisher sent them. No function reads past the end that it is given.
 
-The headers of a delayed exchange (broker.exchanges.delayed) are read in place, too: when a message is due
-(due_ms), and the table negated for the next exchange (negate). Only the types that clients use are handled
-here; others are UNTOLD and left to the exchange. For octets that were checked on arrival.
+The headers of a delayed exchange (broker.exchanges.delayed) are read in place, too: due_ms() tells when a
+message is due, negate() copies the table for the next exchange. Both read octets that were checked on
+arrival, and return UNTOLD for types that clients rarely use; the exchange then decodes the table.
 """
 from struct import Struct
 
@@ -65,14 +65,14 @@ _SHORT, _LONGLONG = Struct(">H"), Struct(">Q")
 
 
 def skip_shortstr(p, at, end):
-    """The offset behind the short string at ``at``; -1 if it runs past ``end``."""
+    """The offset behind the short string at ``at``; -1 if the string runs past ``end``."""
     if at >= end or p[at] > end - at - 1:
         return -1
     return at + 1 + p[at]
 
 
 def headers_at(p, at):
-    """The offset of the headers in checked properties at ``at``, or the offset where they would be."""
+    """The offset of the headers in checked properties at ``at``; without headers, where they would be."""
     flags = octets.be16(p, at)
     at += 2
     if flags & CONTENT_TYPE:
@@ -83,9 +83,9 @@ def headers_at(p, at):
 
 
 class PropertyScan:
-    """Offsets of the properties that the broker acts on; one object is filled again for every message.
+    """Finds the properties that the broker acts on. scan() fills the same object again for every message.
 
-    Offsets are into the scanned buffer, -1 when absent: ``headers_at`` is the u32 size of the table
+    Offsets are into the scanned buffer, -1 for an absent property: ``headers_at`` is the u32 size of the table
     (``headers_length`` counts it too), ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8 size
     of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers hold CC,
     BCC or mqtt.retain.
@@ -104,7 +104,7 @@ class PropertyScan:
         self.special = False
 
     def scan(self, p, start, end):
-        """Walk the properties, which must fill ``start`` to ``end``. 0: well-formed; -1: none is valid."""
+        """Scan properties that must fill ``start`` to ``end``. Returns 0, or -1 if they are malformed."""
         self.headers_at = self.expiration_at = self.user_id_at = self.reply_to_at = -1
         self.headers_length = 0
         self.delivery_mode = self.priority = 0
@@ -125,7 +125,7 @@ class PropertyScan:
         return 0 if at == end else -1
 
     def scan_head(self, p, at, end):
-        """Scan content_type to priority. Returns the offset behind them, or -1."""
+        """Scan content_type to priority. Returns the offset behind them, or -1 if they are malformed."""
         if self.flags & CONTENT_TYPE:
             at = skip_shortstr(p, at, end)
             if at < 0:
@@ -159,7 +159,7 @@ class PropertyScan:
         return at
 
     def scan_tail(self, p, at, end):
-        """Scan correlation_id to cluster_id. Returns the offset behind them, or -1."""
+        """Scan correlation_id to cluster_id. Returns the offset behind them, or -1 if they are malformed."""
         flags = CORRELATION_ID
         while flags >= CLUSTER_ID:
             if self.flags & flags:
@@ -179,19 +179,19 @@ class PropertyScan:
         return at
 
     def scan_octets(self, data):
-        """``scan`` a bytes-like object, for code not compiled with this class. True if well-formed."""
+        """Scan a bytes-like object, for code that is not compiled with this class. True if well-formed."""
         return self.scan(octets.pointer(data), 0, len(data)) == 0
 
 
 class PropertyEdit:
-    """A stored message's properties being edited; all other octets stay. ``headers`` (raw table, u32 size
-    first) may be set, ``expiration`` (text or None) only removed.
+    """Edits a stored message's properties: ``headers`` (raw table, u32 size first) may be set, ``expiration``
+    (text or None) may be set to None. All other octets stay.
     """
 
     __slots__ = ("headers", "expiration", "_properties", "_scan")
 
     def __init__(self, properties):
-        """Raises ValueError for malformed properties, which no door accepts."""
+        """Read the properties. Raises ValueError if they are malformed; no door accepts such properties."""
         scan = PropertyScan()
         if not scan.scan_octets(properties):
             raise ValueError("malformed basic properties")
@@ -205,7 +205,7 @@ class PropertyEdit:
         )
 
     def octets(self):
-        """The edited properties in wire form; properties without headers get no empty table."""
+        """The edited properties in wire form. If there were no headers, no empty table is added."""
         properties, scan = self._properties, self._scan
         flags = scan.flags & ~EXPIRATION
         start = scan.headers_at if scan.headers_at >= 0 else self._place_of_headers()
@@ -233,7 +233,7 @@ class PropertyEdit:
 
 
 class Properties:
-    """The properties by name; None when absent.
+    """Holds a message's properties as attributes by name; an absent property is None.
 
     ``headers`` is a dict, ``timestamp`` seconds since 1970 (a datetime is accepted), the rest str or int.
     """
@@ -251,7 +251,7 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """From wire form (flags first). Raises Malformed unless all octets are one set of properties."""
+        """Decode the wire form (flags first). Raises Malformed unless all octets are one set of properties."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")
@@ -274,7 +274,7 @@ class Properties:
         return cls(**values)
 
     def encode(self):
-        """Wire form, flags first. Raises ValueError or TypeError for a value that does not fit."""
+        """Encode to wire form, flags first. Raises ValueError or TypeError for a value that does not fit."""
         flags = 0
         parts = [b""]
         for name, flag, kind in FIELDS:
@@ -307,7 +307,7 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """When a message with these entries of a table is due, in Unix milliseconds; NOT_DELAYED; UNTOLD."""
+    """Unix milliseconds at which a message with these header entries is due; NOT_DELAYED or UNTOLD."""
     delay_at = deliver_at = -1
     while at < end:
         value = at + 1 + p[at]
@@ -333,8 +333,8 @@ def due_ms(p, at, end, arrived_ms):
 
 
 def negate(target, to, p, at, end):
-    """Copy these entries with the two headers negated, like broker.exchanges.delayed.gone_on(), to
-    ``target``, which must have room for MOST_LONGER more octets. Returns the offset behind them, or UNTOLD.
+    """Copy header entries to ``target``, negating the two that delay, as broker.exchanges.delayed.gone_on()
+    does. The copy may be MOST_LONGER octets longer. Returns the offset behind it, or UNTOLD.
     """
     delay_at = deliver_at = -1
     while at < end:
@@ -359,7 +359,7 @@ def negate(target, to, p, at, end):
 
 
 def is_key(p, at, key, length):
-    """Whether the entry at ``at`` has this key."""
+    """True if the entry at ``at`` has this key."""
     return p[at] == length and octets.same(p, at + 1, key, 0, length)
 
 

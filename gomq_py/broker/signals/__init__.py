@@ -1,1 +1,1 @@
-"""Signals of the broker: events, traces, its log as messages, alarms, totals of deleted things."""
+"""Reports what happens in the broker: events, traces, its log as messages, alarms, totals."""

@@ -1,5 +1,5 @@
-"""Alarms: the broker is short of memory or disk. During an alarm doors hold publishers and serve all other
-clients.
+"""Alarms: report that the broker is short of memory or disk. During an alarm doors hold publishers and serve
+all other clients.
 
 The resource watch (or a test) raises and lifts alarms; doors act on them. Publishers resume when the last
 alarm is lifted. Never switches.
@@ -12,14 +12,14 @@ LOW_ON = "low on "
 
 
 class Alarms:
-    """The alarms of one broker, by their source's name."""
+    """Keeps the alarms of one broker, one for each source, and tells listeners about them."""
 
     def __init__(self):
         self._raised = {}
         self._listeners = []
 
     def subscribe(self, listener):
-        """Call ``listener(reason)`` when publishers must be held (at once during an alarm), and
+        """Call ``listener(reason)`` when publishers must be held (at once if an alarm is on), and
         ``listener(None)`` when they may resume.
         """
         self._listeners.append(listener)
@@ -27,7 +27,7 @@ class Alarms:
             listener(self.reason)
 
     def set(self, source, resource, detail=""):
-        """Raise the alarm of ``source`` about ``resource`` (MEMORY, DISK or other); log ``detail``."""
+        """Raise the alarm of ``source``, a name, about ``resource`` (MEMORY, DISK...); log ``detail``."""
         if self._raised.get(source) == resource:
             return
         was = self.reason
@@ -48,12 +48,12 @@ class Alarms:
             self._tell()
 
     def is_on(self, resource=None):
-        """True if an alarm about this resource (None: any resource) is on."""
+        """True if an alarm is on: about this resource, or with None about any resource."""
         return bool(self._raised) if resource is None else resource in self._raised.values()
 
     @property
     def resources(self):
-        """The resources with alarms, each once, in order of their alarms."""
+        """List the resources that have alarms, each once, in order of the alarms."""
         return list(dict.fromkeys(self._raised.values()))
 
     @property

@@ -1,13 +1,13 @@
 """Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Alarms, users and parameters know nothing of events: they call back.
+Alarms, users and parameters know nothing of events; they call the objects made here.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS
 
 
 class AlarmEvents:
-    """Emits an event when called with the reason of an alarm, or with None when it is over."""
+    """Emits ``alarm.set`` when called with an alarm's reason, ``alarm.cleared`` when called with None."""
 
     def __init__(self, events):
         self._events = events
@@ -23,7 +23,7 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Emits events. Called with each record of the users' log when it is written, before it is applied."""
+    """Emits events about users. Must be called with each record of the users' log before it is applied."""
 
     def __init__(self, events, users):
         self._events = events
@@ -77,8 +77,8 @@ _RIGHTS = {
 
 
 class ParameterEvents:
-    """Emits events when called with a change of a parameter. ``value`` is None if it was removed; ``vhost``
-    is the vhost's name, or None for the whole broker.
+    """Emits an event when called with a change of a parameter. ``value`` is None for a removed parameter;
+    ``vhost`` is the vhost's name, or None for a parameter of the whole broker.
     """
 
     def __init__(self, events):

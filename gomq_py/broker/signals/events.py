@@ -1,10 +1,10 @@
 """Event exchange: publishes the broker's events to ``amq.rabbitmq.event`` in the default vhost, if the
 operator has enabled it.
 
-Beside log_exchange. The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the
-body is empty. Sources call ``emit`` with a function that makes the headers; it is called only if the exchange
-has bindings, so unwanted events cost a comparison. Messages go out after the next poll, so no change of state
-publishes before it is complete.
+The exchange, routing keys (``queue.created``...) and header names are RabbitMQ's; the body is empty. Sources
+call ``emit`` with a function that makes the headers. ``emit`` calls the function only if the exchange has
+bindings, so unwanted events cost a comparison. Events are published after the next poll, when the change that
+they report is complete.
 """
 import socket
 from collections import deque
@@ -36,7 +36,7 @@ CUT = "(nested too deep to be shown)"
 
 
 class Events(Job):
-    """The events of one broker. ``actor``: the user on whose behalf the broker acts; doors set it.
+    """Publishes the events of one broker. ``actor``: the user in whose name the broker acts; doors set it.
 
     No event is published before ``start``: entities loaded at boot are not new.
     """
@@ -53,8 +53,8 @@ class Events(Job):
         self._listeners = []
 
     def subscribe(self, listener, keys=None):
-        """Call ``listener(key, subjects)`` at once with each event, or each with one of ``keys``, even
-        without the exchange. The listener must not switch.
+        """Call ``listener(key, subjects)`` at each event, or only at those with ``keys`` if given, even
+        if the exchange does not exist. The listener must not switch.
         """
         self._listeners.append((listener, keys))
 
@@ -67,13 +67,13 @@ class Events(Job):
         self._vhosts = vhosts
 
     def stop(self):
-        """Publish no more."""
+        """Stop publishing, and drop the events that wait."""
         self._vhosts = None
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Call ``do(*arguments)``. Events emitted meanwhile name this user as the actor: even other users'
-        events, if ``do`` switches.
+        """Return ``do(*arguments)``. Events emitted meanwhile name this user as the actor; if ``do``
+        switches, so do events that other users cause.
         """
         before, self.actor = self.actor, actor
         try:
@@ -82,20 +82,20 @@ class Events(Job):
             self.actor = before
 
     def emit_for(self, actor, key, headers_of, *subjects):
-        """As emit(), on behalf of this user."""
+        """Emit an event, as emit() does, that names this user as the actor."""
         self.on_behalf_of(actor, self.emit, key, headers_of, *subjects)
 
     @property
     def wanted(self):
-        """True if there is a listener, or a binding of the exchange."""
+        """True if a listener is subscribed, or the exchange has a binding."""
         return bool(self._listeners) or self._is_bound()
 
     def emit(self, key, headers_of, *subjects):
-        """Report an event. ``headers_of(*subjects)`` returns its headers, a dict of field values; it is
-        called at once, or never if the exchange has no binding.
+        """Report an event. ``headers_of(*subjects)`` returns the event's headers, a dict of field values; if
+        the exchange has a binding, emit() calls this function at once, otherwise never.
 
         Listeners get the subjects themselves. Passwords in arguments, client properties and the like are
-        hidden: users who may bind here need not know them.
+        hidden, because users who may bind to the exchange need not know them.
         """
         for listener, keys in self._listeners:
             if keys is not None and key not in keys:
@@ -130,7 +130,7 @@ class Events(Job):
         return None if vhost is None else vhost.exchanges.get(NAME)
 
     def step(self):
-        """Publish a slice of events. Returns whether there are more."""
+        """Publish some of the waiting events. Returns True if more wait."""
         exchange = self._exchange()
         if self._left_out:
             LOG.warning(
@@ -148,7 +148,7 @@ class Events(Job):
         return bool(self._waiting)
 
     def failed(self, error):
-        """Go on: step() handles faults of single events."""
+        """Return True, to go on, if events wait; step() itself handles faults of single events."""
         return bool(self._waiting)
 
     def _publish(self, exchange, key, headers):
@@ -174,8 +174,8 @@ def node_name():
 
 
 def told_in_headers(properties):
-    """Wire form of properties whose headers contain other messages' tables; tables nested too deep for
-    clients are cut. Raises ValueError or TypeError for a value that a table cannot hold.
+    """Encode properties whose headers contain other messages' tables; cut tables that are nested too deep
+    for clients. Raises ValueError or TypeError for a value that a table cannot hold.
     """
     raw = properties.encode()
     if not PropertyScan().scan_octets(raw):
@@ -185,7 +185,7 @@ def told_in_headers(properties):
 
 
 def _cut(value, levels):
-    """The value without tables and arrays nested more than ``levels`` deep."""
+    """Return the value, with CUT in place of tables and arrays nested more than ``levels`` deep."""
     if not isinstance(value, (dict, list, tuple)):
         return value
     if levels < 0:
@@ -267,8 +267,8 @@ def connection_closed(connection):
 
 
 def logged_in(name, username, socket, peer, protocol, error=""):
-    """Headers of ``user.authentication.success`` and ``user.authentication.failure``; ``name`` is the
-    connection's, ``peer`` its client's (host, port).
+    """Headers of ``user.authentication.success`` or, with the text of an ``error``, of
+    ``user.authentication.failure``. ``name``: the connection's name; ``peer``: the client's (host, port).
     """
     headers = {
         "name": username, "connection_name": name, "connection_type": "network", "protocol": protocol,
@@ -280,7 +280,7 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Both ends of the connection; the client's as announced by a proxy, if any."""
+    """Headers with the addresses of both ends; ``peer_host`` and ``peer_port`` may be told by a proxy."""
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

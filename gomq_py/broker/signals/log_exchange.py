@@ -1,8 +1,8 @@
 """Log exchange: publishes the broker's log to ``amq.rabbitmq.log`` in the default vhost, if enabled.
 
 The exchange and routing keys (debug, info, warning, error, critical) are RabbitMQ's; the body is "area:
-message". Lines go out after the next poll, so none is published within a change of state. Lines logged by
-publishing itself are not published.
+message". Lines are published after the next poll, never within a change of state. Lines that publishing
+itself logs are not published.
 """
 import logging
 import threading
@@ -22,7 +22,7 @@ _PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
 
 
 class LogExchange(logging.Handler):
-    """Passes log lines to the exchange. ``close`` it with the broker."""
+    """Passes log lines to the exchange, until ``close`` is called when the broker stops."""
 
     def __init__(self, vhost, scheduler):
         super().__init__(logging.INFO)
@@ -33,7 +33,7 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Keep this thread's line until after the next poll; other threads must not wake the scheduler."""
+        """Keep a line of the hub's thread; drop other threads' lines, which must not wake the scheduler."""
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:
@@ -45,14 +45,14 @@ class LogExchange(logging.Handler):
         self._scheduler.start(self._job)
 
     def close(self):
-        """Publish no more."""
+        """Stop publishing, and drop the lines that wait."""
         self._logger.removeHandler(self)
         self._job.lines.clear()
         super().close()
 
 
 class LogLines(Job):
-    """Publishes ``lines``: (severity, text)."""
+    """Publishes the waiting ``lines``, tuples of (severity, text), in slices."""
 
     name = "log lines"
 
@@ -82,5 +82,5 @@ class LogLines(Job):
         return False
 
     def failed(self, error):
-        """Go on: the failed line is in the log itself."""
+        """Return True, to go on, if lines wait; the failed line is in the log itself."""
         return bool(self.lines)

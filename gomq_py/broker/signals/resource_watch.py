@@ -1,8 +1,8 @@
 """Resource watch: checks memory and disk regularly, and raises and lifts the broker's alarms.
 
-Between observability.resources, which measures, and alarms. One greenlet checks more often the sooner a
-resource could be used up, as RabbitMQ's disk monitor does, and at least every few seconds. A thread asks the
-file system, which may not answer; memory is checked meanwhile.
+observability.resources measures; broker.signals.alarms tells the doors. One greenlet checks the more often,
+the sooner a resource could be used up, as RabbitMQ's disk monitor does, and at least every few seconds. A
+thread asks the file system, which may not answer; the greenlet checks memory meanwhile.
 """
 
 import gevent
@@ -29,7 +29,7 @@ MIN_SEGMENTS, WARN_SEGMENTS = 3, 6
 
 
 class ResourceWatch:
-    """Watches one broker. Reads ``settings`` at every check, so changes apply to the next one."""
+    """Watches memory and disk for one broker. A change of ``settings`` applies at the next check."""
 
     def __init__(self, alarms, settings, path, probe=resources):
         """``path``: the data folder; ``probe`` has the functions of observability.resources."""
@@ -45,7 +45,7 @@ class ResourceWatch:
         self._identity = None  # of the data folder that the broker has opened
 
     def start(self):
-        """Check once and go on in the background. Blocks for as long as the file system takes: for boot."""
+        """Check once, then go on in a greenlet. Blocks until the file system answers: call it at boot."""
         self.look_at_memory()
         try:
             self._identity = self._probe.identity(self._path)
@@ -62,7 +62,7 @@ class ResourceWatch:
             self._greenlet = None
 
     def look_now(self):
-        """Check at once: a limit has changed."""
+        """Check at once, because a limit has changed."""
         self._wake.set()
 
     @property
@@ -71,8 +71,8 @@ class ResourceWatch:
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next check: the time in which the nearer limit could be reached, within bounds;
-        short during an alarm, to lift it soon.
+        """Seconds until the next check: how soon memory or disk could reach its limit, within bounds. A
+        resource beyond its limit is checked most often, so that its alarm is lifted soon.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -80,7 +80,7 @@ class ResourceWatch:
         return min(max(min(rooms) / FILL_RATE, INTERVAL_MIN_S), INTERVAL_MAX_S)
 
     def look_at_memory(self):
-        """Compare memory with its limit."""
+        """Raise the alarm if memory is over its limit, otherwise lift it. Returns True if it is over."""
         watermark = self._settings.memory_high_watermark
         self.memory_limit = (
             int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
@@ -95,7 +95,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Compare free disk space with its limits."""
+        """Raise the alarm if too little disk is free, otherwise lift it; log a warning before that."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -111,7 +111,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise the disk alarm if the data folder is gone or replaced: unlinked files lose messages."""
+        """Raise an alarm if the data folder is gone or replaced: it would lose messages; else lift it."""
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:
@@ -122,12 +122,12 @@ class ResourceWatch:
             )
 
     def _ask(self):
-        """Runs in the thread: (identity of the data folder, free octets, total octets). Raises OSError."""
+        """In a thread: return (identity of the data folder, free octets, total octets). Raises OSError."""
         identity = self._probe.identity(self._path)
         return (None, 0, 0) if identity is None else (identity, *self._probe.free_disk(self._path))
 
     def _run(self):
-        """Check and wait until killed. May switch."""
+        """Check at intervals until killed. May switch."""
         while True:
             self._wake.wait(self.interval_s())
             self._wake.clear()
@@ -162,7 +162,7 @@ class ResourceWatch:
 
 
 def shown(octets):
-    """Octets for a reader, such as 1.5 GiB or 20 MiB."""
+    """Return a count of octets as text, such as 1.5 GiB or 20 MiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if abs(octets) >= size:
             return f"{octets / size:.1f} {unit}"

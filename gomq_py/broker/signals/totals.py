@@ -1,8 +1,8 @@
-"""Totals: counters of deleted queues, closed channels and connections, so that a vhost's or node's sums never
-fall.
+"""Totals: keep the counters of deleted queues, closed channels and connections, so that the sums of a vhost
+or node never fall.
 
-Each vhost has one, and the broker has one for deleted vhosts. The code that deletes a thing adds its
-counters. Doors read them.
+Each vhost has a Totals object, and the broker has another for deleted vhosts. The code that deletes a thing
+adds the thing's counters. Doors read the totals.
 """
 from gomq_py.observability.counters import Counters, counted
 
@@ -20,7 +20,7 @@ COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "s
 
 
 class Totals(Counters):
-    """Counters with these names, and ``queues``: {type: [sums of QUEUE_COUNTERS]}."""
+    """Has a counter for each name in COUNTERS, and ``queues``: {queue type: [sums of QUEUE_COUNTERS]}."""
 
     _fields_ = counted(*COUNTERS)
 
@@ -40,23 +40,23 @@ class Totals(Counters):
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add a client that is gone; messages sent to it without a queue count for queues of ``kind``."""
+        """Add a gone client's counts: ``dropped``, and ``delivered``, as if by queues of ``kind``."""
         if delivered:
             self._add_queues(kind, of_delivered(delivered))
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Messages delivered by deleted queues of this type, and by sinks of clients counted as that type."""
+        """Count of messages delivered by deleted queues of this type, with those of add_unkept()."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 
     def add(self, gone, names):
-        """Add the counters ``names`` of another object."""
+        """Add the counters that have these names in ``gone``, another object."""
         for name in names:
             setattr(self, name, getattr(self, name) + getattr(gone, name))
 
     def add_totals(self, gone):
-        """Add all counters of a vhost."""
+        """Add all counters of ``gone``, the Totals of a deleted vhost."""
         self.add(gone, COUNTERS)
         for kind, counters in gone.queues.items():
             self._add_queues(kind, counters)
@@ -68,5 +68,5 @@ class Totals(Counters):
 
 
 def of_delivered(count):
-    """QUEUE_COUNTERS for messages that were delivered without waiting for acknowledgements."""
+    """List the values of QUEUE_COUNTERS for ``count`` messages that were delivered without acks."""
     return [count if name in ("delivered", "auto_delivered") else 0 for name in QUEUE_COUNTERS]

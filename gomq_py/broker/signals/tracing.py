@@ -17,7 +17,7 @@ QUIET = QuietLog(logger("queue"))
 
 
 class TracedClient:
-    """The client of a message: names of its ``connection`` and ``user``, number of its ``channel``."""
+    """Tells a trace who the client is: names of ``connection`` and ``user``, number of ``channel``."""
 
     __slots__ = ("connection", "channel", "user")
 
@@ -28,12 +28,12 @@ class TracedClient:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """Trace a client's publish; ``more_keys``: keys of CC and BCC; ``destinations``: the route's."""
+    """Trace a client's publish. ``more_keys``: keys of CC and BCC; ``destinations``: found by routing."""
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """Trace a delivery or basic.get of a queue's message. ``added``: headers that are not in the message."""
+    """Trace a message that a client gets from a queue. ``added``: headers that only the delivery has."""
     _trace(_delivered, vhost, client, message, queue_name, added)
 
 

@@ -1,1 +1,1 @@
-"""The topology of a vhost: entities, references between them, their persistence, and export and import."""
+"""Keeps a vhost's exchanges, queues and bindings, makes them durable, and exports and imports them."""

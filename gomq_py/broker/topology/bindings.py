@@ -1,8 +1,8 @@
-"""Bindings: the rules that lead messages from a vhost's exchanges to queues and exchanges, and the checks of
-bind and unbind.
+"""Bindings: keeps the rules that lead messages from a vhost's exchanges to queues and exchanges; checks bind
+and unbind.
 
-Beside vhost, above exchanges and the definitions log. As in the vhost, a method checks everything first, then
-writes the log, then changes the model, all without switching.
+Each vhost has a Bindings. As in the vhost, a method checks everything first, then writes the log, then
+changes the model, all without switching.
 """
 from base64 import urlsafe_b64encode
 from collections import Counter
@@ -20,7 +20,7 @@ _source_of = attrgetter("source")
 
 
 class Bindings:
-    """The bindings of one vhost, without the default exchange's. Changes are reported to ``events``."""
+    """Holds one vhost's bindings, except the default exchange's, and reports changes to ``events``."""
 
     def __init__(self, vhost, events):
         self._vhost = vhost
@@ -28,16 +28,16 @@ class Bindings:
         self._to = {}  # destination: {binding: None}
 
     def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.bind, by names. Returns whether the binding is new. Raises NotFound, AccessRefused,
-        PreconditionFailed, ResourceLocked.
+        """Do a queue.bind; all objects are given by name. Returns True if the binding is new. Raises
+        NotFound, AccessRefused, PreconditionFailed, ResourceLocked.
         """
         source, destination = self._ends(exchange, queue, self._vhost.queue, owner)
         destination.check_binding_from(source)
         return self._bind(source, destination, routing_key, arguments or {})
 
     def bind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.bind, by names. Returns whether the binding is new. Raises NotFound, AccessRefused,
-        PreconditionFailed.
+        """Do an exchange.bind; both exchanges are given by name. Returns True if the binding is new. Raises
+        NotFound, AccessRefused, PreconditionFailed.
         """
         self._vhost.check_not_default(cleaned(destination))
         exchange = self._vhost.exchange
@@ -45,16 +45,16 @@ class Bindings:
         return self._bind(source, target, routing_key, arguments or {})
 
     def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.unbind, also of a missing queue, exchange or binding. Returns whether the binding existed.
-        Raises AccessRefused, ResourceLocked.
+        """Do a queue.unbind. Returns True if the binding existed, False if queue, exchange or binding is
+        missing. Raises AccessRefused, ResourceLocked.
         """
         self._vhost.check_not_default(cleaned(exchange))
         destination = self._vhost.queues.get(cleaned(queue))
         return self._unbind(exchange, destination, routing_key, arguments or {}, owner)
 
     def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.unbind, also of a missing exchange or binding. Returns whether the binding existed. Raises
-        AccessRefused.
+        """Do an exchange.unbind. Returns True if the binding existed, False if an exchange or the binding is
+        missing. Raises AccessRefused.
         """
         self._vhost.check_not_default(cleaned(source))
         self._vhost.check_not_default(cleaned(destination))
@@ -62,13 +62,13 @@ class Bindings:
         return self._unbind(source, target, routing_key, arguments or {})
 
     def attach(self, source, destination, routing_key, arguments=None):
-        """Bind a Destination, which may have no name, to an exchange, without checks. Returns whether the
-        binding is new. Raises OutOfResources, PreconditionFailed if it is durable and cannot be recorded.
+        """Bind a Destination, which may have no name, to an exchange, without checks. Returns True if the
+        binding is new. Raises OutOfResources, PreconditionFailed if a durable binding cannot be recorded.
         """
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
     def detach(self, source, destination, routing_key, arguments=None):
-        """Undo one attach(). Returns whether the binding existed. Raises as attach() does."""
+        """Undo attach(). Returns True if the binding existed. Raises OutOfResources, PreconditionFailed."""
         binding = source.binding_of(identity_of(destination, routing_key, arguments))
         if binding is None:
             return False
@@ -76,19 +76,19 @@ class Bindings:
         return True
 
     def to(self, destination):
-        """All bindings to a queue or exchange."""
+        """List all bindings to a queue or exchange."""
         return list(self._to.get(destination, ()))
 
     # changes of the model, for the vhost and recovery
 
     def add(self, binding):
-        """Put a checked binding into place."""
+        """Add a binding, which the caller has checked, to its exchange."""
         binding.source.bind(binding)
         self._to.setdefault(binding.destination, {})[binding] = None
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Make all bindings of a destination lead to ``again``, another object of the same name."""
+        """Lead all bindings to ``destination`` to ``again`` instead, a new object of the same name."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))
@@ -110,7 +110,7 @@ class Bindings:
 
     def remove_to(self, destination):
         """Remove all bindings to a deleted destination, and the auto-delete exchanges that had no other
-        binding. The destination gets no more messages from now on; exchanges forget many bindings in slices.
+        binding. At once the destination gets no more messages; many bindings are removed in slices.
         """
         bindings = list(self._to.pop(destination, ()))
         bindings.reverse()
@@ -192,8 +192,8 @@ class Bindings:
 
 
 class Binding:
-    """``source`` is an Exchange, ``destination`` a queue or an Exchange; bindings of one source with equal
-    ``identity`` are the same.
+    """Leads messages from ``source``, an Exchange, to ``destination``, a queue, Exchange or sink.
+    Bindings of one source with equal ``identity`` are the same.
     """
 
     __slots__ = ("source", "destination", "routing_key", "arguments", "identity")
@@ -207,7 +207,7 @@ class Binding:
 
     @property
     def durable(self):
-        """True if the binding outlives a restart: both ends must be durable."""
+        """True if the binding outlives a restart, because both ends are durable."""
         return self.source.durable and self.destination.durable
 
     @property
@@ -217,7 +217,7 @@ class Binding:
 
     @property
     def properties_key(self):
-        """The name of this binding in URLs: the percent-encoded key, and a digest of any arguments."""
+        """The binding's name in URLs: the percent-encoded key and, if it has arguments, their digest."""
         if not self.arguments:
             return escaped(self.routing_key) or "~"
         digest = md5(
@@ -233,8 +233,8 @@ class Binding:
 
 
 def escaped(routing_key):
-    """A routing key as part of a properties key: percent-encoded as in RabbitMQ, a space as ``+``, and also
-    ``~``, which divides key from digest.
+    """Percent-encode a routing key for a properties key as RabbitMQ does, with ``+`` for a space. ``~`` is
+    encoded, too, because it divides the routing key from the digest.
     """
     return quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
 
@@ -246,12 +246,12 @@ def identity_of(destination, routing_key, arguments):
 
 @lru_cache(64)
 def _same(value):
-    """The first of equal values, so that very many bindings share equal arguments."""
+    """Return the first value that equals this one, so that very many bindings share equal arguments."""
     return value
 
 
 def frozen(value):
-    """A hashable twin of a decoded field value; tables lose their order, booleans stay apart from numbers."""
+    """Make a decoded field value hashable: tables lose their order, booleans stay apart from numbers."""
     if isinstance(value, dict):
         return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Definitions: everything that operators have set up, as RabbitMQ's JSON: export, and import of our,
-RabbitMQ's or LavinMQ's files.
+"""Definitions: exports everything that operators have set up, as RabbitMQ's JSON, and imports files of this
+broker, RabbitMQ or LavinMQ.
 
-Above broker and its vhosts, used by doors and at boot. An import only adds: existing entities stay unchanged,
-and differences are reported. Unsupported definitions are reported, too, never silently dropped.
+Doors use it, and a broker that boots. An import only adds: existing entities stay unchanged, and differences
+are reported. So are unsupported definitions.
 """
 import json
 from base64 import b64decode, b64encode
@@ -50,7 +50,7 @@ def exported(broker):
 
 
 def sections(broker):
-    """As exported(), in pieces: (key, text or iterator of entries)."""
+    """Yield the whole broker's definitions in pieces: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
     yield from header().items()
     yield "users", map(_user, list(broker.users))
@@ -70,7 +70,7 @@ def sections(broker):
 
 
 def sections_of_vhost(vhost):
-    """The sections of one vhost, without its name, for import into another."""
+    """Yield a vhost's definitions as sections() does, without its name: another vhost may import them."""
     yield from header().items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
@@ -81,7 +81,7 @@ def _of_all(vhosts, entries):
 
 
 def header():
-    """The part of an export that describes the broker that wrote it."""
+    """The entries of an export that name the broker and version that wrote it."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__,
@@ -100,21 +100,21 @@ def _user(user):
 
 
 def _rights(users, key):
-    """Permissions or topic permissions, whose entries have the required keys only."""
+    """Yield permissions or topic permissions (``key``) of users, with the required keys only."""
     for user in users:
         for right in list(getattr(user, key).values()):
             yield {name: getattr(right, name) for name in _LISTS[key]}
 
 
 def _parameters(vhost):
-    """Parameters without policies, which have their own list; operator policies and limits are included."""
+    """Yield a vhost's parameters except policies, which have a list; with operator policies and limits."""
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
 
 
 def _policies(vhost):
-    """All policies, also those that are refused now and were accepted earlier: an export loses nothing."""
+    """Yield all policies, even stored ones that would be refused now, so that an export loses nothing."""
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -133,7 +133,7 @@ def _queues(vhost):
 
 
 def _is_definition(queue):
-    """True if operators have set it up: neither exclusive nor state of clients (MQTT sessions)."""
+    """True if an export has this queue: it is neither exclusive nor state of clients (MQTT sessions)."""
     return queue.exclusive_owner is None and not queue.is_state
 
 
@@ -169,7 +169,7 @@ _OF_A_VHOST = {
 
 
 def jsonable(value):
-    """A decoded field value for JSON: octets as text or base64 (RabbitMQ's), times in s, decimals as numbers.
+    """Convert a field value for JSON: octets to text or RabbitMQ's base64, times to s, decimals to numbers.
     """
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
@@ -186,7 +186,7 @@ def jsonable(value):
 
 
 def with_octets(value):
-    """Undo jsonable() for octets."""
+    """Turn the base64 texts that jsonable() wrote back into octets."""
     if isinstance(value, dict):
         return {key: with_octets(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -202,8 +202,8 @@ def with_octets(value):
 # import
 
 def load(broker, path):
-    """Import a JSON file; entries that fail are logged. For boot: blocks, may switch. Raises DefinitionsError
-    with a line for the operator.
+    """Import a JSON file, and log entries that fail. Called at boot: blocks, may switch. Raises
+    DefinitionsError with a line for the operator.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -227,9 +227,9 @@ def load(broker, path):
 
 
 class Report:
-    """The result of an import. ``imported``: entries counted by list; lines for the operator about
-    ``changed`` (imported with changes), ``ignored`` (unsupported) and ``refused`` (left out, with the reason)
-    entries.
+    """Holds the result of an import. ``imported``: {list: count of entries}. Lines for the operator tell of
+    entries that were ``changed`` on import, ``ignored`` because they are unsupported, or ``refused`` for a
+    reason.
     """
 
     def __init__(self):
@@ -255,10 +255,10 @@ class Report:
 
 
 class Importer:
-    """Imports parsed JSON into a broker; with ``vhost`` (a VHost) only a vhost's lists, into this vhost."""
+    """Imports parsed JSON into a broker or, if ``vhost`` (a VHost) is given, only into this vhost."""
 
     def __init__(self, broker, vhost=None, by=None):
-        """``by``: the importing user, as in Parameters.set."""
+        """``by``: the user who imports, in the form that Parameters.set takes."""
         self._broker = broker
         self._by = by
         self._vhost = vhost
@@ -267,8 +267,8 @@ class Importer:
     def run(self, definitions, keep=True):
         """Import. Returns the Report. Raises DefinitionsError before any change, OSError later. May switch.
 
-        Unless ``keep`` the given lists are emptied on the way: freeing 100 000 queues with their bindings at
-        once takes 60 ms.
+        If ``keep`` is False, the given lists are emptied first and their entries freed one by one: freeing
+        100 000 queues with their bindings at once takes 60 ms.
         """
         work = self._checked(definitions)[::-1]
         for entries in () if keep else filter(None, map(definitions.get, _LISTS)):
@@ -297,7 +297,7 @@ class Importer:
         return self._report
 
     def _checked(self, definitions):
-        """List all (list's name, entry), in order of dependency."""
+        """Check all entries and return [(list's name, entry)], in order of import."""
         if not isinstance(definitions, dict):
             raise DefinitionsError("definitions should be an object")
         work = []
@@ -316,7 +316,7 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """True if an entry is within the limits of depth and length; otherwise it is refused."""
+        """True if an entry keeps the limits of depth and length; otherwise False, and it is reported."""
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:
@@ -499,7 +499,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """The digest for a hash of this size: RabbitMQ's files before 3.6 do not name it."""
+    """Find a hash's algorithm by its size, because RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:
@@ -509,7 +509,7 @@ def _algorithm_of(password_hash):
 
 
 def _is_of(value, *types):
-    """True if a value has one of these types; a list must hold texts."""
+    """True if a value has one of these types and, if it is a list, holds only texts."""
     return isinstance(value, types) and (
         not isinstance(value, list) or all(isinstance(item, str) for item in value))
 

@@ -7,8 +7,8 @@ LOG = logger("broker")
 
 
 class Reopening(RetryJob):
-    """Reopens the store of a delayed exchange after a fault, and makes its messages wait again, some at a
-    time. ``make(store)`` returns a DelayQueue over the store.
+    """Reopens the store of a delayed exchange after a fault, then loads the waiting messages in slices.
+    ``make(store)`` returns a DelayQueue over the store.
     """
 
     name = "opening a delayed store again"

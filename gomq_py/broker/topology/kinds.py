@@ -1,10 +1,9 @@
-"""Kinds: this broker's kinds of exchanges and queues, and what each vhost has from the start.
+"""Kinds: a register of this broker's kinds of exchanges and queues, and of each vhost's first contents.
 
-The code that builds the broker (node; gomq-py-ctl for a folder without a broker) makes the Kinds, and may
-register more kinds before the first vhost is made: a door with client state in queues has its own. Vhosts,
-the queue factory, recovery and exports get the Kinds, and know no kind by name.
+The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds, and may
+register more kinds before the first vhost is made. So does a door that keeps clients' state in queues.
 
-Below vhosts and the queue factory, above exchanges and queues.
+Afterwards vhosts, the queue factory, recovery and exports get the Kinds, and know no kind by name.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ _NOT_OF_STREAMS = frozenset(
 
 
 class Parts(NamedTuple):
-    """Arguments of a queue kind's maker. ``store`` None: it could not be opened, and the queue is closed."""
+    """Holds what QueueKind.make needs. ``store``: None if it cannot be opened; then the queue is closed."""
 
     name: str
     vhost: str
@@ -38,11 +37,11 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueKind:
-    """A kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns the Queue for Parts.
+    """Describes a kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns a Queue.
 
-    ``declarable``: clients may declare it; other kinds are made by ``VHost.create_queue`` only. ``is_state``:
-    it holds state of clients (MQTT sessions): not exported and not reachable by the default exchange, but in
-    the log. ``left_out``: policy keys without meaning for it.
+    ``declarable``: True if clients may declare such queues; other kinds only ``VHost.create_queue`` makes.
+    ``is_state``: True if such queues hold state of clients (MQTT sessions): they are not exported, and the
+    default exchange does not reach them. ``left_out``: policy keys without meaning for such queues.
     """
 
     name: str
@@ -53,11 +52,11 @@ class QueueKind:
 
 
 class Kinds:
-    """The kinds of one broker.
+    """Registers the kinds of one broker.
 
-    ``predeclared``: (name, type, internal) of durable exchanges of every vhost. ``reserved_prefixes``:
-    prefixes of names that clients cannot create, besides ``amq.``. ``components``: {component of parameters:
-    Component} (broker.policies.parameters) added by kinds.
+    ``predeclared``: (name, type, internal) of the durable exchanges that every vhost has.
+    ``reserved_prefixes``: beginnings of names that clients cannot create, besides ``amq.``.
+    ``components``: {name: Component} (broker.policies.parameters), added by rooms.
     """
 
     def __init__(self):
@@ -82,7 +81,7 @@ class Kinds:
     # registration, before the first vhost is made
 
     def add_exchange_type(self, kind, declarable=False):
-        """Register a class of exchanges under its ``type``; clients may declare it if ``declarable``."""
+        """Register a class of exchanges under its ``type``. ``declarable``: clients may declare them."""
         assert kind.type not in self._exchange_types, kind.type
         self._exchange_types[kind.type] = kind
         if not declarable:
@@ -94,7 +93,7 @@ class Kinds:
         self._queue_kinds[kind.name] = kind
 
     def predeclare(self, name, type_, internal=False):
-        """Give every vhost this exchange."""
+        """Give every vhost an exchange of this name and type."""
         self.predeclared.append((name, type_, internal))
 
     def reserve(self, prefix):
@@ -103,35 +102,35 @@ class Kinds:
 
     def on_vhost(self, made, gone=None):
         """Call ``made(vhost)`` with each new or recovered vhost when it has its predeclared exchanges and
-        nothing else, and ``gone(vhost)`` when a deleted vhost is completely gone. They must not switch.
+        nothing else, and ``gone(vhost)`` when a deleted vhost is completely gone. Neither may switch.
         """
         self._on_vhost.append(made)
         if gone is not None:
             self._on_vhost_gone.append(gone)
 
     def on_exchange(self, added):
-        """Call ``added(vhost, exchange)`` with each exchange in place, including predeclared and recovered
-        ones. It must not switch.
+        """Call ``added(vhost, exchange)`` when an exchange was added, also a predeclared or recovered
+        exchange. ``added`` must not switch.
         """
         self._on_exchange.append(added)
 
     def on_policies(self, told):
-        """Call ``told(vhost, entity)`` with each queue and exchange after its policies in force were
-        computed: with new and recovered ones, and with all when policies change. It must not switch.
+        """Call ``told(vhost, entity)`` when the policies in force of a queue or exchange were computed: when
+        the entity is new or recovered, and when policies change. ``told`` must not switch.
         """
         self._on_policies.append(told)
 
     def add_component(self, component, handler):
-        """Add a Component (broker.policies.parameters) of this name. It gets parameters of an earlier run
-        when all vhosts exist.
+        """Add a Component (broker.policies.parameters) of this name. The Component gets parameters of an
+        earlier run when all vhosts exist.
         """
         self.components[component] = handler
 
     def add_store(self, name, opened):
         """Let each vhost keep its own store of this name (OwnStores.make), besides those of queues.
 
-        At boot ``opened(vhost, store)`` is called with an earlier run's store (None: it cannot be opened),
-        when everything else of the vhost exists, including stores added earlier. It must not switch.
+        At boot ``opened(vhost, store)`` is called with the store of an earlier run, or None if it cannot be
+        opened. By then all else in the vhost exists, also stores added earlier. It must not switch.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -139,31 +138,31 @@ class Kinds:
     # for vhosts, the queue factory, recovery and exports
 
     def vhost_made(self, vhost):
-        """Call the functions given to on_vhost()."""
+        """Tell the functions given to on_vhost() that this vhost is made."""
         for made in self._on_vhost:
             made(vhost)
 
     def vhost_gone(self, vhost):
-        """Call the functions given to on_vhost()."""
+        """Tell the functions given to on_vhost() that this vhost is gone."""
         for gone in self._on_vhost_gone:
             gone(vhost)
 
     def exchange_added(self, vhost, exchange):
-        """Call the functions given to on_exchange()."""
+        """Tell the functions given to on_exchange() that this exchange was added."""
         for added in self._on_exchange:
             added(vhost, exchange)
 
     def policies_looked_at(self, vhost, entity):
-        """Call the functions given to on_policies()."""
+        """Tell the functions given to on_policies() that this entity's policies were computed."""
         for told in self._on_policies:
             told(vhost, entity)
 
     def store_opened(self, name):
-        """The ``opened`` of add_store() for this name. Raises LookupError."""
+        """The function ``opened`` of add_store() for this name. Raises LookupError for an unknown name."""
         return self._stores[name]
 
     def stores_in_order(self, by_name):
-        """``by_name`` in the order of add_store(), unknown stores last."""
+        """Return the dict ``by_name`` in the order of the add_store() calls, unknown names last."""
         ours = {name: by_name[name] for name in self._stores if name in by_name}
         return {**ours, **by_name}
 
@@ -175,13 +174,13 @@ class Kinds:
         return kind
 
     def declarable_exchange_type(self, name):
-        """As exchange_type(), for clients: types that they cannot declare are unknown."""
+        """The class for an exchange type that clients may declare. Raises UnknownType for any other type."""
         if name in self._not_declarable:
             raise _unknown_exchange_type(name)
         return self.exchange_type(name)
 
     def queue_kind(self, arguments):
-        """The QueueKind named by these arguments. Raises UnknownType."""
+        """The QueueKind that x-queue-type in these arguments names. Raises UnknownType."""
         name = queue_type_of(arguments)
         kind = self._queue_kinds.get(name)
         if kind is None:
@@ -189,12 +188,12 @@ class Kinds:
         return kind
 
     def left_out(self, name):
-        """Policy keys without meaning for queues of this type; none for exchanges."""
+        """Policy keys without meaning for queues of this type; an empty set for exchanges."""
         kind = self._queue_kinds.get(name)
         return frozenset() if kind is None else kind.left_out
 
     def is_state(self, arguments):
-        """True if a queue with these arguments holds state of clients. False for an unknown kind."""
+        """True if queues with these arguments hold state of clients; False also for an unknown kind."""
         kind = self._queue_kinds.get(queue_type_of(arguments))
         return kind is not None and kind.is_state
 

@@ -1,5 +1,5 @@
-"""Orphans: folders under ``queues`` that belong to no queue in the definitions. Below queue_factory, after
-all queues are opened. For boot: blocks.
+"""Orphans: settles folders under ``queues`` that belong to no queue in the definitions. The queue factory
+calls it at boot, after all queues are opened. It blocks.
 """
 import os
 
@@ -14,9 +14,9 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
     ``known``: folders of existing queues. ``named``: incarnations in the log, of existing and deleted queues.
     ``listed``: contents of each folder at the last orderly stop. Unnamed folders with messages are kept for
-    the operator: the definitions may be older than the folder, or the operator may have put it there. If the
-    log has lost records, every folder with files is kept. A folder that held messages at the last orderly
-    stop had a queue then; it is kept, too, with its remaining messages.
+    the operator: the definitions may be older than the folder, or the operator may have put the folder there.
+    If the log has lost records, every folder with files is kept. A folder that held messages at the last
+    orderly stop had a queue then; this folder is kept, too, with its remaining messages.
     """
     root = data_dir.queues_folder
     counts = _sums_by_folder(root, listed)
@@ -57,7 +57,7 @@ def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
 
 
 def _sums_by_folder(root, listed):
-    """{queue's folder: count of messages in it}, from the listed folders and their levels."""
+    """{queue's folder: count of its messages}, added up over the listed folders in each queue's folder."""
     sums = {}
     for folder, entry in listed.items():
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
@@ -66,5 +66,5 @@ def _sums_by_folder(root, listed):
 
 
 def _has_segments(folder):
-    """True if a queue's folder, or a level in it, has segment files."""
+    """True if a queue's folder, or a folder in it, has segment files."""
     return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)

@@ -1,7 +1,7 @@
-"""Own stores: a vhost's named message stores that belong to no queue or exchange, for rooms that have
-registered the name with the kinds (broker.topology.kinds).
+"""Own stores: keep a vhost's named message stores that belong to no queue or exchange. Rooms use them under
+names that they have registered with the kinds (broker.topology.kinds).
 
-Beside vhost, above the queue factory and the definitions log, which names the stores.
+The vhost has an OwnStores, which uses the queue factory. The definitions log names the stores.
 """
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import OutOfResources, Refused
@@ -12,7 +12,7 @@ LOG = logger("broker")
 
 
 class OwnStores:
-    """The own stores of one vhost."""
+    """Makes, opens, reopens and removes the own stores of one vhost."""
 
     def __init__(self, vhost, factory):
         self._vhost = vhost
@@ -21,7 +21,7 @@ class OwnStores:
         self._is_closed = False  # the broker is stopping
 
     def make(self, name):
-        """The MessageStore of this name; a new one is recorded. Raises OutOfResources."""
+        """The MessageStore of this name, made and recorded if it is missing. Raises OutOfResources."""
         vhost = self._vhost.name
         if name not in self._stores:
             if self._vhost.is_gone:
@@ -42,7 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Make and record a new store in place of a failed one, whose files are removed. Raises as make()."""
+        """Replace a failed store by a new one, and remove the failed store's files. Raises OutOfResources."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -55,8 +55,8 @@ class OwnStores:
         return store
 
     def reopen(self, name, done):
-        """Reopen a store that a fault has closed. Unless the vhost is closed or deleted by then, calls
-        ``done(store, error)``, one of which is None.
+        """Reopen a store that a fault has closed, then call ``done(store, error)``; one of the two is None.
+        No call comes if the vhost is closed or deleted meanwhile.
         """
         if self._is_closed:
             return
@@ -94,18 +94,18 @@ class OwnStores:
         return list(self._stores)
 
     def opened(self):
-        """List the open stores."""
+        """List the stores, without those that could not be opened."""
         return [store for store, _ in self._stores.values() if store is not None]
 
     def incarnations(self):
         return [incarnation for _, incarnation in self._stores.values()]
 
     def record_of(self, name):
-        """The record of a store in the log."""
+        """The record that names this store in the definitions log."""
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):
-        """The broker stops: close all stores, as tasks of ``shutdown`` (hub.shutdown)."""
+        """Close all stores, because the broker stops, as tasks of ``shutdown`` (hub.shutdown)."""
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:

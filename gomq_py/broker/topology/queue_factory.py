@@ -1,11 +1,11 @@
 """Queue factory: makes a queue with its store from a declaration, and removes a deleted queue's files.
 
-Above storage and queues, below vhosts. A durable queue's folder is named after vhost, queue and
+Vhosts call it; it uses storage and queues. A durable queue's folder is named after vhost, queue and
 *incarnation*, a random number, so that files of a deleted queue never meet those of a later queue of the same
-name. A deletion is logged first; the files are removed once it is on disk. A crash in between leaves a folder
-that the log names as deleted; boot removes it. Folders that the log does not name are quarantined. Code for
-streams, priorities and delays is imported with the first of them, before any change; code for limits always,
-because a policy may add limits to existing queues at any time.
+name. A deletion is logged first; once the log is on disk, the files are removed. A crash in between leaves a
+folder that the log names as deleted; the next boot removes the folder. Folders that the log does not name are
+quarantined. The first stream, priority queue or delayed exchange imports its code, before any change. Code
+for limits is always imported, because a policy may add limits to existing queues at any time.
 """
 import os
 from collections import deque
@@ -44,7 +44,7 @@ class QueueFactory:
     """Makes the queues of one broker.
 
     ``pool``, which recycles segments, is set before the first queue is made; ``scheduler`` gives queues
-    turns; ``on_idle(queue)`` is called for expired queues. ``kinds`` (broker.topology.kinds) make the queues.
+    turns; ``on_idle(queue)`` is called with each expired queue. ``kinds``: a broker.topology.kinds.Kinds.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """The broker stops: the next boot removes files not removed yet."""
+        """Stop removing files, because the broker stops; the next boot removes the rest."""
         self._is_closed = True
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """Make a new queue, or with ``incarnation`` a queue over the last run's files. Raises OSError,
-        StoreError; UnknownType, OutOfResources before any file is touched.
+        """Make a new queue or, if ``incarnation`` is given, a queue over files of the last run. Raises
+        UnknownType, OutOfResources, both before any file is touched; OSError, StoreError.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -104,7 +104,7 @@ class QueueFactory:
         return queue
 
     def _place(self, vhost, name, durable, incarnation):
-        """(incarnation, folder) of a new store, or with ``incarnation`` of one of the last run."""
+        """(incarnation, folder) of a store: of a new store if ``incarnation`` is None, else of this one."""
         if incarnation is None:
             incarnation = os.urandom(INCARNATION_SIZE)
         if not durable:
@@ -125,8 +125,8 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """A new queue over the files of a closed one; a transient queue comes back empty. None if
-        ``is_wanted()`` reports, after the files are read, that the queue was deleted meanwhile. Raises
+        """Make a new queue over the files of a closed queue; a transient queue is empty then. Returns None
+        if ``is_wanted()`` is False after the files are read: the queue was deleted meanwhile. Raises
         OSError, StoreError. May switch.
         """
         if queue.store is not None:
@@ -156,13 +156,13 @@ class QueueFactory:
         return again
 
     def _settle_files(self):
-        """Wait until earlier file operations have succeeded or failed. May switch."""
+        """Wait until all earlier file operations have succeeded or failed. May switch."""
         done = Event()
         self.durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """The store for the arguments, which ``how(function, *arguments)`` opens."""
+        """Open the store of a queue with these arguments, by ``how(function, *arguments)``."""
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
             from gomq_py.storage.stores.stream_recovery import open_stream_store
@@ -186,8 +186,8 @@ class QueueFactory:
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
         """Give a delayed exchange its store. ``route_of(exchange, routing_key)`` returns the Route of due
-        messages, or None: ``route(exchange, message, headers, pending)`` then routes each message. A store
-        that a fault has closed, or that cannot be opened, is reopened, and ``changed(exchange)`` is called.
+        messages; if None, ``route(exchange, message, headers, pending)`` routes each message. A durable store
+        that a fault closes, also at boot, is reopened later; then ``changed(exchange)`` is called.
 
         Raises OSError, StoreError; OutOfResources before any file is touched.
         """
@@ -228,8 +228,8 @@ class QueueFactory:
             pass
 
     def reopen_delayed_store(self, exchange, done):
-        """Reopen a delayed exchange's store after a fault, unless it is deleted or the broker stops; calls
-        ``done(store, error)``, one of which is None, in the hub.
+        """Reopen a delayed exchange's store after a fault, then call ``done(store, error)`` in the hub; one
+        of the two is None. Does nothing once the exchange is deleted or the broker stops.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -247,11 +247,11 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is the store of this existing exchange, and the broker runs."""
+        """True if ``one`` is this exchange's store, while the exchange exists and the broker runs."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
-        """Replace the exchange's store by ``again``, over the same files."""
+        """Give the exchange the store ``again``, over the same files, in place of its failed store."""
         before = exchange.delayed_store
         again.on_failed = before.on_failed
         self._incarnations[again] = self._incarnations.pop(before)
@@ -259,7 +259,7 @@ class QueueFactory:
         LOG.warning("%s is open again", delayed_in_words(exchange))
 
     def remove_delayed_store(self, exchange):
-        """Remove a deleted delayed exchange's messages once the log is on disk."""
+        """Remove the messages of a deleted delayed exchange, once the definitions log is on disk."""
         delayed_store = exchange.delayed_store
         if not exchange.durable:
             delayed_store.delete()
@@ -271,8 +271,8 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """A vhost's own store, new or with ``incarnation`` from the last run's files: (store, incarnation).
-        Raises StoreError.
+        """Open a vhost's own store: a new store or, if ``incarnation`` is given, one of the last run.
+        Returns (store, incarnation). Raises StoreError.
         """
         recovered = incarnation is not None
         incarnation, folder = self._place(vhost, name, True, incarnation)
@@ -287,7 +287,7 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault; calls ``done(store, error)``, one of which is None."""
+        """Reopen a vhost's own store after a fault, then call ``done(store, error)``: one of both is None."""
         if store is not None:
             store.listener = None
             store.close()
@@ -304,15 +304,15 @@ class QueueFactory:
             self._committer, incarnation, self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
-        """Remove a vhost's own store once the log is on disk."""
+        """Remove a vhost's own store, once the definitions log is on disk."""
         self._remove_files(store, self._folder(vhost, name, incarnation), incarnation, _own(vhost, name))
 
     def incarnation_of(self, queue):
-        """The incarnation of a durable queue, or of a delayed exchange's delayed store: 16 octets."""
+        """The incarnation (16 octets) of a durable queue, or of the store of a durable delayed exchange."""
         return self._incarnations[queue]
 
     def configure(self, queue, settings):
-        """Apply these QueueSettings to a queue; None: plain."""
+        """Apply these QueueSettings to a queue; with None take all limits from it."""
         timeout_ms = None if settings is None else settings.consumer_timeout_ms
         timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
         if timeout_ms != queue.consumer_timeout_ms:
@@ -332,8 +332,8 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, target_of=None):
-        """Remove a deleted queue. Its consumers are told now; its files go once the log, its last dead
-        letters and the messages redistributed by ``target_of`` (Queue.redistribution) are on disk.
+        """Remove a deleted queue: tell its consumers now, and remove its files once the log, its last dead
+        letters and the messages that ``target_of`` (Queue.redistribution) gives away are on disk.
         """
         if queue.durable:
             self.removing.add(self._incarnations[queue])
@@ -363,20 +363,20 @@ class QueueFactory:
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """Settle folders that belong to no queue of the log. For boot, after the last ``create``: blocks."""
+        """Remove or quarantine folders without a queue in the log: at boot, after all creates. Blocks."""
         settle_orphans(
             self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Give a queue limits when a message with its own expiry comes: the head must then be checked."""
+        """Make a queue check its head for expiry, because a message with an expiry of its own has come."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
     def _remove_files(self, store, folder, incarnation, whose, queue=None):
-        """Remove a deleted entity's files once the log is on disk. ``store`` None: the queue never opened."""
+        """Remove a deleted entity's files, once the log is on disk. ``store``: None if it never opened."""
         self.removing.add(incarnation)
 
         def done():
@@ -398,7 +398,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Free the queue later: the caller may still be running in it."""
+        """Free the queue's limits later, because the caller may still be running in them."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 
@@ -418,7 +418,7 @@ def part(queue):
 
 
 def _say_gone(whose, report):
-    """Log files with messages that have disappeared since an orderly stop."""
+    """Log which files, with their messages, have disappeared since an orderly stop."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(

@@ -1,9 +1,9 @@
 """Recovery: makes vhosts, exchanges, queues and bindings from the definitions log, at boot.
 
-Replaying changes plain descriptions only; queues are opened once the last record of each is known, so a queue
+replay() reads all records into plain descriptions; restore() then opens the queues that are left, so a queue
 that was declared and deleted a thousand times costs nothing. A definition that cannot be restored (an unknown
-exchange type, a binding without an end) is logged, left out and returned to be kept: no stored definition
-keeps a broker from booting.
+exchange type, a binding without an end) is logged, left out and returned, so that the caller can keep it: no
+stored definition keeps a broker from booting.
 """
 from functools import partial
 
@@ -21,7 +21,7 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """The log's content about one vhost: its record, and the latest of each exchange, queue and binding."""
+    """Collects the log's records about a vhost: its own, and the latest of each exchange, queue and so on."""
 
     def __init__(self):
         self.record = None
@@ -34,7 +34,7 @@ class VHostDescription:
         self._ends = {}  # (kind, name): keys of the bindings from or to it
 
     def take(self, record):
-        """Take over a record of a vhost."""
+        """Apply a record: keep it, or remove what it deletes."""
         op = record["op"]
         if op == "bind":
             key = _binding_key(record)
@@ -84,12 +84,12 @@ def _key(record, fields):
 
 
 def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
-    """The log's records as {vhost name: VHostDescription} and {global parameter: JSON text}. Calls
-    ``leave_out(record)`` with useless records.
+    """Read the log's records into {vhost name: VHostDescription} and {global parameter: JSON text}. Calls
+    ``leave_out(record)`` with each record that cannot be used.
 
-    A compacted log may have records of a vhost before the vhost's own record, which never follows if the
-    vhost is deleted meanwhile. But if ``is_damaged()``, called at the end, the vhost's own record may be
-    lost: then the vhost is kept, without its description.
+    A compacted log may name things in a vhost before the vhost's own record. If that record never follows,
+    the vhost was deleted meanwhile, and is left out. But if ``is_damaged()`` is true at the end, the log may
+    have lost the record; the vhost is then kept, without its description.
     """
     vhosts, parameters = {}, {}
     for record in records_:
@@ -114,8 +114,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Yield the records. Collects in ``deleted`` (as keys) the names of deleted vhosts, and in the set
-    ``incarnations`` all incarnations.
+    """Yield the records unchanged. Meanwhile collect the names of deleted vhosts as keys of ``deleted``, and
+    all incarnations in the set ``incarnations``.
     """
     for record in records_:
         if record.get("incarnation"):
@@ -146,8 +146,8 @@ def _take_over(record, vhosts, parameters):
 
 
 def restore(vhost, description, parameters):
-    """Restore a description in a new, empty vhost: parameters first (policies apply from the start), then
-    exchanges, queues, bindings and own stores. For boot: blocks.
+    """Restore a description in a new, empty vhost: notes and parameters first, so that policies apply from
+    the start; then exchanges, queues, bindings and own stores. Called at boot; blocks.
 
     Returns the records that were left out because they could not be used; each is logged.
     """
@@ -162,7 +162,7 @@ def restore(vhost, description, parameters):
 
 
 def restore_global_parameters(parameters, values):
-    """Restore global parameters, {name: JSON text}. Returns the records that were left out."""
+    """Restore global parameters from {name: JSON text}. Returns the records of those that it left out."""
     return _restore_all(
         {name: records.global_parameter_set(name, value) for name, value in values.items()},
         _restore_global_parameter, parameters,
@@ -170,7 +170,7 @@ def restore_global_parameters(parameters, values):
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each. Returns the records that it left out."""
+    """Call ``restore_one(key, record, *arguments)`` for each record. Returns the records that failed."""
     left_out = []
     for key, record in definitions.items():
         try:
@@ -244,11 +244,11 @@ def snapshot(vhosts, parameters, being_removed=tuple):
     """Yield, for each durable definition of these vhosts, a function that returns the definition's current
     record, or None if it is gone.
 
-    Yield None for each transient definition, so that the caller can pause among many of them. Changes
-    meanwhile do no harm.
+    Yield None for each transient definition, so that the caller can pause among many of them. Definitions
+    may change meanwhile.
 
-    ``being_removed()``, called at the end, returns incarnations of deleted entities whose folders may exist:
-    no later record would name them.
+    ``being_removed()``, called at the end, returns the incarnations of deleted entities whose folders may
+    still exist; they get records, too, because no other record names them.
     """
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
@@ -307,13 +307,13 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """The record of the queue of this name, as a restarted queue is another object; or None."""
+    """The record of the queue that has this queue's name now, since a restart replaces it; or None."""
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)
 
 
 def _binding_record(vhost, binding):
-    """The record, by both ends' names: bindings of a deleted queue may remain for a while."""
+    """The record of the binding as it is between the entities that have its ends' names now; or None."""
     source = binding.source
     if vhost.exchanges.get(source.name) is not source:
         return None
@@ -325,7 +325,7 @@ def _binding_record(vhost, binding):
 
 
 def text(value):
-    """A name from a record: tables return octets for names that are not UTF-8."""
+    """A name from a record as text; tables give octets for a name that is not UTF-8."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 

@@ -1,8 +1,8 @@
-"""Steps: changes of a vhost's model in slices, and the removal of a deleted vhost's contents.
+"""Steps: makes changes of a vhost's model in slices, and removes a deleted vhost's contents.
 
-Once a vhost's deletion is in the log, the vhost is not found any more, and declares by its remaining clients
-are not kept. A crash before the removal is complete leaves folders without definitions, and permissions; the
-next boot removes both.
+Once a vhost's deletion is in the log, clients do not find the vhost any more, and declares of its remaining
+clients are not kept. A crash before the removal is complete leaves folders and permissions; the next boot
+removes both.
 """
 import time
 from functools import partial
@@ -16,7 +16,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """A change of the model on behalf of the user who began it. Goes on after errors of single steps."""
+    """Makes a change of the model in slices, in the name of the user who began it. Goes on after errors."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -30,7 +30,7 @@ class Steps(Job):
         return self._events.on_behalf_of(self._actor, self.some)
 
     def some(self):
-        """Do a slice. Returns whether there are more."""
+        """Do a slice of the steps. Returns True if more steps are left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -57,7 +57,7 @@ class VHostDeletion(Job):
         self._clock = SliceClock(clock=time.thread_time)
 
     def step(self):
-        """Do a slice. Returns whether there are more."""
+        """Do a slice of the steps. Returns True if more steps are left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():
@@ -65,11 +65,11 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """Go on after ``done()`` has failed: the next slice finds nothing left."""
+        """Go on: only ``done()`` can have failed, and the next slice finds nothing left."""
         return True
 
     def finish(self):
-        """Do the rest now: the broker stops, or the name is needed."""
+        """Do the rest now, because the broker stops or the vhost's name is needed."""
         while self._step():
             pass
 
@@ -92,7 +92,7 @@ class VHostDeletion(Job):
         return True
 
     def _all_steps(self, connections, departures, users):
-        """Generate all steps, as functions, in order."""
+        """Yield all steps, as functions without arguments, in order."""
         name = self.vhost.name
         for connection in connections:
             yield partial(connection.force_close, f"vhost '{name}' is down")

@@ -1,7 +1,7 @@
-"""VHost: names to exchanges and queues, and every rule about declaring and deleting them.
+"""VHost: keeps a vhost's exchanges and queues by name, with every rule about declaring and deleting them.
 
-Above exchanges, queues and the definitions log, below broker.verbs, which checks permissions. A method checks
-everything first, then writes the log, then changes the model, all without switching; its errors have
+It uses exchanges, queues and the definitions log; broker.verbs checks permissions and calls it. A method
+checks everything first, then writes the log, then changes the model, all without switching; its errors have
 RabbitMQ's texts. Doors wait for the disk before they answer about durable entities. ``owner`` is any object
 that stands for a connection.
 """
@@ -43,12 +43,12 @@ LOG = logger("broker")
 
 
 class VHost(Routing):
-    """One virtual host. ``exchanges`` and ``queues``, by name, are changed here only.
+    """Is one virtual host. Only its methods change ``exchanges`` and ``queues``, which map names to objects.
 
     ``factory`` makes and removes queues (broker.topology.queue_factory); ``log`` is the definitions log.
-    ``tracing``: the firehose is on. ``tables``: limits of arguments. ``kinds``: of exchanges and queues.
-    ``extras``: state in this vhost of rooms with their own kinds, by the rooms' names. ``topic_exchange``:
-    the name of the exchange for addresses of topics (broker.names); that exchange may be missing.
+    ``tracing``: True while the firehose is on. ``tables``: limits of arguments. ``kinds``: the broker's Kinds
+    (broker.topology.kinds). ``extras``: {name of a room: state that this room keeps in the vhost}.
+    ``topic_exchange``: the name of the exchange of topics, which may not exist.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -94,7 +94,7 @@ class VHost(Routing):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
 
     def predeclare(self, name, type_, internal=False):
-        """Make an exchange that exists in every run, and is therefore not in the log."""
+        """Make a durable exchange, unless it exists. Every run makes it, so the log does not name it."""
         if name not in self.exchanges:
             kind = self.kinds.exchange_type(type_)
             exchange = kind(name, self.name, durable=True, internal=internal)
@@ -102,7 +102,7 @@ class VHost(Routing):
             self.add_exchange(exchange)
 
     def metadata(self):
-        """The vhost's description, in RabbitMQ's terms."""
+        """The vhost's description, tags, default queue type and protection, under RabbitMQ's names."""
         return metadata(
             self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
         )
@@ -117,7 +117,7 @@ class VHost(Routing):
                 changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` when tracing is switched on or off; ``changed`` None: stop calling.
+        """Call ``changed(watcher)`` when tracing is switched on or off; if ``changed`` is None, stop that.
         ``changed`` is a function of the watcher's class, so that no bound method per watcher is kept.
         """
         if changed is None:
@@ -135,7 +135,7 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """The queue of this name, for ``owner``. Raises NotFound (also if it is closed), ResourceLocked."""
+        """The queue of this name. Raises NotFound (also if closed), ResourceLocked if another owns it."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -144,8 +144,8 @@ class VHost(Routing):
         return queue
 
     def _check_open(self, queue):
-        """Raise NotFound for a queue closed by a fault of its store, because it would seem empty; RabbitMQ
-        does so for a queue whose process has stopped.
+        """Raise NotFound for a queue that a fault of its store has closed, because it would seem empty.
+        RabbitMQ raises the same for a queue whose process has stopped.
         """
         if queue.closed:
             raise NotFound(
@@ -161,8 +161,8 @@ class VHost(Routing):
     # exchanges
 
     def declare_exchange(self, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-        """exchange.declare that is not passive: the new or existing exchange. Raises AccessRefused,
-        UnknownType, PreconditionFailed.
+        """Do an exchange.declare that is not passive. Returns the new or existing exchange. Raises
+        AccessRefused, UnknownType, PreconditionFailed.
         """
         kind = self.kinds.declarable_exchange_type(type_)
         name = cleaned(name)
@@ -197,7 +197,7 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """Make an exchange of this class, with a store if it delays, but do not add it. For recovery, too."""
+        """Make an exchange of this class, with a store if it delays. Does not add it to the vhost."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if exchange.delays:
             self._factory.give_delayed_store(
@@ -205,12 +205,12 @@ class VHost(Routing):
         return exchange
 
     def exchange_record(self, exchange):
-        """The record of an exchange in the log."""
+        """The record that declares this exchange in the definitions log."""
         incarnation = self.incarnation_of(exchange.delayed_store) if exchange.delays else b""
         return records.exchange_declared(exchange, incarnation)
 
     def queue_record(self, queue):
-        """The record of a queue in the log."""
+        """The record that declares this queue in the definitions log."""
         return records.queue_declared(queue, self.incarnation_of(queue))
 
     def _remove_delayed_store(self, exchange):
@@ -218,20 +218,20 @@ class VHost(Routing):
             self._factory.remove_delayed_store(exchange)
 
     def again(self, destinations):
-        """The present destinations for those of an earlier route: without deleted queues, and with the new
-        objects of restarted ones.
+        """Return the destinations of an earlier route as they are now: each queue is looked up by its name
+        again, and left out if it is deleted.
         """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """A Route for delayed messages that are due; None: each must be routed by its headers."""
+        """A Route for due messages of a delayed exchange; None if each must be routed by its headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Route a delayed message that is due. ``pending``: destinations that still lack it; None: all.
-        Returns those whose stores cannot take it now.
+        """Publish a due message of a delayed exchange to its ``pending`` destinations or, if None, to all
+        that routing finds. Returns the destinations whose stores cannot take it now.
         """
         if pending is not None:
             return published(message, self.again(pending))
@@ -242,8 +242,8 @@ class VHost(Routing):
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """exchange.delete, also of a missing exchange. Returns the deleted exchange, or None. Raises
-        AccessRefused, PreconditionFailed.
+        """Do an exchange.delete. Returns the deleted exchange, or None if there was no such exchange.
+        Raises AccessRefused, PreconditionFailed.
         """
         name = cleaned(name)
         self.check_not_default(name)
@@ -270,8 +270,8 @@ class VHost(Routing):
         self, name, durable=False, exclusive=False, auto_delete=False, arguments=None, owner=None,
         server_named=False,
     ):
-        """queue.declare that is not passive: (queue, whether it is new). For an empty name a name is
-        generated; ``server_named``: the name was generated.
+        """Do a queue.declare that is not passive. Returns (queue, True if it is new). An empty name gets a
+        generated one in its place; ``server_named``: the caller has generated the name.
 
         An exclusive queue is never durable, as in RabbitMQ. Raises AccessRefused, NotFound,
         PreconditionFailed, ResourceLocked.
@@ -307,8 +307,8 @@ class VHost(Routing):
         return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
 
     def create_queue(self, name, durable, auto_delete, arguments, owner=None):
-        """Make a queue of any kind, without checks of its name and arguments. ``owner``: of an exclusive
-        queue. Raises PreconditionFailed, OutOfResources.
+        """Make a queue of any kind, without checks of its name and arguments. ``owner``: the owner of an
+        exclusive queue, otherwise None. Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
         self._check_room(name)
@@ -334,8 +334,8 @@ class VHost(Routing):
             )
 
     def _with_default_type(self, existing, may_be_another, arguments):
-        """Arguments of a declare. If they name no type: with the existing queue's type, or with the vhost's
-        default type if a queue with these properties may have it.
+        """Return a declare's arguments. If they name no type, add the type of the existing queue or, for a
+        new queue that ``may_be_another`` type, the vhost's default type.
         """
         if QUEUE_TYPE in arguments:
             return arguments
@@ -346,7 +346,7 @@ class VHost(Routing):
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """queue.delete, also of a missing queue. Returns the count of ready messages. Raises
+        """Do a queue.delete. Returns the count of ready messages, 0 for a missing queue. Raises
         PreconditionFailed, ResourceLocked.
         """
         queue = self.queues.get(cleaned(name))
@@ -362,7 +362,7 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Pause deliveries or resume them, over restarts if the queue is durable. Raises OutOfResources."""
+        """Pause or resume deliveries; a durable queue stays so after a restart. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -373,8 +373,8 @@ class VHost(Routing):
         queue.wake()
 
     def redefine_queue(self, queue, arguments):
-        """Give a queue other arguments of the same kind, in force at once and, if it is durable, recorded.
-        Returns whether they differ. Raises OutOfResources, PreconditionFailed; then nothing has changed.
+        """Give a queue new arguments, which keep its type, and record them if the queue is durable. Returns
+        True if they differ. If OutOfResources or PreconditionFailed is raised, nothing has changed.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
@@ -422,8 +422,8 @@ class VHost(Routing):
         self.bindings.move(queue, again)
 
     def release_owner(self, owner):
-        """Delete the exclusive queues of a connection that has gone, in slices if there are many; until then
-        they are locked. Returns their count.
+        """Delete the exclusive queues of a connection that has gone, in slices if there are many. Queues not
+        deleted yet stay locked. Returns the count of all these queues.
         """
         queues = list(self._exclusive.get(owner, ()))
         count = len(queues)
@@ -443,7 +443,7 @@ class VHost(Routing):
 
     def in_slices(self, step, name, before_rest=None):
         """Call ``step()`` until it returns False: for some milliseconds of CPU time at once, then as a job,
-        which goes on after errors. Calls ``before_rest()`` if a job is needed.
+        which goes on after errors. If a job is needed, ``before_rest()`` is called before it starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
@@ -452,8 +452,8 @@ class VHost(Routing):
             self.scheduler.start(steps)
 
     def record(self, record):
-        """Write a durable change before it is made. Raises OutOfResources or PreconditionFailed; then
-        nothing may change.
+        """Write the record of a durable change to the log, before the change. If it raises OutOfResources
+        or PreconditionFailed, the caller must change nothing.
         """
         if self.is_gone:
             return
@@ -469,7 +469,7 @@ class VHost(Routing):
             ) from error
 
     def add_exchange(self, exchange):
-        """Add a checked exchange to the vhost. For recovery, too."""
+        """Add an exchange, which the caller has checked. Recovery calls this, too."""
         exchange.set_defaults(self._factory.exchange_defaults)
         self.needs_properties |= exchange.needs_properties
         self.exchanges[exchange.name] = exchange
@@ -529,7 +529,7 @@ class VHost(Routing):
                 del self._exclusive[queue.exclusive_owner]
 
     def recover_queue(self, name, auto_delete, arguments, incarnation, paused=False):
-        """Add a durable queue of an earlier run to the vhost; for recovery at boot. Blocks."""
+        """Add a durable queue of an earlier run to the vhost. Recovery calls this at boot. Blocks."""
         queue = self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation)
         queue.paused = paused
         self._add_queue(queue)
@@ -562,13 +562,13 @@ class VHost(Routing):
         return [exchange.delayed_store for exchange in self.exchanges.values() if exchange.delays]
 
     def hold_back(self):
-        """The broker stops: delayed messages are released after the next boot."""
+        """Release no more delayed messages, because the broker stops; the next boot goes on."""
         for store in self._delayed_stores():
             store.hold_back()
 
     def close(self):
-        """The broker stops: close all queues and stores. A failure does not stop the rest; the first one is
-        raised at the end.
+        """Close all queues and stores, because the broker stops. A failure does not keep the others from
+        being closed; the first failure is raised at the end.
         """
         shutdown = Shutdown()
         for queue in list(self.queues.values()):
@@ -626,13 +626,13 @@ class VHost(Routing):
         self._remove_delayed_store(exchange)
 
     def delete_if_unused(self, sources):
-        """Auto-delete: delete these exchanges if their last bindings are gone."""
+        """Delete the auto-delete exchanges among these that have no binding left."""
         for source in sources:
             if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:
                 self._drop_exchange(source)
 
     def _queue_unused(self, queue):
-        """Delete an auto-delete queue after its last consumer has gone."""
+        """Delete the queue, whose last consumer has gone, if it is auto-delete."""
         if queue.auto_delete and self.queues.get(queue.name) is queue:
             self._drop_queue(queue)
 

@@ -1,1 +1,1 @@
-"""Topology log: durable definitions as the records of a log (storage.logs.definition_log)."""
+"""Writes durable definitions as records of the definitions log (storage.logs.definition_log)."""

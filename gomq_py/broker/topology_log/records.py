@@ -1,11 +1,11 @@
-"""Records: one function per change of durable definitions, for the definitions log
-(storage.logs.definition_log). broker.topology.recovery reads them.
+"""Records: makes the records of the definitions log (storage.logs.definition_log), with one function for each
+change of a durable definition. broker.topology.recovery reads the records.
 """
 from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
 def is_incarnation(value):
-    """True if it is a queue's random number."""
+    """True if the value is an incarnation: 16 octets."""
     return isinstance(value, bytes) and len(value) == 16
 
 
@@ -43,7 +43,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """``incarnation`` (16 octets): of a delayed exchange's store; empty for other types."""
+    """``incarnation``: 16 octets that name a delayed exchange's store, or empty for another type."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
@@ -57,7 +57,7 @@ def exchange_deleted(exchange):
 
 def queue_declared(queue, incarnation):
     """``incarnation`` (16 octets) distinguishes this queue's folder from that of an earlier queue of this
-    name. Written again when the queue is paused or resumed.
+    name. The record is written again when the queue is paused, resumed or redefined.
     """
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
@@ -70,12 +70,12 @@ def queue_deleted(queue):
 
 
 def removal(incarnation):
-    """The entity of this incarnation is deleted, and its folder may still exist."""
+    """Record that the entity of this incarnation is deleted while its folder may still exist."""
     return {"op": REMOVAL, "incarnation": incarnation}
 
 
 def store_made(vhost, name, incarnation):
-    """A vhost's own store of this name."""
+    """Record that a vhost has its own store of this name."""
     return {"op": "store", "vhost": vhost, "name": name, "incarnation": incarnation}
 
 
@@ -96,7 +96,7 @@ def _binding(op, binding):
 
 
 def vhost_created(vhost):
-    """The current state of a vhost; replaces earlier records."""
+    """Record the current state of a vhost; the record replaces earlier ones."""
     return {
         "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags,
         "default_queue_type": vhost.default_queue_type, "protected": vhost.protected_from_deletion,
@@ -108,8 +108,8 @@ def vhost_deleted(name):
 
 
 def parameter_set(vhost, component, name, value, waits, by=None):
-    """``value``: JSON text. ``waits``: it had no owner, in part or whole. ``by``: its setter
-    (broker.policies.parameters), or None.
+    """``value``: JSON text. ``waits``: True if no room of the broker used the parameter, or a part of it,
+    when it was set. ``by``: its setter (broker.policies.parameters), or None.
     """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,
@@ -122,7 +122,7 @@ def parameter_cleared(vhost, component, name):
 
 
 def note_set(vhost, room, name, value):
-    """State of a room in a vhost (broker.policies.parameters.Notes). ``value``: JSON text."""
+    """Record state that a room keeps in a vhost (broker.policies.parameters.Notes). ``value``: JSON text."""
     return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
 
 
@@ -131,7 +131,7 @@ def note_cleared(vhost, room, name):
 
 
 def global_parameter_set(name, value):
-    """``value``: JSON text."""
+    """Record a parameter of the whole broker. ``value``: JSON text."""
     return {"op": "global-parameter", "name": name, "value": value}
 
 

@@ -1,1 +1,1 @@
-"""Transfers: dead letters, delayed messages, and operators' moves and copies."""
+"""Transfers move messages: dead letters, delayed messages, and what operators move or copy."""

@@ -1,12 +1,12 @@
-"""Dead letters: sends expired, rejected and excess messages, and those beyond the delivery limit, to their
+"""Dead letters: sends messages that expired, were rejected, did not fit or came back too often to their
 queue's dead letter exchange.
 
-Queues' limits send them here, and vhosts route them. A message stays unacked in its queue until its copies
-are safe, durable ones on disk: a crash leaves it in two places rather than in none. The transfer engine sends
-dead letters in order, so a chain of overflowing queues lengthens a list and never the stack. If a destination
-cannot store a dead letter (a full disk, a fault), the dead letter waits in its own queue, and so do those
-behind it. A dead letter that can never be sent is set aside (broker.queues.set_aside), and those behind it go
-on.
+Queues' limits hand dead letters over, and vhosts route them. A message stays unacked in its queue until its
+copies are safe, durable copies on disk: a crash leaves the message in two places rather than in none. Dead
+letters are sent in order of death by a job (the transfer engine), so a chain of overflowing queues lengthens
+a list and never the stack. If a destination cannot store a dead letter (a full disk, a fault), this and later
+dead letters wait in their queue. A dead letter that can never be sent is set aside (broker.queues.set_aside);
+later ones go on.
 
 The headers of a dead letter (x-death, x-first-death-*, x-last-death-*) and its routing keys are RabbitMQ's.
 """
@@ -45,7 +45,7 @@ COUNT_MAX = (1 << 63) - 1
 
 
 class DeadLetters:
-    """The dead letters of one broker, whose vhosts are in the dictionary ``vhosts``.
+    """Sends the dead letters of one broker, whose vhosts are in the dictionary ``vhosts``.
 
     ``counts``: {(type of the queue, reason): count of dead letters sent}. The queue's settings at the death
     of a message decide where it goes, even if policies change or the queue is deleted meanwhile.
@@ -69,7 +69,7 @@ class DeadLetters:
         )
 
     def send(self, queue, location, reason):
-        """Send an unacked message of ``queue``; it leaves the queue when its copies are safe."""
+        """Send an unacked message of ``queue``. The message leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
         self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
@@ -83,11 +83,11 @@ class DeadLetters:
         self._add(dead_message(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
-        """Call ``gone()`` when the last dead letter of a deleted queue (Queue.retire) has its copies."""
+        """Call ``gone()`` when the last dead letter has left a deleted queue (Queue.retire)."""
         self._leaving[queue] = gone
 
     def close(self):
-        """Stop with the broker. Unsent dead letters stay in their queues, if these are durable."""
+        """Stop, because the broker stops. Unsent dead letters stay in their queues, if these are durable."""
         self._closed = True
         self._going.close()
         self._trying.close()
@@ -102,18 +102,18 @@ class DeadLetters:
             self._going.start()
 
     def send_again(self, items):
-        """Send these unacked messages again, before others: their copies may not outlive a crash."""
+        """Send these unacked messages again, before others, because their copies may not outlive a crash."""
         self._fresh.put_back(items)
         self._going.start()
 
     def read(self, queue, location, message):
-        """Read an unacked message, also from a deleted queue."""
+        """Fill ``message`` with an unacked message, also of a deleted queue. Returns False if it is gone."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
 
     def gone(self, dead):
-        """Forget a message that was sent, set aside, or is missing."""
+        """Forget a dead letter, because it was sent or set aside, or is missing."""
         queue = dead.queue
         if dead.copy is None:
             queue.dead_letter_count -= 1
@@ -130,9 +130,9 @@ class DeadLetters:
 
 
 class DeadMessage:
-    """A dead message of ``queue``, with the queue's settings at its death. Either at ``location`` in the
-    queue's store or, if it was never stored, a ``copy``. ``pending``: destinations that still lack it; None:
-    all.
+    """Describes a message that died in ``queue``, with the queue's settings then. The message is at
+    ``location`` in the queue's store or, if it was never stored, is ``copy``. ``pending``: destinations that
+    still lack it; None before the first attempt.
     """
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
@@ -143,7 +143,7 @@ class DeadMessage:
 
 
 def dead_message(queue, settings, reason, location, copy, pending):
-    """Make a DeadMessage; filled here, because arguments of a compiled class are passed as a tuple."""
+    """Make a DeadMessage; faster than arguments of its class, which C would pass as a tuple."""
     dead = DeadMessage.__new__(DeadMessage)
     dead.queue = queue
     dead.settings = settings
@@ -155,7 +155,7 @@ def dead_message(queue, settings, reason, location, copy, pending):
 
 
 class DeadLetterSource(Source):
-    """Base of both sources of dead letters: untried ones, and ones that wait for room."""
+    """Is the base of both sources of dead letters: of untried ones, and of those that wait for room."""
 
     __slots__ = ("_all",)
 
@@ -199,7 +199,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Untried dead letters in order of death, after those to be copied once more."""
+    """Gives untried dead letters in order of death; first it gives those that were put back."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
@@ -220,7 +220,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._first = self._again = 0
 
     def put_back(self, items):
-        """Return taken dead letters to the front, behind others that were put back."""
+        """Put taken dead letters back, in front of the untried ones and behind others that were put back."""
         for dead in items:
             dead.pending = None
         at = self._first + self._again
@@ -255,7 +255,7 @@ class FreshDeadLetters(DeadLetterSource):
 
 
 class WaitingDeadLetters(DeadLetterSource):
-    """Dead letters that wait for room: a Lane for each queue and reason. The lanes are tried in turn."""
+    """Gives dead letters that wait for room. Each queue and reason has a Lane; lanes are tried in turn."""
 
     __slots__ = ("transfer", "_lanes", "_round")
 
@@ -266,7 +266,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def hold(self, dead, pending):
-        """Make a message wait that no destination in ``pending`` has room for."""
+        """Make a dead letter wait, because the destinations in ``pending`` have no room for it."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error(
@@ -276,7 +276,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self.transfer.try_again_later()
 
     def holds(self, dead):
-        """Add a dead letter to its lane, if others of its queue and reason wait. Returns whether they do."""
+        """If others of its queue and reason wait, add the dead letter to their lane and return True."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -309,7 +309,7 @@ class WaitingDeadLetters(DeadLetterSource):
         return OTHERS_GO_ON
 
     def broken(self, error):
-        """Go on with the next lane."""
+        """Go on with the next lane. Returns False if no lane is left in this round."""
         if self._round:
             self._round.popleft()
         return bool(self._round)
@@ -320,7 +320,7 @@ class WaitingDeadLetters(DeadLetterSource):
 
 
 class Lane:
-    """The waiting dead letters of one queue and reason, in order."""
+    """Keeps the waiting dead letters of one queue and reason, in order."""
 
     __slots__ = ("_queue", "_settings", "_reason", "locations", "_first", "_pending")
 
@@ -333,7 +333,7 @@ class Lane:
         self._pending = pending  # destinations that still lack the first message
 
     def take(self):
-        """Remove and return the first dead letter, or None."""
+        """Remove and return the first dead letter; None if the lane is empty."""
         if self._first == len(self.locations):
             return None
         pending, self._pending = self._pending, None
@@ -343,7 +343,7 @@ class Lane:
         )
 
     def put_back(self, pending):
-        """Return the last taken dead letter to the front."""
+        """Put the dead letter that was taken last back to the front."""
         self._first -= 1
         self._pending = pending
 
@@ -378,7 +378,7 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Copy the message to its destinations, if any. Returns those whose stores are full now, or None."""
+        """Copy the message to its destinations. Returns a list of those that cannot store it now, or None."""
         route = self._route
         if (
             route is None or route.queue is not dead.queue or route.settings is not dead.settings
@@ -432,11 +432,11 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """The route for dead letters of one queue and reason. Kept for a slice, within which routes do not
-    change.
+    """Finds the destinations for dead letters of one queue and reason. It is kept for a slice, within which
+    routes do not change.
 
-    ``first_deaths`` is Death's. ``addresses``: {(routing, properties): Address}, shared by equal dead
-    letters; ``address``: the last one used. Without an exchange (None) dead letters are dropped.
+    ``first_deaths``: the cache for Death. ``addresses``: {(routing, properties): Address}, shared by equal
+    dead letters; ``address``: the Address used last. If ``exchange`` is None, dead letters are dropped.
     """
 
     __slots__ = (
@@ -462,7 +462,7 @@ class DeadLetterRoute:
         self._by_keys = {}  # {routing keys: destinations}, if headers do not matter
 
     def by_keys(self, death):
-        """The destinations for a message's routing keys; None if the exchange needs more than keys."""
+        """The destinations for a message's routing keys; None if the exchange also looks at headers."""
         keys = tuple(death.keys)
         if keys not in self._by_keys:
             self._by_keys[keys] = self._vhost.route_by_key(self.exchange, keys[0], keys[1:])
@@ -476,8 +476,8 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """The destinations without cycles: leaves out those that the message would reach in a cycle or that
-        refuse dead letters, and their tees.
+        """Return the destinations without those that the message would reach in a cycle or that refuse
+        dead letters, and without the tees of these.
         """
         left_out = [
             destination for destination in found
@@ -489,7 +489,7 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """The present destinations for those of an earlier slice: queues may be deleted or reopened."""
+        """Return destinations of an earlier slice as they are now: queues may be deleted or reopened."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
@@ -502,15 +502,15 @@ class DeadLetterRoute:
 
 
 class Death:
-    """New ``properties`` and routing ``keys`` of a message that died in ``queue``. x-death has a table with a
-    count for each queue and reason, the latest first.
+    """Makes the new ``properties`` and routing ``keys`` of a message that died in ``queue``. The x-death
+    header has a table with a count for each queue and reason, the latest death first.
     """
 
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``first_deaths``: a cache for one slice, because messages that die alike for the first time get the
-        same headers.
+        """``first_deaths``: a cache of one slice. Messages whose first deaths are alike get the same headers
+        from it.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -534,11 +534,11 @@ class Death:
 
     @property
     def headers(self):
-        """The new headers, decoded, for exchanges that look at them."""
+        """The new headers as a dict, for exchanges that look at headers."""
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """True if the message died in the queue before without a consumer's reject: it would cycle."""
+        """True if the message died in the queue before and was not rejected since: it would go in a cycle."""
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -550,9 +550,9 @@ class Death:
 
 
 class Address:
-    """Shared by messages that died with this ``routing`` and ``properties``: ``death``, ``key`` in octets,
-    ``destinations`` (None: looked up per message), and ``head``: the copy's stored exchange, key and
-    properties.
+    """Holds what messages share that died with the same ``routing`` and ``properties``: ``death``, a Death;
+    ``key`` in octets; ``destinations``, or None to look them up per message; ``head``: the copies' exchange,
+    key and properties, as stored.
     """
 
     __slots__ = (
@@ -574,8 +574,8 @@ class Address:
         self.head_length = len(self.head)
 
     def is_of(self, message):
-        """True if a dead message has this routing and these properties, adjacent in its buffer. False for
-        other kinds of content, whose octets may look alike.
+        """True if a dead message has this routing and, directly behind, these properties in its buffer.
+        False for another kind of content, even if its octets look alike.
         """
         return (
             message.kind == forms.BASIC and message.routing_length == self._routing_before
@@ -586,7 +586,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` the dead-lettered message, in a CopyRoom. Returns False without room."""
+        """Make ``copy`` the dead-lettered message, in a CopyRoom. Returns False if it is too large."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -596,8 +596,8 @@ class Address:
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """(headers with the death, x-death entries, routing keys) for a message with these raw headers. Headers
-    are sorted by name, as in RabbitMQ.
+    """Add a death to a message's raw headers. Returns (new headers, x-death entries, routing keys). The
+    headers are sorted by name, as in RabbitMQ.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
@@ -614,7 +614,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """The x-death entries with this death in front. A repeated death's fields are sorted, as in RabbitMQ."""
+    """Put this death in front of the x-death entries. Its fields are sorted if there were entries."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:
@@ -632,8 +632,8 @@ def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
 
 
 def grouped(deaths):
-    """The first entry for each queue and reason. An entry without a count gets the number of its entries, as
-    in RabbitMQ. Entries that are not tables are dropped.
+    """Keep the first x-death entry for each queue and reason. If it has no count, its count is the number of
+    entries merged, as in RabbitMQ. Entries that are not tables are dropped.
     """
     first, numbers = {}, Counter()
     for at, death in enumerate(deaths):
@@ -654,11 +654,11 @@ def _sorted(death):
 
 
 def concatenated(headers, more):
-    """A raw table with the entries of another one appended."""
+    """Append the entries of the raw table ``more`` to the raw table ``headers``."""
     return (len(headers) + len(more) - 8).to_bytes(4, "big") + headers[4:] + more[4:]
 
 
 def texts_of(headers, key):
-    """The texts in an array of a raw table."""
+    """List the texts in the array under ``key`` of a raw table; empty if there is no such array."""
     values = get_key(headers, key)
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

@@ -1,12 +1,11 @@
-"""Delay queue: messages that wait until they are due, in order of due time, on disk like a queue's.
+"""Delay queue: keeps the messages of a delayed exchange in a store until they are due.
 
-A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
-once and stays unacked until its copies are on disk; the due timer, rebuilt from the store at boot, keeps the
-order. Never switches.
+Every message is taken from the store at once and stays unacked until its copies are on disk. The due timer,
+which is filled from the store at boot, keeps the messages' order. Never switches.
 
-Headers are read in place, and a due message is copied once, into a buffer of the slice: no Python object per
-message but its location. Properties that are not plain go through ``due_ms_of`` and ``release``, with the
-same results.
+Headers are read in place, and a due message is copied once, into a buffer of the slice, so that a message
+costs no Python object but its location. A message whose properties are not plain goes through ``due_ms_of``
+and ``release``, with the same results.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import due_timer as _due_timer
@@ -32,13 +31,13 @@ REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_routes.Destination):
-    """``due_ms_of(message)`` returns when a message is due. ``release(message, pending)`` routes a due
-    message and returns the destinations whose stores could not take it. ``pending`` is what the last attempt
-    returned, None at the first.
+    """Keeps messages until ``due_ms_of(message)``. ``release(message, pending)`` then routes a message and
+    returns the destinations whose stores could not take it, which are ``pending`` at the next attempt; at the
+    first attempt ``pending`` is None.
 
     ``routes``: RememberedRoutes by exchange and routing key, or None if ``release`` routes each message.
-    ``on_failed()``, or None, is called when a fault has closed the queue. ``rebuild_some``, called until it
-    returns False, loads stored messages.
+    ``on_failed()``, unless None, is called when a fault has closed the queue. The maker of the queue calls
+    ``rebuild_some`` until it returns False, to load stored messages.
     """
 
     __slots__ = (
@@ -71,15 +70,15 @@ class DelayQueue(_routes.Destination):
         return self.due.count
 
     def first(self, count):
-        """[(due_ms, location)] of the first ``count`` messages, in order; ``show`` reads them."""
+        """List (due_ms, location) of the first ``count`` messages in order, which ``show`` can read."""
         return [] if self.closed else self.due.first(count)
 
     def show(self, location, message):
-        """Read a waiting message. Returns False if it is gone or damaged."""
+        """Fill ``message`` with a waiting message. Returns False if it is gone or damaged."""
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
-        """Keep a message until it is due. 1: kept; 0: it cannot be stored; LATER: it waits for files."""
+        """Keep a message until it is due. Returns 1, 0 if it is refused, or LATER if it waits for files."""
         if self.closed:
             self.unable = True
             return 0
@@ -116,7 +115,7 @@ class DelayQueue(_routes.Destination):
         self._transfer.start()
 
     def _scanned_due_ms(self, message):
-        """When the message is due, if its headers are plain; 0 or less: call due_ms_of()."""
+        """Due time of a message whose headers are plain; if 0 or less, the caller asks due_ms_of()."""
         p, at = message.buffer, message.properties_at
         if (
             message.kind != forms.BASIC or message.properties_length <= 2
@@ -127,20 +126,20 @@ class DelayQueue(_routes.Destination):
         return properties.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
 
     def next_store(self):
-        """As Destination.next_store."""
+        """See Destination.next_store."""
         return self.store if self.durable else None
 
     def outlives_kill(self):
-        """As Destination.outlives_kill."""
+        """See Destination.outlives_kill."""
         return not self.durable or self.store.outlives_kill()
 
     def not_stored(self, error):
-        """As Destination.not_stored."""
+        """See Destination.not_stored."""
         self.unable = True
         self.complain("refuses messages: %s", error)
 
     def flush(self):
-        """End a batch: its messages outlive a kill from here on."""
+        """Write the batch's messages to their files: they outlive a kill from here on."""
         if not self.closed:
             try:
                 self.store.flush()
@@ -148,39 +147,39 @@ class DelayQueue(_routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """End a batch: start the timer for the first message."""
+        """Set the timer for the first message that is due, at the end of a batch."""
         if not self._transfer.running:
             self.due.arm()
         return 0
 
     def hold_back(self):
-        """Release no more messages; messages already released are still dropped from the store."""
+        """Release no more messages. Messages released before are still dropped from the store."""
         self.due.stop()
         self._transfer.close()
 
     def close(self):
-        """Accept and release no more messages; the files stay."""
+        """Accept and release no more messages, and close the store; its files stay."""
         self.hold_back()
         if not self.closed:
             self.closed = True
             self.store.close()
 
     def retire(self):
-        """Accept and release no more messages; the store stays open until its files are removed. Released
-        messages stay so even if a kill undoes the deletion.
+        """Accept and release no more messages; the store stays open until its files are removed. It is
+        flushed, so that no message is released twice if a kill undoes the deletion.
         """
         self.flush()
         self.hold_back()
         self.closed = True
 
     def delete(self):
-        """Drop all messages."""
+        """Accept and release no more messages, and delete the store's files."""
         self.hold_back()
         self.closed = True
         self.store.delete_files()
 
     def rebuild_some(self):
-        """Load some stored messages. Returns whether there are more."""
+        """Load some stored messages. Returns True if more are left."""
         for _ in range(REBUILT_AT_ONCE):
             if not self.store.ready_count or not self._take_newest():
                 self.due.arm()
@@ -197,13 +196,13 @@ class DelayQueue(_routes.Destination):
         return True
 
     def wait_again(self, location):
-        """Make a due message wait for room at its destinations, in its place."""
+        """Put a due message back in its order, because its destinations have no room."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
         if self.store.read(location, self._message):
             self.due.push(self._message.expires_at_ms, location)
 
     def complain(self, text, detail):
-        """Log a full disk and its effect; rate-limited."""
+        """Log ``text``, the effect of a full disk, with its ``detail``; rate-limited."""
         now_ms = self.timers.now_ms()
         if not 0 <= now_ms - self._complained_ms < COMPLAIN_MS:
             self._complained_ms = now_ms
@@ -216,7 +215,7 @@ class DelayQueue(_routes.Destination):
         self.aside.add(location, error, "going on after the delay")
 
     def fail(self, error):
-        """Close after a failure of the store."""
+        """Close the queue, because its store has failed, and call ``on_failed()``."""
         self.failed = True
         if self.closed:
             return
@@ -231,14 +230,14 @@ class DelayQueue(_routes.Destination):
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log messages whose checksum failed and that were quarantined; the others go on."""
+        """Log that records whose checksum failed were quarantined; the other messages go on."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end
         )
 
 
 class DueMessages(_engine.Source):
-    """The due messages of a DelayQueue. ``pending``: {location: destinations that still lack the message}."""
+    """Gives a DelayQueue's due messages. ``pending``: {location: destinations that lack the message}."""
 
     __slots__ = ("pending", "_queue")
 
@@ -260,7 +259,7 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """Make these messages due again."""
+        """Make these messages due again, because their copies are not on disk."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
@@ -270,7 +269,7 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """A message that only closed queues lack does not hold up the others."""
+        """Make the message wait. All others wait, too, unless only closed queues lack this message."""
         self.pending[item] = pending
         if are_closed(pending):
             self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
@@ -285,7 +284,7 @@ class DueMessages(_engine.Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """End the transfer; the other messages go on when they are due."""
+        """End the transfer by returning False. Other messages start it again when they are due."""
         return False
 
     def paused(self, unsafe):
@@ -296,12 +295,12 @@ class DueMessages(_engine.Source):
 
 
 def are_closed(destinations):
-    """True if a fault has closed all of them."""
+    """True if a fault has closed all these destinations."""
     return all(getattr(destination, "closed", False) for destination in destinations)
 
 
 class ReleasedMessages(_engine.Target):
-    """Hands due messages to their exchange again."""
+    """Publishes due messages where their exchange routes them."""
 
     __slots__ = ("_queue", "_pending", "_scan", "_copy", "_room")
 
@@ -331,7 +330,7 @@ class ReleasedMessages(_engine.Target):
         self._room.let_go()
 
     def _route(self, routes, message):
-        """The route of the message; None: use release()."""
+        """The remembered Route of the message, or None if release() must route it."""
         route = routes.last
         if route is not None:
             if not route.is_current():
@@ -342,7 +341,7 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Make ``_copy`` the released message. False: use delayed.gone_on()."""
+        """Make ``_copy`` the released message. Returns False if release() must make it."""
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length
         # Not plain: it has further keys, or an expiration that counts from now.

@@ -1,22 +1,22 @@
 """Transfer: moves messages from a source to a target. A message is copied, and dropped only once the copy is
 safe.
 
-Used by dead letters, delayed messages and moves. A Source gives messages in order. A Target readdresses and
-publishes them. The Transfer is a job that does the rest, in slices:
+Dead letters, delayed messages and moves use it. A Source gives messages in order. A Target readdresses and
+publishes each message. The Transfer is a job that does the rest, in slices:
 
     take -> show -> send -> (the copies are safe) -> drop
 
-- *Order*: messages are sent in the source's order. If one has to wait, the source decides whether those
-  behind it wait, too.
+- *Order*: messages are sent in the source's order. If a message has to wait, the source decides whether
+  later messages wait, too.
 - *No room*: a target returns the destinations that could not take a message. The message stays in its
   source and is tried again after TRY_AGAIN_MS.
-- *Safe*: ``when_safe(callback)`` calls ``callback(error or None)`` once all copies sent until now are safe,
-  or cannot be. It is Durability.when_safe for a target on this node; a remote target answers when the
-  other side has confirmed. After an error nothing is sent until copies can be made safe again: copies made
-  meanwhile would be duplicates.
-- *Poison*: a message that cannot be sent for a reason of its own is set aside with the reason, and those
-  behind it go on. One that was sent and cannot be dropped is set aside, too.
-- *Faults of the source's store* are the source's to settle; faults of no single message are reported to
+- *Safe*: ``when_safe(callback)`` calls ``callback(None)`` once all copies sent until now are safe, or
+  ``callback(error)`` if they cannot be. For a target on this node it is Durability.when_safe; for a remote
+  target it waits for the other side's confirms. After an error nothing is sent until copies can be made safe
+  again, because copies made meanwhile would be duplicates.
+- *Poison*: a message that cannot be sent for a reason of its own is set aside with the reason, and later
+  messages go on. A message that was sent and cannot be dropped is set aside, too.
+- *Faults*: the source handles faults of its store. A fault that concerns no single message is reported to
   the source, which decides whether the job goes on (hub.scheduler).
 
 A crash at any point leaves a message in two places rather than in none. Never switches.
@@ -54,70 +54,70 @@ NOTHING_TO_DROP = ()
 
 
 class Source:
-    """Gives messages. An *item* stands for one message; the source chooses its type."""
+    """Gives the messages of a transfer. An *item* stands for one message; the source chooses its type."""
 
     __slots__ = ()
 
     def take(self, message):
-        """The item of the next message, or None. Raises StoreError."""
+        """Take the next message and return its item; None if there is no message. Raises StoreError."""
         raise NotImplementedError
 
     def show(self, item, message):
-        """Fill ``message`` with the item's. False: the source has settled it, do not send. Raises StoreError.
+        """Fill ``message`` for the item. Returns False if it must not be sent any more. Raises StoreError.
         """
         raise NotImplementedError
 
     def drop(self, item):
-        """Drop the original: its copy is safe. Raises StoreError."""
+        """Drop the item's message, because its copy is safe. Raises StoreError."""
         raise NotImplementedError
 
     def keep(self, items, error):
-        """Keep the originals: their copies are not safe, because of ``error``."""
+        """Keep the messages of these items: ``error`` tells why their copies are not safe."""
         raise NotImplementedError
 
     def no_room(self, item, pending):
-        """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON or ALL_WAIT
-        (``try_again`` is called later), or LEFT_TO_SOURCE (it is not called).
+        """Handle a message that the destinations ``pending`` could not take. Returns OTHERS_GO_ON or
+        ALL_WAIT, after which ``try_again`` is called; or LEFT_TO_SOURCE, after which it is not called.
         """
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Set aside a message that cannot be sent, or was sent and cannot be dropped."""
+        """Set aside a message that cannot be sent or, if ``was_sent``, that cannot be dropped."""
         raise NotImplementedError
 
     def fail(self, item, error):
-        """Handle a StoreError: the store cannot go on. ``item``: None if none was taken."""
+        """Handle a StoreError, after which the store cannot go on. ``item``: None if take() raised it."""
         raise NotImplementedError
 
     def broken(self, error):
-        """Handle a fault of no single message, which was logged. Returns whether the transfer goes on."""
+        """Handle a fault that concerns no single message. Returns True if the transfer goes on."""
         raise NotImplementedError
 
     def try_again(self):
         """Allow waiting messages to be taken again."""
 
     def paused(self, unsafe):
-        """All present messages were taken; ``unsafe`` of the sent ones are not safe yet."""
+        """Called when no message is left to take; ``unsafe`` of the sent messages are not safe yet."""
 
 
 class Target:
-    """Accepts messages."""
+    """Publishes the messages of a transfer."""
 
     __slots__ = ()
 
     def send(self, item, message):
-        """Publish a readdressed message. Returns None if it was sent, NOTHING_TO_DROP, or the destinations
-        that could not take it. Any error other than StoreError is a fault of this message.
+        """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP, or destinations that
+        could not take it. An error other than StoreError has its cause in this message.
         """
         raise NotImplementedError
 
     def slice_over(self):
-        """End a slice."""
+        """End a slice: give up what was kept for it."""
 
 
 class CopyRoom:
-    """The buffer for a slice's copies, one after the other, each with its new properties. Makes no Python
-    object per message. ``p``: where to write, up to the octets granted by ``has()``; ``owner`` keeps it.
+    """Is the buffer in which a slice makes its copies, one after the other, without a Python object for each.
+    ``p``: where to write, as many octets as ``has()`` granted; ``owner``: the object that has this memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -126,12 +126,12 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Make room for ``count`` octets; the previous copy may be overwritten. False: too many."""
+        """Make room for ``count`` octets, over the copy before. Returns False if these are too many."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
-        """Complete a copy whose routing and properties (``length`` octets together) were written: append the
-        body of ``message``, and set up ``copy`` with the persistence and urgency of ``message``.
+        """Complete a copy whose routing and properties (``length`` octets together) the caller has written:
+        append the body of ``message``, and set up ``copy`` with its persistence and priority.
         """
         octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
         copy.owner = self.owner
@@ -145,7 +145,7 @@ class CopyRoom:
         copy.priority = message.priority
 
     def let_go(self):
-        """End a slice: free the buffer."""
+        """Free the buffer, at the end of a slice."""
         self.owner = NOTHING
         self._count = 0
         self.p = octets.pointer(self.owner)
@@ -160,10 +160,10 @@ class CopyRoom:
 
 
 class Transfer(Job):
-    """The job from ``source`` to ``target``, called ``name``. Call ``start`` when there are messages.
+    """Is the job ``name``, which moves messages from ``source`` to ``target``. ``start`` it for new messages.
 
-    ``most``, ``most_octets``: most messages, and octets of their bodies, that are sent and not yet safe; up
-    to the limit several slices are made safe together. 0: no limit, and each slice is made safe by itself.
+    ``most``, ``most_octets``: limits of the messages, and octets of their bodies, that are sent and not yet
+    safe. Several slices are made safe together up to a limit. If both are 0, each slice is made safe alone.
     """
 
     __slots__ = (
@@ -189,7 +189,7 @@ class Transfer(Job):
         self._is_unsafe = False  # copies could not be made safe, and no later attempt has succeeded
 
     def start(self):
-        """Run: there are messages."""
+        """Begin to move messages, unless the transfer runs, waits or is closed."""
         if not self.running and not self._is_resting and not self._closed:
             self._scheduler.start(self)
 
@@ -199,7 +199,7 @@ class Transfer(Job):
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send no more messages; those already sent are still settled."""
+        """Send no more messages. Messages that were sent are still settled."""
         self._closed = True
         self._make_safe()
         if self._timer is not None:
@@ -207,7 +207,7 @@ class Transfer(Job):
             self._timer = None
 
     def step(self):
-        """Do a slice."""
+        """Move a slice of messages. Returns True if more can be moved at once."""
         message = Message()
         clock = CLOCK(SLICE_S)
         more = not (self._closed or self._is_resting)
@@ -228,7 +228,7 @@ class Transfer(Job):
         return False
 
     def failed(self, error):
-        """Handle a fault of no single message."""
+        """Handle a fault that concerns no single message. Returns True if the source wants to go on."""
         self._make_safe()
         self._target.slice_over()
         if self._source.broken(error):
@@ -237,7 +237,7 @@ class Transfer(Job):
         return False
 
     def _next(self, message):
-        """Handle the next message. Returns False at the end, or if the transfer waits."""
+        """Handle the next message. Returns False if there is no message, or the transfer must wait."""
         item = None
         octets = 0
         try:
@@ -264,7 +264,7 @@ class Transfer(Job):
         return not pending or self._wait(self._source.no_room(item, pending))
 
     def _wait(self, how):
-        """Handle a source's answer of no room. Returns whether the next messages go on."""
+        """Act on ``how``, what Source.no_room returned. Returns True if the next messages go on."""
         if how != LEFT_TO_SOURCE:
             self.try_again_later()
         self._is_resting = how == ALL_WAIT
@@ -283,15 +283,15 @@ class Transfer(Job):
         self.start()
 
     def _has_too_much(self):
-        """True if messages must become safe before more are sent."""
+        """True if a limit is reached: sent messages must become safe before more are sent."""
         return (
             (0 < self._most <= self._unsafe + len(self._sent))
             or (0 < self._most_octets <= self._unsafe_octets + self._sent_octets)
         )
 
     def _make_safe(self):
-        """Drop the sent messages once their copies are safe: at once without a disk to wait for. The flush
-        before keeps copies from being only in memory while the originals are dropped.
+        """Drop the sent messages once their copies are safe. Without a disk to wait for this happens at once;
+        the flush before it writes the copies to their files, ahead of the acks of the originals.
         """
         if self._sent:
             self._scheduler.flush()
@@ -302,7 +302,7 @@ class Transfer(Job):
             self._when_safe(lambda error: self._settle(sent, octets, error))
 
     def _settle(self, sent, octets, error):
-        """Settle these messages: they are safe or, with an ``error``, cannot be."""
+        """Drop these messages, whose copies are safe; keep them if ``error`` says that the copies are not."""
         self._unsafe -= len(sent)
         self._unsafe_octets -= octets
         try:
@@ -323,13 +323,13 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers the source ends the transfer."""
+        """Send nothing until copies can be made safe again. Without timers leave that to the source."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)
 
     def _asked(self, error):
-        """Resume if copies can be made safe now."""
+        """Resume if there is no error, because copies can be made safe again; otherwise try again later."""
         if error is None:
             self._is_unsafe = False
             self._go_on()

@@ -1,7 +1,7 @@
-"""Moves: an operator moves or copies messages from a queue elsewhere, or dead letters back to their origin.
+"""Moves: moves or copies messages to another place, or dead letters back to their origin, for operators.
 
-Above queues and vhosts, below doors. The queue stays in use: the transfer engine walks its ready messages
-with a browser. Selected messages are published again and, in a move, taken out of the queue's order (picked).
+Doors call it. The queue stays in use: a transfer (transfer.engine) walks over the queue's ready messages with
+a browser. It publishes selected messages again and, in a move, takes them out of the queue's order (picked).
 A picked message is dropped only once its copy is on disk, so a crash leaves it in two places rather than in
 none. Messages that arrive after the start are ignored, so a move to the same queue ends. A message that
 cannot be copied stays, and is counted by its reason; the caller always gets an answer.
@@ -36,8 +36,8 @@ DEATH_HEADERS = (
 
 
 class Filter:
-    """Selects messages by patterns (``*``, ``?``) of exchange and routing key and by equal headers; None and
-    {} select all.
+    """Selects messages whose exchange and routing key match patterns (``*``, ``?``) and that have these
+    header values. None and {} select all messages.
     """
 
     def __init__(self, exchange=None, routing_key=None, headers=None):
@@ -64,8 +64,8 @@ class Filter:
 
 
 class MoveResult:
-    """The result of a move: counts of messages ``examined``, ``matched`` and ``done``; ``stayed``: {reason:
-    count}; ``targets``: {name: count}; ``fault``: what ended the move early, as text, or None.
+    """Counts a move's messages: ``examined``, ``matched`` and ``done``; ``stayed``: {reason: count};
+    ``targets``: {name: count}. ``fault``: text about the fault that ended the move early, or None.
     """
 
     def __init__(self):
@@ -75,7 +75,7 @@ class MoveResult:
         self.targets = {}
 
     def stays(self, reason):
-        """Count a message that stays."""
+        """Count a message that stays in its queue for this reason."""
         if reason not in self.stayed and len(self.stayed) >= REASONS:
             reason = OTHER_REASONS
         self.stayed[reason] = self.stayed.get(reason, 0) + 1
@@ -87,17 +87,17 @@ class MoveResult:
 
 
 class Move(Source):
-    """A move or copy from ``queue`` to where ``route(message)`` leads. ``start`` begins it; it calls
-    ``done(result, error)`` at its end.
+    """Moves or copies messages from ``queue`` to where ``route(message)`` leads. ``start`` begins the move,
+    which calls ``done(result, error)`` at its end.
 
-    ``route`` returns (name of the target, destinations, Message to publish) or (None, reason, None): the
-    message stays.
+    ``route`` returns (name of the target, destinations, Message to publish) or, for a message that stays,
+    (None, reason, None).
     """
 
     def __init__(
         self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
     ):
-        """``count``: most messages; ``keep``: copy, leave the originals; ``dry_run``: only count."""
+        """``count``: most messages to move; ``keep``: copy instead of moving; ``dry_run``: only count."""
         self.result = MoveResult()
         self._queue = queue
         self._done = done
@@ -112,7 +112,7 @@ class Move(Source):
             UNSYNCED_OCTETS)
 
     def start(self):
-        """Begin; the first slice runs after the next poll of the loop."""
+        """Begin the move; its first slice runs after the next poll of the hub's loop."""
         from gomq_py.storage.stores import browser  # only for moves
 
         self._browser = browser.browse(self._queue.store)
@@ -123,7 +123,7 @@ class Move(Source):
         self._ended = True
 
     def close(self):
-        """Cancel because the broker stops: copied messages leave the queue with the next flush."""
+        """Stop, because the broker stops. Copied messages leave the queue with the next flush."""
         self._ended = True
         self._transfer.close()
 
@@ -169,7 +169,7 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message that cannot be copied in place; one that cannot be dropped stays unacked."""
+        """Leave a message in its place if it cannot be copied; unacked if it cannot be dropped."""
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
         else:
@@ -180,7 +180,7 @@ class Move(Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """End the move: the browser failed. Messages moved before stay moved."""
+        """End the move after a fault, such as the browser's. Messages moved before stay moved."""
         self._ended = True
         self.result.fault = described(error)
         return False
@@ -203,7 +203,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Publishes copies by ``route``, and picks the originals. ``left``: how many more, None: all."""
+    """Publishes copies where ``route`` leads, and picks the originals. ``left``: how many more; None: all."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -237,7 +237,7 @@ class Copies(Target):
 
 
 def to_queue(target):
-    """Make a ``route`` that leads every message unchanged to one queue."""
+    """Make a ``route`` for a Move that leads every message unchanged to the queue ``target``."""
 
     def route(message):
         return target.name, (target,), copied(message, message.get_exchange(), message.get_routing_key())
@@ -246,12 +246,12 @@ def to_queue(target):
 
 
 def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
-    """Make a ``route`` that leads dead letters back: into the queue they died in first, or
-    (``to="exchange"``) to their original exchange with their original keys.
+    """Make a ``route`` for a Move that leads dead letters back into the queue where they died first or, if
+    ``to`` is "exchange", to the exchange and keys of their first publish.
 
-    ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: the operator's rights. ``clean``
-    removes the headers about deaths. ``source`` is never a target, nor is a queue with state of clients (MQTT
-    sessions).
+    ``may_write(queue's name)`` and ``may_publish(exchange, routing keys)`` tell the operator's rights.
+    ``clean`` removes the headers about deaths. No message goes to ``source`` or to a queue with state of
+    clients (MQTT sessions).
     """
 
     def route(message):
@@ -289,8 +289,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
 
 
 class Origin:
-    """The queue that a message died in first, and the exchange and routing keys of its publish: the message's
-    own key, then those of CC.
+    """Tells the ``queue`` in which a message died first, and the ``exchange`` and ``routing_keys`` of its
+    publish: its own key, then the keys of CC.
     """
 
     __slots__ = ("queue", "exchange", "routing_keys")
@@ -302,7 +302,7 @@ class Origin:
 
     @staticmethod
     def cleaned(properties):
-        """Properties in wire form without the headers about deaths; all other octets are unchanged."""
+        """Remove the headers about deaths from properties in wire form; all other octets are unchanged."""
         edit = PropertyEdit(properties)
         headers = edit.headers
         for name in DEATH_HEADERS:
@@ -312,8 +312,8 @@ class Origin:
 
 
 def origin_of(headers):
-    """The Origin in a raw headers table, or None. x-death lists the latest death first, so the first death is
-    the last entry, or the one that x-first-death-* names.
+    """The Origin that a raw headers table tells, or None. x-death lists the latest death first, so the first
+    death is the last entry, or the last that x-first-death-* names.
     """
     if headers is None:
         return None
@@ -340,7 +340,7 @@ def _is_death(death):
 
 
 def raw_headers(properties):
-    """The raw headers table in properties (wire form), or None."""
+    """The raw headers table in properties (wire form); None without headers or for malformed properties."""
     scan = PropertyScan()
     if not scan.scan_octets(properties) or scan.headers_at < 0:
         return None
@@ -348,7 +348,7 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """A copy of a message with the same age and, without new ``properties``, the same kind and flags."""
+    """Copy a message with its age; without new ``properties`` also with its properties, kind and flags."""
     fields = message.describe()
     copy = Message()
     copy.assign(

@@ -1,8 +1,8 @@
 """Redistribution: sends a deleted queue's messages to other destinations.
 
-Between the queue factory, which removes the queue's files afterwards, and the destinations. The deleted
-queue's ``redistribution()`` returns a function that names each message's target; a Transfer per queue works
-in slices. Messages without a target are dropped with the queue, and so is the rest after a kill, because the
+The queue factory calls it, and removes the queue's files afterwards. The deleted queue's ``redistribution()``
+returns a function that names each message's target; a Transfer for each queue works in slices. Messages
+without a target are dropped with the queue. So are messages that a kill finds still there, because the
 deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
@@ -15,7 +15,7 @@ QUIET = QuietLog(LOG)
 
 
 class Redistributions:
-    """The redistributions in progress in one broker."""
+    """Runs the redistributions of one broker."""
 
     def __init__(self, scheduler, timers, when_safe):
         self._others = scheduler, timers, when_safe
@@ -23,8 +23,8 @@ class Redistributions:
         self._transfers = {}  # Redistribution: gone() of its give()
 
     def give(self, queue, target_of, gone):
-        """Send the ready messages of a retired queue to ``target_of(message)``, a Destination or None; then,
-        once the copies are on disk, call ``gone()``.
+        """Send each ready message of a retired queue to the Destination that ``target_of(message)`` returns,
+        and drop it if that is None. Once the copies are on disk, call ``gone()``.
         """
         redistribution = Redistribution(queue, self._over)
         redistribution.transfer = Transfer(
@@ -34,7 +34,7 @@ class Redistributions:
         redistribution.transfer.start()
 
     def close(self):
-        """Complete redistributions when the broker stops, as far as files are open."""
+        """Send as many messages as files are open for, then end all redistributions: the broker stops."""
         for redistribution in list(self._transfers):
             transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():
@@ -57,7 +57,7 @@ class Redistributions:
 
 
 class Redistribution(Source):
-    """The messages of one deleted queue. ``is_over``: no message is left."""
+    """Gives the messages of one deleted queue. ``is_over``: True if no message is left, or after a fault."""
 
     __slots__ = ("queue", "transfer", "is_over", "_ended")
 
@@ -105,7 +105,7 @@ class Redistribution(Source):
 
 
 class RedistributionTargets(Target):
-    """The destinations of one queue's messages."""
+    """Publishes the messages of one deleted queue to their destinations."""
 
     __slots__ = ("_queue", "_target_of")
 

@@ -1,6 +1,6 @@
-"""Access: a user's rights in a vhost. Between verbs and auth, whose permissions decide.
+"""Access: checks a user's rights in a vhost, for verbs, by the permissions that auth keeps.
 
-Publishing on a cached route checks nothing here: the route carries the revision of the user's rights.
+Publishing on a remembered route checks nothing here: the route holds the revision of the user's rights.
 """
 from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE
 from gomq_py.broker.names import described
@@ -13,8 +13,8 @@ REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """Rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names have no carriage returns and line
-    feeds, as in the model. ``client_id`` replaces ``{client_id}`` in topic permissions, for some protocols.
+    """Checks the rights of ``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names come without carriage
+    returns and line feeds. ``client_id`` (MQTT) replaces ``{client_id}`` in topic permissions.
 
     Methods that check a right raise NoPermission, with RabbitMQ's text.
     """
@@ -39,10 +39,10 @@ class Access:
         self._require(READ, kind, name)
 
     def hand_on(self, kind, name, existing, arguments, keys):
-        """Check the rights to declare an entity that sends messages on to the exchanges under ``keys`` in
-        these arguments: read on the entity, write on the exchanges.
+        """Check the rights to declare an entity that sends messages on to the exchanges that its arguments
+        name under ``keys``: read on the entity, write on the exchanges.
 
-        No check for an ``existing`` entity: the declare only compares, and the creator had the rights.
+        An ``existing`` entity is not checked: the declare only compares, and the creator had the rights.
         """
         if name in existing:
             return
@@ -52,11 +52,11 @@ class Access:
                 self.write(EXCHANGE, arguments[key])
 
     def write_topic(self, exchange, routing_keys):
-        """Check the right to publish to this exchange with these routing keys, if it is a topic exchange."""
+        """If this is a topic exchange, check the right to publish to it with these routing keys."""
         self._require_topic(WRITE, exchange, routing_keys)
 
     def read_topic(self, exchange, routing_key):
-        """Check the right to bind to this exchange (or None) with this key, if it is a topic exchange."""
+        """If this is a topic exchange, check the right to bind to it with this key; None is not checked."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
@@ -87,7 +87,7 @@ class Access:
 
     @property
     def state(self):
-        """The revision counter of the user's rights: an ExchangeState, only for that class's C type."""
+        """The counter of changes of the user's rights; an ExchangeState, because that class has a C type."""
         return self.user.state
 
     def _allows(self, verb, name):
@@ -114,7 +114,7 @@ class Access:
 
 
 class AllAccess(Access):
-    """Allows everything, for a door without permission checks."""
+    """Allows everything, for operators and doors that have no permissions to check."""
 
     __slots__ = ()
 
@@ -129,7 +129,7 @@ class AllAccess(Access):
 
 
 def may_enter(user, vhost_name):
-    """True if a user may enter a vhost: any permission there is enough."""
+    """True if a user has any permission in a vhost, and may therefore enter it."""
     return user.permission(vhost_name) is not None
 
 

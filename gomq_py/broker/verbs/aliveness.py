@@ -1,4 +1,4 @@
-"""Aliveness: RabbitMQ's test of a vhost: declare a queue, publish to it and take the message out again."""
+"""Aliveness: tests a vhost as RabbitMQ does: declares a queue, publishes a message to it, and takes it."""
 from functools import partial
 
 from gomq_py.broker.envelope import envelope_of
@@ -12,8 +12,8 @@ NO_PROPERTIES = b"\0\0"
 
 
 def is_alive(caller, scheduler):
-    """True if a message published to the test queue comes back. Needs configure, write and read on that
-    queue. Raises Refused. May switch.
+    """Test the vhost. Returns True if the published message comes back. Needs configure, write and read on
+    the queue. Raises Refused. May switch.
     """
     caller.access.configure(QUEUE, NAME)
     caller.access.write(QUEUE, NAME)

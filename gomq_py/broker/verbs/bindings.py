@@ -1,7 +1,7 @@
-"""Verbs of bindings: bind and unbind queues and exchanges, each with the rights it needs.
+"""Verbs of bindings: bind and unbind queues and exchanges, after a check of the caller's rights.
 
-Above the vhost, which has the rules of bindings. ``kind``: the destination's, access.QUEUE or
-access.EXCHANGE. bind and unbind return whether the answer must wait for the disk.
+The vhost has the rules of bindings. ``kind`` is the destination's: access.QUEUE or access.EXCHANGE. bind()
+and unbind() return True if the answer must wait for the disk.
 """
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
@@ -9,8 +9,8 @@ from gomq_py.errors import Refused
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
-    """Bind. Needs write on the destination, read on the source, and read on the routing key if topic
-    permissions limit it. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
+    """Bind. Needs write on the destination, read on the source, and read on the routing key if the user has a
+    topic permission. Raises AccessRefused, NotFound, PreconditionFailed, ResourceLocked.
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
@@ -22,7 +22,7 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def unbind(caller, kind, destination, source, routing_key, arguments=None):
-    """Unbind. Needs bind's rights, even for a missing binding. Raises AccessRefused, ResourceLocked."""
+    """Unbind. Needs bind()'s rights, even for a missing binding. Raises AccessRefused, ResourceLocked."""
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == QUEUE:
@@ -33,14 +33,14 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """Check that the caller may create this queue and bind it so. Raises NoPermission, NotFound."""
+    """Check that the caller may create this queue and bind it by this key. Raises NoPermission, NotFound."""
     caller.access.configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 
 
 def may_own_all(caller, queue, source):
-    """True if check_own() passes for every routing key. False for a user with a topic permission there: it
-    must be checked per key.
+    """True if check_own() passes for every routing key. False for a user with a topic permission for the
+    exchange: the caller must then check each key.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False
@@ -52,7 +52,7 @@ def may_own_all(caller, queue, source):
 
 
 def _check(caller, kind, destination, source, routing_key):
-    """Check rights in RabbitMQ's order: on the destination, on default exchanges, on the source."""
+    """Check in RabbitMQ's order: rights on the destination, no default exchange, rights on the source."""
     vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
     access.write(kind, destination)
@@ -64,7 +64,7 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding between them is durable, or was before an end was deleted."""
+    """True if a binding between these two is durable, or may have been before an end was deleted."""
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
         return True  # e.g. an auto-delete exchange whose deletion is not on disk yet

@@ -1,7 +1,7 @@
 """Blocked publish: a message that waits while a thread makes the files of a new segment.
 
-Publishing makes one when a queue answers LATER; the queue's store has the files made. So the disk holds up
-one publisher and not the hub. Doors keep the client's later messages behind the blocked one.
+Publishing makes a BlockedPublish when a queue answers LATER; the queue's store has a thread make the files.
+So the disk holds up one publisher and not the hub. Doors keep the client's later messages behind this one.
 """
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import LATER
@@ -14,8 +14,8 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """Stop reading ``stream`` until the message is stored, and count its octets among unfinished bodies.
-    Other arguments as in BlockedPublish.
+    """Make a BlockedPublish with these arguments. Until the message is stored, stop reading ``stream`` and
+    count the message's octets among unfinished bodies.
     """
     message = publication.message
     hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
@@ -31,15 +31,15 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Gives a Publication's message, which owns its octets, to its destinations from number ``at`` on, which
-    answered LATER. Listed in ``vhost.blocked_publishes`` until then.
+    """Publishes a Publication's message, which owns its octets, to the destinations from number ``at`` on;
+    number ``at`` answered LATER. It is in ``vhost.blocked_publishes`` until all destinations have answered.
 
-    ``taken``: whether all earlier destinations took it. At the end ``done(taken, somebody_took)`` is called,
-    even if the client has gone: whether all destinations took it, and whether one from ``at`` on did. If no
-    destination has had it because all queues were deleted, it is routed anew. ``before(destinations, None,
-    taken)`` is called before each attempt. ``before(destinations, left, taken)`` is called when the first of
-    ``left`` has answered LATER again or, with none left, not all took it: in the batch of the refusal, so
-    that no kill comes in between.
+    ``taken``: True if all earlier destinations took the message. At the end, even if the client has gone,
+    ``done(taken, somebody_took)`` is called: True if all destinations took the message, and True if one from
+    ``at`` on did. If all queues were deleted before any had the message, it is routed anew.
+    ``before(destinations, None, taken)`` is called before each attempt, ``before(destinations, left, taken)``
+    after an attempt that stops at ``left`` (the first answers LATER) or ends with a refusal (``left`` is
+    empty): in the batch of that answer, so that no kill comes in between.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -57,12 +57,12 @@ class BlockedPublish:
         self._message.lacking(self._go_on)
 
     def is_for(self, queue):
-        """True if the queue has yet to get the message."""
+        """True if the queue is one of the destinations that have not had the message."""
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue after the files were made. With an ``error`` they could not be: the queue then refuses the
-        message, and the other destinations still get it. Never raises.
+        """Continue after the files were made. If an ``error`` kept them from being made, the queue refuses
+        the message, and the other destinations still get it. Never raises.
         """
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits
@@ -80,7 +80,7 @@ class BlockedPublish:
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
-        """Publish. Returns whether all have had the message. ``error``: why the first cannot take it."""
+        """Publish. Returns False if a destination answers LATER. ``error``: why the first cannot take it."""
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:
             destinations.pop(0).not_stored(error)
@@ -106,7 +106,7 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """The remaining destinations without deleted queues, even if other queues have their names now."""
+        """List the remaining destinations without deleted queues, whose names other queues may have now."""
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each

@@ -1,8 +1,8 @@
-"""Caller: user, vhost and connection of a verb's call. Doors make one per channel or request."""
+"""Caller: tells a verb its user, vhost and connection. Doors make a Caller for a channel or request."""
 
 
 class Caller:
-    """A user in ``vhost``; ``access`` has the user's rights there.
+    """Stands for a user in ``vhost``; ``access`` has the user's rights there.
 
     ``owner`` stands for the connection that owns exclusive queues, or is None. Traces show
     ``connection_name`` and ``channel_number``.

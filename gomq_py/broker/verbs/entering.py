@@ -9,10 +9,10 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 
 
 def check_credentials(logins, clients, username, password, host, deadline):
-    """The User logging in from this address, counted among the logins. Raises LoginRefused. May switch.
+    """Log a client in from this address; count the login. Returns the User. Raises LoginRefused. May switch.
 
     ``password``: octets, or None if a verified certificate names the user. Afterwards the door must ask
-    ``clients`` again whether it admits connections.
+    again whether ``clients`` admits connections.
     """
     try:
         if clients.refusing_logins:
@@ -35,7 +35,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """As ``check_credentials``, if that needs no wait (``Logins.login_at_once``); otherwise None."""
+    """Log a client in if that needs no wait (Logins.login_at_once) and return its User; otherwise None."""
     if clients.refusing_logins or password is None:
         return None
     user = logins.login_at_once(username, password, host)
@@ -45,7 +45,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Why an admitted User may no longer enter the vhost of this name; None if it may."""
+    """Why an admitted User may not stay in the vhost of this name any more; None if it may stay."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:
@@ -54,7 +54,7 @@ def lost_entry(users, user, name):
 
 
 def enter(broker, clients, user, name, door, most=0):
-    """The VHost of this name, for one more connection of the user through this door, which may have ``most``
+    """Admit one more connection of the user to a vhost. Returns the VHost. The door may have ``most``
     connections (0: no limit). Raises NotFound, AccessRefused, OutOfResources at a connection limit.
     """
     if most and clients.count_of_door(door) >= most:

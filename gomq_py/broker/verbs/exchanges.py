@@ -1,6 +1,6 @@
-"""Verbs of exchanges: declare, declare passively, delete, each with the rights it needs.
+"""Verbs of exchanges: declare, declare passively and delete, after a check of the caller's rights.
 
-Above the vhost, which has the rules of exchanges. Doors translate the errors.
+The vhost has the rules of exchanges. Doors translate the errors.
 """
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from gomq_py.broker.verbs.access import EXCHANGE
 
 
 class DeclaredExchange(NamedTuple):
-    """Result of declare(). ``durable``: the answer waits until the exchange is on disk."""
+    """Is the result of declare(). ``durable``: True if the answer must wait for the disk."""
 
     exchange: Any
     created: bool
@@ -20,7 +20,7 @@ class DeclaredExchange(NamedTuple):
 
 
 def declare(caller, name, type_, durable=False, auto_delete=False, internal=False, arguments=None):
-    """Declare. Needs configure; a new exchange with an alternate also needs read on itself and write on the
+    """Declare. Needs configure; for a new exchange with an alternate also read on it, and write on the
     alternate. Returns DeclaredExchange. Raises UnknownType, AccessRefused, PreconditionFailed.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
@@ -36,14 +36,14 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
 
 
 def to_look_at(caller, name):
-    """The exchange, for a caller that looks at its contents. Needs read. Raises AccessRefused, NotFound."""
+    """The exchange, for a caller that looks at it, which needs read. Raises AccessRefused, NotFound."""
     caller.access.read(EXCHANGE, cleaned(name))
     return passive_declare(caller, name)
 
 
 def try_route(vhost, exchange, routing_key, envelope, now_ms):
-    """A routing.trial.Trial of a message with this Envelope, which is not published. Needs no right: lists of
-    bindings show the same. Raises PreconditionFailed. May switch.
+    """Find where a message with this Envelope would go, without publishing it. Returns a routing.trial.Trial.
+    Needs no right, because lists of bindings show the same. Raises PreconditionFailed. May switch.
     """
     headers = envelope.headers()
     if vhost.needs_properties:
@@ -52,13 +52,13 @@ def try_route(vhost, exchange, routing_key, envelope, now_ms):
 
 
 def passive_declare(caller, name):
-    """A passive declare: needs no right. Returns the exchange. Raises AccessRefused, NotFound."""
+    """Find an exchange (a passive declare). Needs no right. Raises AccessRefused, NotFound."""
     caller.vhost.check_not_default(cleaned(name))
     return caller.vhost.exchange(name)
 
 
 def delete(caller, name, if_unused=False):
-    """Delete. Needs configure, even for a missing exchange. Returns whether the answer must wait for the
+    """Delete. Needs configure, even for a missing exchange. Returns True if the answer must wait for the
     disk. Raises AccessRefused, PreconditionFailed.
     """
     name = cleaned(name)

@@ -1,6 +1,6 @@
 """Verbs of moves: check the rights that an operator needs to move, copy or replay a queue's messages.
 
-They return a ``route`` for broker.transfer.moves.Move, which does the work.
+Each verb returns a ``route`` for broker.transfer.moves.Move, which does the work.
 """
 from gomq_py.broker.names import described
 from gomq_py.broker.transfer.moves import to_origin, to_queue
@@ -9,9 +9,9 @@ from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
-    """Move or, with ``keep``, copy. Needs read on the queue ``name`` and write on the queue ``target``, maybe
-    in another vhost. A client's session (MQTT) is no target. Returns (queue, route). Raises AccessRefused,
-    NotFound, ResourceLocked.
+    """Move or, with ``keep``, copy. Needs read on the queue ``name`` and write on the queue ``target``, whose
+    vhost may be another. A client's session (MQTT) is no target. Returns (queue, route). Raises
+    AccessRefused, NotFound, ResourceLocked.
     """
     queue = _source(caller, name)
     if not keep:
@@ -25,8 +25,8 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """Replay dead letters. Needs read on the queue and, for each message, write on its destination, routing
-    keys included. ``to`` and ``clean`` as in to_origin(). Returns (queue, route). Raises AccessRefused,
+    """Replay dead letters. Needs read on the queue and, for each message, write on the place where it goes,
+    with its routing keys. ``to``, ``clean``: see to_origin(). Returns (queue, route). Raises AccessRefused,
     NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
@@ -40,7 +40,7 @@ def to_where_they_died(caller, name, to="queue", clean=False):
 
 
 def _while_allowed(caller, queue, route, may_put=lambda: True):
-    """A ``route`` that checks the caller's rights for every message: a withdrawn right ends a long move."""
+    """Make a ``route`` that also checks the rights for each message: without them messages stay."""
 
     def asking(message):
         if not caller.access.may_read(queue.name):

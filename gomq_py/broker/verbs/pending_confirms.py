@@ -1,8 +1,8 @@
-"""Pending confirms: answers to publishers, sent in order once their messages are on disk.
+"""Pending confirms: keeps answers to publishers, and sends them in order once their messages are on disk.
 
-Between a door's lanes, which make the answers, and the flushes. For each message a lane records in
-UnsyncedQueues which queues must be on disk; at the end of the read it passes them to PendingConfirms. An
-answer without such queues still waits behind earlier answers. Never stores, never switches.
+A door's lanes make the answers. For each message a lane records in UnsyncedQueues which queues must be on
+disk; at the end of the read the lane passes these queues to PendingConfirms. An answer without such queues
+still waits behind earlier answers. Never stores, never switches.
 """
 from collections import deque
 from functools import partial
@@ -12,8 +12,8 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 
 
 class UnsyncedQueues:
-    """Tuples of queues that must be on disk before an answer. ``last``: the tuple added last, or None. A lane
-    compares it before add(), because most publishes go to the same queues as the one before.
+    """Collects tuples of queues that must be on disk before an answer. ``last``: tuple added last, or None.
+    A lane calls add() only for a tuple other than ``last``: most publishes go to the same queues as before.
     """
 
     __slots__ = ("last", "before")
@@ -30,7 +30,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """Return the tuples added since the last call; without any the answer need not wait."""
+        """Return and forget the tuples that were added. If there are none, the answer need not wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -38,10 +38,10 @@ class UnsyncedQueues:
 
 
 class Answer:
-    """An answer to publishes made together; each door has its own class.
+    """Is the answer to some publishes together; each door has its own class.
 
     Either ``kept`` or ``lost`` is called, once, after all earlier answers. ``flush``: the
-    storage.flush.flushing.NextFlush that the answer waits for, if that had not begun when it was requested.
+    storage.flush.flushing.NextFlush that the answer waits for; None if the flush had begun already.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -53,16 +53,16 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """The octets for the client when its messages are as safe as required."""
+        """Return the octets to send to the client when its messages are as safe as required."""
         raise NotImplementedError
 
     def lost(self):
-        """The octets for the client when its messages may be lost."""
+        """Return the octets to send to the client when its messages may be lost."""
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """True if the answer must wait although the flush is over (with ``error`` or None);
-        ``callback(error)`` is then called when that may have changed.
+        """True if the answer must wait although the flush is over, with this ``error`` or None. Later
+        ``callback(error)`` is called, and asks again.
         """
         return False
 
@@ -76,8 +76,8 @@ class Answer:
 
 
 class PendingConfirms:
-    """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
-    is Durability's (storage.flush.durability).
+    """Keeps the answers of one channel or client. ``write(octets)`` sends answers; ``when_safe(callback,
+    concerns)`` is Durability.when_safe (storage.flush.durability).
 
     Each answer costs a callback and perhaps a packet, so publishes of several reads during one flush should
     be added to the last answer (``last_for``).
@@ -95,12 +95,12 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last waiting answer; a door may add an answer that waits for nothing else."""
+        """The last waiting answer. A door may add to it what needs no flush of its own."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):
-        """The last answer, if publishes to the same tuples of queues may be added to it because its flush has
-        not begun; otherwise None.
+        """The last answer, if it waits for the same tuples of queues and its flush has not begun, so that
+        more publishes may be added to it; otherwise None.
         """
         waiting = self._waiting
         if not waiting or not unsynced:
@@ -112,7 +112,7 @@ class PendingConfirms:
         return last
 
     def done(self, answer, unsynced):
-        """Send the answer, in order, when all tuples of queues in ``unsynced`` are on disk."""
+        """Send the answer after earlier ones, when all queues in the tuples ``unsynced`` are on disk."""
         if unsynced:
             answer.queues = unsynced
             if self._waiting is None:
@@ -130,7 +130,7 @@ class PendingConfirms:
         self._write = _to_nobody
 
     def close(self):
-        """Drop all answers, present and later."""
+        """Drop all answers, those that wait and later ones."""
         self._waiting = None
         self._write = _to_nobody
 
@@ -159,4 +159,4 @@ class PendingConfirms:
 
 
 def _to_nobody(octets):
-    """Drop the octets: takes ``write``'s place."""
+    """Drop the octets. Used in place of ``write`` after mute() or close()."""

@@ -1,11 +1,11 @@
 """Publishing: checks, routes, stores and counts a publish.
 
-    prepare            content of a client -> Publication: checked and routed, or an error
-    store              Publication -> its destinations; then the door answers its client
-    store_and_wait     the same for callers that can wait
+    prepare            checks and routes a client's message, and makes a Publication
+    store              gives a Publication to its destinations; then the door answers its client
+    store_and_wait     does the same for callers that can wait
 
-Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store plain messages
-themselves; a property test checks that both ways answer alike.
+Doors call these. ``remembered_route`` serves fast lanes, which store plain messages themselves; a property
+test checks that both ways answer alike.
 """
 from operator import attrgetter
 
@@ -29,10 +29,10 @@ _takes_publishes_only = attrgetter("takes_publishes_only")
 
 
 class Publication:
-    """A checked message and its destinations.
+    """Holds a checked message and its destinations.
 
-    After storing, ``taken``: all destinations took it; ``somebody_took``: one did. Without ``destinations``
-    it was unroutable or a duplicate.
+    After storing, ``taken`` is True if all destinations took the message, ``somebody_took`` if one did.
+    A message without ``destinations`` was unroutable or a duplicate.
     """
 
     __slots__ = (
@@ -54,9 +54,9 @@ class Publication:
         self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
-        """Prepare for the commit of its transaction: its age begins now, and queues deleted meanwhile are
-        left out. A retained message is routed anew, for sessions that have subscribed meanwhile and have not
-        seen it.
+        """Prepare the message for the commit of its transaction: its age begins now, and queues deleted
+        meanwhile are left out. A retained message is routed anew, so that it reaches sessions that have
+        subscribed meanwhile.
         """
         self.message.restamp(now_ms)
         there = [
@@ -79,11 +79,11 @@ class Publication:
 # checking and routing
 
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
-    """A Route for messages of this exchange and routing key while it is current; None: use the slow lane.
+    """A Route for messages of this exchange and routing key while it is current; None for the slow lane.
 
     ``headers``: with the list in the header that the key's Route watches; not needed for clients whose
-    headers have no lists. ``tells_delayed``: the lane recognises delayed messages, and accepts Routes that
-    treat them apart.
+    headers have no lists. ``tells_delayed``: True if the lane recognises delayed messages, and accepts
+    Routes that treat them apart.
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -108,7 +108,7 @@ def _route_by_delay(access, vhost, exchange, routing_key):
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Make a Publication for a caller with write on the exchange and, if topic permissions limit them, on
+    """Make a Publication. Needs write on the exchange and, if the user has a topic permission there, write on
     each routing key.
 
     ``read(tables)``, called once these rights are checked, returns the message's Envelope (broker.envelope).
@@ -123,7 +123,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 
 
 def check_address(caller, exchange, routing_key):
-    """Check a message's address as prepare() does, before the rest of it has arrived."""
+    """Check a message's exchange and routing key as prepare() does, before the rest has arrived."""
     found, routing_key = _addressed(caller, exchange, routing_key)
     caller.access.write_topic(found, (routing_key,))
 
@@ -144,7 +144,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """As prepare(), without the check of write on the exchange."""
+    """Make a Publication as prepare() does, without the check of write on the exchange."""
     vhost = caller.vhost
     caller.access.write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -176,10 +176,10 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 # storing
 
 def store(caller, publication, now_ms, wait=None):
-    """Publish to the destinations. Returns whether all took it.
+    """Publish to the destinations. Returns True if all took the message, otherwise False.
 
-    If a destination needs files first, returns None, and ``wait(publication, at, taken)`` is called with its
-    number. ``wait`` makes a BlockedPublish, which calls ``stored`` later. Without ``wait`` no message waits.
+    If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None.
+    ``wait`` makes a BlockedPublish, which calls stored() later. Without ``wait`` no message waits.
     """
     # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
@@ -206,14 +206,14 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """The Publication of a message that a fast lane gave to some destinations until one answered LATER."""
+    """Make the Publication of a message that a fast lane was storing when a destination answered LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """Note that all destinations have had the message; ``taken``: all took it; ``somebody_took``: one did."""
+    """Note the answers of all destinations. ``taken``: True if all took it; ``somebody_took``: if one did."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
@@ -230,7 +230,7 @@ def stored(publication, taken, somebody_took):
 
 
 def store_and_wait(caller, publication, scheduler):
-    """Store a message without a channel, counted by the vhost. Returns the Publication. May switch."""
+    """Store a message without a channel, which the vhost counts. Returns the Publication. May switch."""
     waited, now_ms = Event(), unix_ms()
 
     def end(taken, somebody_took):
@@ -254,7 +254,7 @@ def store_and_wait(caller, publication, scheduler):
 
 
 def traced(caller):
-    """The caller's identity in traces."""
+    """The TracedClient that stands for the caller in traces."""
     return tracing.TracedClient(caller.connection_name, caller.channel_number, caller.access.user.name)
 
 
@@ -264,13 +264,13 @@ def _is_noted(publication):
 
 
 def _is_duplicate(publication, now_ms):
-    """True if its exchange has seen the message's id; a new id is noted."""
+    """True if its exchange has seen the message's id before; otherwise False, and the id is noted."""
     seen = publication.exchange.deduplication
     return seen is not None and not seen.take(*publication.seen, now_ms)
 
 
 def _follow_the_first(publication):
-    """Drop a duplicate; it counts as safe when the first message with its id is."""
+    """Give a duplicate no destinations; it counts as safe when the first message of its id is safe."""
     publication.destinations = ()
     queues = publication.exchange.deduplication.queues_of(publication.seen[0])
     publication.durable = queues is not None

@@ -1,6 +1,6 @@
-"""Verbs of queues: declare, delete, take from, look at, purge, pause, restart, each with the rights it needs.
+"""Verbs of queues: declare, delete, take, look at, purge, pause, restart, after a check of rights.
 
-Above the vhost, which has the rules of queues. Doors translate the errors.
+The vhost has the rules of queues. Doors translate the errors.
 """
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ PURGE_SLICE = 5000
 
 
 class DeclaredQueue(NamedTuple):
-    """Result of declare(). ``durable``: the answer waits until the queue is on disk."""
+    """Is the result of declare(). ``durable``: True if the answer must wait for the disk."""
 
     queue: Any
     created: bool
@@ -25,15 +25,15 @@ class DeclaredQueue(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Result of delete(): ``count`` of ready messages; ``durable``: the answer waits for the disk."""
+    """Is the result of delete(): how many messages were ready, and if the answer must wait for the disk."""
 
     message_count: int
     durable: bool
 
 
 def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arguments=None):
-    """Declare. Needs configure; a new queue with a dead letter exchange also needs read on itself and write
-    on that exchange. A queue without a name gets one. Returns DeclaredQueue. Raises AccessRefused, NotFound,
+    """Declare. Needs configure; for a new queue with a dead letter exchange also read on it and write on that
+    exchange. A queue without a name gets one. Returns DeclaredQueue. Raises AccessRefused, NotFound,
     PreconditionFailed, ResourceLocked.
     """
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
@@ -50,7 +50,7 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
 
 
 def passive_declare(caller, name):
-    """Find a queue (a passive declare); needs no right, counts as a use. Raises NotFound, ResourceLocked."""
+    """Find a queue (a passive declare). Needs no right; counts as a use. Raises NotFound, ResourceLocked."""
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:
         queue.limits.used()
@@ -71,7 +71,7 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """The queue, for a caller that takes messages. Needs read. Raises as to_look_at(), ResourceLocked."""
+    """The queue, for a caller that takes messages. Needs read. Raises what purge() raises."""
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
@@ -88,7 +88,7 @@ def _to_drop_from(caller, name):
 
 
 def to_look_at(caller, name):
-    """The queue, for a caller that only looks at messages; also a closed or exclusive one. Needs read. Raises
+    """The queue, even if closed or exclusive, for a caller that only looks at messages. Needs read. Raises
     AccessRefused, NotFound.
     """
     caller.access.read("queue", cleaned(name))
@@ -96,7 +96,7 @@ def to_look_at(caller, name):
 
 
 def readable(caller):
-    """The open queues of the caller's vhost that the caller may read."""
+    """List the open queues of the caller's vhost that the caller may read."""
     return [
         queue
         for queue in caller.vhost.queues.values() if not queue.closed and caller.access.may_read(queue.name)
@@ -113,8 +113,8 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first. Needs read, checked again before each slice.
-    Returns the queue. Raises what purge() raises. May switch.
+    """Drop up to ``count`` ready messages, the oldest first. Needs read, also later, before each slice.
+    Returns the queue. Raises AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue = _to_drop_from(caller, name)
     left = count
@@ -131,7 +131,7 @@ def purge_some(caller, name, count):
 
 
 def until_opened(queue):
-    """Wait until the queue has opened the files of its next message (``is_opening`` is False). May switch."""
+    """Wait until the queue has opened the files of its next message. May switch."""
     opened = Event()
     queue.when_opened(opened.set)
     opened.wait()

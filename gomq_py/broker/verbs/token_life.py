@@ -1,6 +1,6 @@
 """Token life: ends a connection when its login token expires, unless the client renews it.
 
-A door's connection makes a TokenLife for a user with a token. Each has one timer.
+A door's connection makes a TokenLife, which has one timer, for a user with a token.
 """
 from gomq_py.auth.errors import LoginRefused
 
@@ -11,7 +11,7 @@ LONGEST_SLEEP_S = 86400
 
 
 class TokenLife:
-    """Watches the token of ``user`` and calls ``expired()`` at its end. ``stop`` when the connection ends."""
+    """Calls ``expired()`` when the token of ``user`` ends. ``stop`` it when the connection ends."""
 
     def __init__(self, user, logins, hub, expired):
         self._user = user
@@ -23,9 +23,9 @@ class TokenLife:
 
     def renew(self, secret, hold, renewed, refused):
         """Verify a newer token (octets) from the client, then call ``renewed()`` or ``refused(error)``.
-        Verification may fetch the issuer's keys.
+        To verify it, the issuer's keys may be fetched.
 
-        Then release ``hold``: later requests of the client must be read with the new token's rights.
+        ``hold`` is released when the token is verified: later requests need the new token's rights.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 
