@@ -1,1 +1,1 @@
-"""AMQP 0-9-1: the wire codec and the server."""
+"""Speaks AMQP 0-9-1: the wire codec and the server."""

@@ -1,1 +1,1 @@
-"""Links: message transfer between brokers, for shovels and federation."""
+"""Moves messages between brokers, for shovels and federation."""

@@ -1,1 +1,1 @@
-"""One AMQP client connection: state machines and greenlets."""
+"""Serves AMQP 0-9-1 clients: their connections, channels and consumers."""

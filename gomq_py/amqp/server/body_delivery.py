@@ -1,8 +1,8 @@
-"""Body delivery: sends one large message to a consumer without a copy of its body: the system sends the body
-from its file (FileDelivery), or from the buffer that it was received in (MemoryDelivery).
+"""Body delivery: sends one large message to a consumer without copying the body. FileDelivery has the system
+send the body from the message's file; MemoryDelivery sends the body from the buffer that received it.
 
-Made by delivery. A Source of net.output, which asks for the next octets when the socket takes some. Never
-switches.
+The consumer (amqp.server.delivery) makes both. Both are sources of net.output, which calls send() when the
+socket takes more. Never switches.
 """
 import errno
 import os
@@ -31,12 +31,12 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """Sends the body from the pages of the message's file. A slow client gets what the pages hold by then, so
-    the file must never be written again or reused (Store.body_file). Reading evicted pages blocks.
+    """Sends a message's body straight from its file. A slow client gets what the file holds at that time, so
+    the file must never be written again or reused (Store.body_file). send() blocks if the disk must be read.
 
-    ``lead``: the frames before the body. The body is ``count`` octets from ``start`` on of the file of
-    ``reading`` (storage.disk.open_file.Reading), which close() closes. ``left``: octets that the socket has
-    not taken.
+    ``lead``: the frames before the body. The body is ``count`` octets from offset ``start`` on in the file of
+    ``reading`` (storage.disk.open_file.Reading); close() closes ``reading``. ``left``: octets that the socket
+    has not taken.
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")
@@ -52,7 +52,7 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Give the socket the next SLICE_OCTETS at most. Returns how many octets it took. Raises OSError."""
+        """Give the socket at most SLICE_OCTETS more. Returns how many octets it took. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -89,14 +89,14 @@ class FileDelivery:
         return sent
 
     def _begin_frame(self):
-        """Return the head of the next body frame; empty at the end of the body."""
+        """Return the head of the next body frame, or no octets at the end of the body."""
         self._part = min(self._end - self._at, self._room)
         return HEAD.pack(FRAME_BODY, self._channel, self._part) if self._part else b""
 
 
 class MemoryDelivery:
-    """``lead``: the frames before ``body``, a view of at least one octet, unchanged while its ``owner`` is
-    referenced. ``left``: octets that the socket has not taken.
+    """Sends a body from the buffer that received it. ``lead``: the frames before ``body``, a view of some
+    octets, unchanged while ``owner`` is referenced. ``left``: octets that the socket has not taken.
     """
 
     __slots__ = ("left", "_owner", "_body", "_at", "_lead", "_part", "_channel", "_room")
@@ -112,7 +112,7 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Give the socket the next SLICE_OCTETS at most. Returns how many octets it took. Raises OSError."""
+        """Give the socket at most SLICE_OCTETS more. Returns how many octets it took. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -126,7 +126,7 @@ class MemoryDelivery:
         self._owner = self._body = None
 
     def _parts(self):
-        """Return views of the next octets to send: SLICE_OCTETS and up to a frame more, or the rest."""
+        """Return views of the next octets to send, of about SLICE_OCTETS at most."""
         lead, part, at = self._lead, self._part, self._at
         parts, count = [lead], 0
         while part and count < SLICE_OCTETS and len(parts) < PARTS_MAX:
@@ -152,8 +152,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """For the part of the body that ends at ``at``: (end of its frame and head of the next frame, body
-        octets of the next frame).
+        """Return what follows offset ``at`` of the body: (end of its frame and head of the next frame, count
+        of body octets in the next frame).
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 
@@ -163,7 +163,7 @@ class MemoryDelivery:
 
 
 class Turn:
-    """A Message's ``lacking``: calls back when ``output`` has drained, after ``most_ms`` at the latest."""
+    """Calls back when ``output`` has drained, or after ``most_ms``: the ``lacking`` of a Message."""
 
     __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
 

@@ -1,8 +1,8 @@
-"""Channel: one channel of a connection: its state, its incoming frames, and the table of method handlers.
+"""Channel: keeps the state of one channel, takes its frames, and has the table of method handlers.
 
-Between connection, which owns the socket and turns errors into frames, and the handlers of topology, publish,
-consume, settling, confirms and tx. Its base HotChannel (fast_lane) holds what is touched per message. Answers
-leave through ``replies`` only. Never switches.
+The connection calls it, owns the socket and turns errors into frames. The handlers are in topology, publish,
+consume, settling, confirms and tx. The base class HotChannel (fast_lane) holds what each message touches.
+Answers leave through ``replies`` only. Never switches.
 """
 from functools import partial
 from typing import Any
@@ -39,7 +39,7 @@ RETURNED_MAX = 1000
 
 
 class Channel(HotChannel):
-    """An open channel.
+    """One channel of a connection.
 
     ``content``: the message being received. ``transaction``: publishes and settlements held back in tx mode.
     ``last_queue``: the queue declared last. ``prefetch_is_given``: the client has set its prefetch.
@@ -120,12 +120,12 @@ class Channel(HotChannel):
     # what goes out
 
     def reply(self, method):
-        """Answer, behind the answers before it."""
+        """Send an answer to the client, after all earlier answers."""
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Send a method that the client did not ask for. If the method being handled causes it, it leaves
-        after that method's answer.
+        """Send a method that the client did not ask for. While queue.delete is being handled, the method
+        waits until delete-ok is sent.
         """
         if self.held_notices is None:
             self.reply(method)
@@ -133,18 +133,18 @@ class Channel(HotChannel):
             self.held_notices.append(method)
 
     def reply_when_safe(self, method, action=None):
-        """Answer and then call ``action()``, once all changes so far are safe."""
+        """Answer and then call ``action()``, once all changes so far are on disk."""
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Answer at once, or once a ``durable`` change is safe."""
+        """Answer at once or, if ``durable``, once all changes so far are on disk."""
         if durable:
             self.reply_when_safe(method)
         else:
             self.reply(method)
 
     def reply_after_purge(self, method, queue):
-        """Answer once a purge of ``queue`` is safe."""
+        """Answer once the purge of ``queue`` is on disk."""
         place = self.replies.keep_place(method_frame(self.id, method))
         queue.after_purge(self.connection.durability, partial(self.replies.fill, place))
 
@@ -171,7 +171,7 @@ class Channel(HotChannel):
             )
 
     def trace_delivery(self, message, queue_name, added):
-        """Trace a message that is delivered to the client; ``added``: headers besides the message's own."""
+        """Report a delivery to the vhost's tracing; ``added``: headers besides the message's own."""
         tracing.delivered(self.vhost, traced(self.caller), message, queue_name, added)
 
     @property
@@ -189,7 +189,7 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """A message of ``holder`` was not acked in time: close the channel, so that the message goes back."""
+        """Close the channel and requeue its messages: a message of ``holder`` was not acked in time."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(
@@ -199,9 +199,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """Close the channel after the queue's turn: the next message of ``queue`` has ``octets`` of
-        properties, too many for a frame to the client. Counts as one delivery attempt for all consumers of
-        the channel.
+        """Close the channel after the queue's turn, because the next message of ``queue`` has ``octets`` of
+        properties, too many for a frame to the client. This counts as one delivery attempt, however many
+        consumers the channel has.
         """
         if self._is_refusing:
             return
@@ -215,9 +215,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Give a message back to its queue for an operator; a later settlement by the client is ignored.
+        """Requeue a message because an operator asks; a later settlement by the client is ignored.
 
-        Returns False if the message is not unacknowledged, or RETURNED_MAX messages were given back before.
+        Returns False if the message is not unacked, or RETURNED_MAX messages were requeued before; else True.
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
@@ -230,8 +230,8 @@ class Channel(HotChannel):
     # very many unacked messages
 
     def settle_many(self, delivery_tag, how, then=None):
-        """Settle all messages up to this tag, in slices, then call ``then()``. The client is not read until
-        then, so its next methods find them settled.
+        """Settle all messages up to this tag, in slices, then call ``then()``. The client is not read
+        meanwhile, so that its next methods find the messages settled.
         """
         hold: Hold = None
 
@@ -250,8 +250,8 @@ class Channel(HotChannel):
     def work_off(self, step, then, waits_for):
         """Call ``step()`` until it returns False, and then ``then()``.
 
-        If that takes more than one slice, the client is not read meanwhile. All steps are called even if the
-        channel ends. If a step raises, the channel or the connection is closed.
+        If the steps take more than one slice, the client is not read meanwhile. All steps are called even if
+        the channel ends. If a step raises, the channel or the connection is closed.
         """
         hold: Hold = None
         method_id = self.method_id
@@ -272,9 +272,9 @@ class Channel(HotChannel):
             then()
 
     def go_on_later(self, when, step, waits_for):
-        """Call ``step()`` when ``when(callback)`` calls back, unless the channel ends before.
+        """Call ``step()`` when ``when(callback)`` calls back, unless the channel has closed before.
 
-        The client is not read meanwhile. The step's error closes the channel or the connection.
+        The client is not read meanwhile. If the step raises, the channel or the connection is closed.
         """
         hold = self.connection.stream.hold(waits_for)
         method_id = self.method_id
@@ -303,7 +303,7 @@ class Channel(HotChannel):
         return CLOSING if self.is_closing() else self.state
 
     def is_closing(self):
-        """True while the client has not agreed to the channel's end."""
+        """True after one side has closed the channel, until the other side agrees."""
         return self.state in (CLOSING, CLOSING_BOTH)
 
     # the end
@@ -337,12 +337,12 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def is_answering(self):
-        """Whether an answer or a confirm waits for the disk."""
+        """True if an answer or a confirm waits for the disk."""
         return bool(self.replies.waiting_count or (self.confirms is not None and self.confirms.waiting))
 
     def when_answered(self, action, last=None):
-        """Call ``action()`` when all answers and confirms have left, including those that wait for the disk,
-        followed by the octets ``last``.
+        """Send the octets ``last`` after all answers and confirms, including those that wait for the disk;
+        then call ``action()``.
         """
         if self.confirms is not None and self.confirms.waiting:
             self.replies.send_when_safe(last, action)
@@ -352,13 +352,13 @@ class Channel(HotChannel):
         self.replies.act(action)
 
     def ends(self, end):
-        """A list of functions that end the channel when called in order. The last is ``end``; the others each
-        detach a few consumers, if there are very many.
+        """Return functions that end the channel when called in order. The last function is ``end``; if the
+        channel has very many consumers, each function before ``end`` detaches a few.
         """
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
-        """End the channel: both sides have agreed, or the connection has gone."""
+        """End the channel, after both sides have agreed or the connection has gone."""
         self.release()
         moved(self, OF_CHANNEL, ENDED)
         self.replies.close()
@@ -366,7 +366,7 @@ class Channel(HotChannel):
             self.confirms.close()
 
     def release(self):
-        """Give back consumers, unacked messages, the content being received and the transaction, once."""
+        """Give back consumers, unacked messages, content and transaction. A second call does nothing."""
         if self._ended:
             return
         if self._leaving is None:
@@ -384,8 +384,8 @@ class Channel(HotChannel):
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
     def _release_then(self, then):
-        """Release, then call ``then()``. Very many consumers take several slices, and the client is not read
-        meanwhile.
+        """Release the channel, then call ``then()``. Very many consumers are released in slices, between
+        which the client is not read.
         """
         if len(self.consumers) <= FEW:
             self.release()
@@ -443,18 +443,18 @@ class Channel(HotChannel):
 
 
 def channel_open(_channel, _method):
-    """channel.open on an open channel: an error."""
+    """channel.open on an open channel: raises ChannelError."""
     raise ChannelError("second 'channel.open' seen")
 
 
 def channel_close(channel, _method):
-    """channel.close: the channel number is free when the answer has been sent."""
+    """channel.close: the channel number is free when close-ok has been sent."""
     channel.agree_to_close()
 
 
 def channel_flow(channel, method):
-    """channel.flow: deliveries always flow. As in RabbitMQ, a client that wants none sets a prefetch or
-    cancels.
+    """channel.flow: deliveries cannot be stopped, as in RabbitMQ. Clients limit deliveries by their prefetch,
+    or cancel.
     """
     if not method.active:
         raise NotImplemented_("active=false")

@@ -1,9 +1,9 @@
-"""Confirms: answers to the publishes of a channel in confirm mode.
+"""Confirms: answers the publishes of a channel in confirm mode with basic.ack and basic.nack.
 
-Between the channel and its connection's output. Once per read the lane passes on how far the channel has
-published. Publishes that went to disk are confirmed when they are safe, with one basic.ack per flush. Others
-are confirmed at once, but never past an earlier publish that still waits, because a basic.ack with
-``multiple`` stands for all before it. Never counts or stores.
+Once per read the fast lane tells it the number of the channel's last publish. Publishes that went to disk are
+confirmed when they are safe, with one basic.ack per flush. Other publishes are confirmed at once unless an
+earlier publish still waits, because a basic.ack with ``multiple`` covers all publishes before it. Never
+counts or stores.
 """
 from struct import Struct
 
@@ -30,7 +30,7 @@ def confirm_select(channel, method):
 
 
 class Confirms:
-    """The confirms of one channel. ``confirmed`` is the last publish that was answered."""
+    """Sends the confirms of one channel. ``confirmed``: number of the last publish that was answered."""
 
     __slots__ = ("_channel_id", "_write", "_pending", "confirmed", "_seen")
 
@@ -46,8 +46,8 @@ class Confirms:
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
-        """Publishes up to number ``last`` are done. ``refused``: those to be nacked. ``unsynced``: tuples of
-        the queues whose messages are not on disk yet.
+        """Confirm the publishes up to number ``last``, at once or when they are on disk. ``refused``: numbers
+        of the publishes to nack. ``unsynced``: tuples of the queues whose messages are not on disk yet.
         """
         if last == self._seen:
             return
@@ -69,8 +69,8 @@ class Confirms:
         self._pending.close()
 
     def _answers(self, last, refused):
-        """Frames that ack everything after ``confirmed`` up to ``last`` except ``refused``, which are nacked
-        one by one, in order.
+        """Return frames that ack all publishes after ``confirmed`` up to ``last``, but nack each publish in
+        ``refused``, in order.
         """
         if not refused:
             frame = self._ack(last)
@@ -91,7 +91,7 @@ class Confirms:
         return self._frame(BasicAck.ID, number, number - self.confirmed > 1)
 
     def _nack_all(self, last):
-        """Nack these publishes: the disk refused, so they may be lost."""
+        """Return a frame that nacks all publishes up to ``last``: the disk failed, so they may be lost."""
         multiple = last - self.confirmed > 1
         self.confirmed = last
         return self._frame(BasicNack.ID, last, multiple)
@@ -103,7 +103,7 @@ class Confirms:
 
 
 class _Batch(Answer):
-    """Publishes that share one sync."""
+    """Publishes that wait for the same sync, and are answered together."""
 
     __slots__ = ("confirms", "last", "refused")
 

@@ -1,12 +1,12 @@
-"""Connection: one client's socket, handshake, channels and end.
+"""Connection: serves one client: its socket, its handshake, its channels and its end.
 
-The only place of the AMQP door that turns errors into frames.
+The only module of the AMQP door that turns errors into frames.
 
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
-    output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
+    output < replies, confirms, deliveries
 
-Between net and the channels. A greenlet may send only a connection's last frames; all other code runs in the
-hub and must not switch. Never parses a frame twice; every wait for the peer has a time limit.
+A greenlet may send only a connection's last frames; all other code runs in the hub and must not switch. Never
+parses a frame twice; every wait for the peer has a time limit.
 """
 import logging
 from functools import partial
@@ -70,7 +70,7 @@ HEARTBEAT_CHECKS = 2
 
 
 class Connection(ClientConnection):
-    """A client of AMQP. ``takes``: the client has consumed or fetched a message."""
+    """One connected AMQP client. ``takes``: the client has called basic.consume or basic.get."""
 
     # With a ``__dict__`` where tests replace a method.
     __slots__ = (
@@ -101,7 +101,7 @@ class Connection(ClientConnection):
     # begin and login
 
     def begin(self):
-        """Start reading and the login. An error releases everything acquired, and is raised."""
+        """Start reading and the login. If that raises an error, everything acquired is released."""
         try:
             self.open_stream()
             self.login = LoginAttempt(self)
@@ -116,7 +116,7 @@ class Connection(ClientConnection):
             raise
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Serve the client after its login. ``has_rest``: the lane has unprocessed input."""
+        """Serve the client after its login. ``has_rest``: the client has sent more than its login."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -130,19 +130,19 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """Stop the consumers from taking messages, which would be counted as delivered."""
+        """Stop the consumers from taking messages, which would count as delivered."""
         for channel in self.channels.values():
             channel.lend_nothing()
 
     def publishers(self):
-        """The channels: each counts its publishes."""
+        """Return the channels, each of which counts its publishes."""
         return list(self.channels.values())
 
     @property
     def properties_max(self):
-        """Octets of properties that fit into a header frame to the client. No limit for clients that take the
-        largest frames, as in RabbitMQ: dead-lettering adds headers, and otherwise no client could get the
-        message.
+        """Most octets of properties that fit into a header frame to the client. As in RabbitMQ, clients that
+        accept the server's largest frames have no limit: without such clients, a message to which
+        dead-lettering has added many headers could not be consumed.
         """
         if self.limits.frame_max >= self.server.settings.frame_max:
             return ANY_SIZE
@@ -182,7 +182,7 @@ class Connection(ClientConnection):
         self._release(self._ended, self.hub.endings.give_back)
 
     def _ended(self):
-        """Forget the connection, which has given everything back."""
+        """Forget the connection, after it has given everything back."""
         self.lane = None  # the lane refers to the connection
         self.forget(self.client_properties.get("connection_name"))
 
@@ -199,8 +199,8 @@ class Connection(ClientConnection):
     def _ends_of(self, channels, answering):
         """Generate the functions that end these channels, one channel after the other.
 
-        Empties the list ``channels`` (the first channel is last), so that each channel is freed once it has
-        ended.
+        The list ``channels`` has the first channel last, and is emptied on the way, so that each channel is
+        freed once it has ended.
         """
         while channels:
             channel = channels.pop()
@@ -210,7 +210,7 @@ class Connection(ClientConnection):
     # the lane's handler
 
     def make_lane(self):
-        """Make the lane once the client sends something after its login: idle clients then need less memory.
+        """Make the fast lane, when the client sends something after its login: idle clients need less memory.
         """
         hub = self.hub
         self.output.on_overflow = self._unread
@@ -221,14 +221,14 @@ class Connection(ClientConnection):
         return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
-        """Handle a frame that the fast lane leaves. Returns False if the walk must stop. Never raises."""
+        """Handle a frame that the fast lane leaves. Returns False if the lane must stop. Never raises."""
         return self._handled(kind, channel_id, self._frame, kind, channel_id, payload) and (
             self.slow_walk.has_time())
 
     def body_begins(self, channel_id, size, start, end):
-        """A body frame of ``size`` octets has begun with ``input[start:end]``. Returns True if the stream is
-        to read the rest into the body's buffer; body_ends() follows. Returns False if the frame must come
-        whole.
+        """Begin a body frame of ``size`` octets, whose first part is ``input[start:end]``. Returns True if
+        the stream now reads the rest into the body's buffer; the lane then calls body_ends(). Returns False
+        if the lane must wait for the whole frame.
         """
         channel = self.channels.get(channel_id)
         if self.state != OPEN or channel is None or not channel.is_open():
@@ -242,7 +242,7 @@ class Connection(ClientConnection):
         return True
 
     def body_ends(self):
-        """The frame of the last body_begins() is complete. As slow_frame()."""
+        """Handle the frame of the last body_begins(), now complete. Returns False if the lane must stop."""
         (channel, *body), self._body = self._body, None
         return self._handled(FRAME_BODY, channel.id, self._body_frame, channel, *body) and (
             self.slow_walk.has_time())
@@ -276,8 +276,8 @@ class Connection(ClientConnection):
         return not self.stream.paused
 
     def route(self, exchange, routing_key, entry=b""):
-        """A Route for the fast lane to remember, or None if such messages must take the slow lane. ``entry``:
-        the header entry that the route depends on, or empty.
+        """Return a Route for the fast lane to remember, or None if such messages must take the slow lane.
+        ``entry``: the encoded header that the route depends on, or empty if it depends on no header.
         """
         try:
             name, key = exchange.decode(), routing_key.decode()
@@ -291,15 +291,15 @@ class Connection(ClientConnection):
         return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def outruns(self, queues):
-        """Read the client less eagerly, because it publishes more than the consumers of these queues can
-        follow. A client that also consumes is not slowed down: its acks would wait, too.
+        """Read the client less often, because it publishes faster than the consumers of these queues consume.
+        A client that also consumes is not slowed down: its acks would wait, too.
         """
         if not self.takes:
             self.hub.backpressure.hold(self.stream, queues)
 
     def has_plenty(self):
-        """True if reading may wait a little: a consumer has enough messages, and no channel waits for
-        confirms.
+        """True if the client may be read a little later: a channel has enough unacked messages, and no
+        channel is in confirm mode.
         """
         channels = self.channels.values()
         return (
@@ -362,8 +362,8 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Handle a frame between our channel.close and the client's agreement. It is dropped, because the
-        client sent it before it knew. A channel.open is answered, or the client would wait for ever.
+        """Handle a frame between our channel.close and the client's agreement. Most frames are dropped, as
+        the client sent them before it knew. A channel.open is answered, or the client would wait for ever.
         """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -404,8 +404,8 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error, level=logging.WARNING, said=None):
-        """Close with an error, logged at ``level``. When the channels have ended, the client gets the error,
-        and ``said()`` is called. The client has CLOSE_TIMEOUT_S to agree; all its other frames are dropped.
+        """Close the connection with an error, logged at ``level``. When the channels have ended, the client
+        gets it, and ``said()`` is called. The client has CLOSE_TIMEOUT_S to agree; other frames are dropped.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
@@ -424,16 +424,16 @@ class Connection(ClientConnection):
         self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
-        """Close for an operator or the broker's stop."""
+        """Close the connection because an operator asks or the broker stops."""
         # A stop is no fault, and each connection logs its end anyway.
         self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 
     def fail_channel(self, channel, error):
-        """Close one channel with an AMQPError or a Refused that does not answer a frame."""
+        """Close one channel with an AMQPError or a Refused that arises outside the handling of a frame."""
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
-        """Close the channel or the connection: a later slice of work begun by this method has raised."""
+        """Close the channel or the connection: a later slice of this method's work raised ``error``."""
         if not isinstance(error, (AMQPError, Refused)):
             LOG.error(
                 "connection %s: fault in what a client asked for on channel %d", self.name, channel.id,
@@ -466,8 +466,8 @@ class Connection(ClientConnection):
 
     def _close(self, method):
         """connection.close: answer when exclusive queues are gone, after all other answers and confirms.
-        Meanwhile the client is read, and its frames are dropped, so that its end is noticed even if the disk
-        hangs.
+        While answers wait, the client is read and its frames are dropped, so that its end is noticed even if
+        the disk hangs.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
         hold = self.stream.hold("its channels to end")
@@ -486,21 +486,21 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """``one`` of ``_answering`` has sent its answers: connection.close-ok follows the last one's."""
+        """Note that ``one`` of ``_answering`` has sent its answers; after the last one, send close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))
             self._take_leave()
 
     def _take_leave(self):
-        """End the connection: both sides have agreed."""
+        """Stop the connection, after both sides have agreed. Returns False, for the lane to stop."""
         self._has_taken_leave = True
         self._stop()
         return False
 
     def _unread(self):
-        """Stop reading a client that does not read its answers, until it does; close it if that takes too
-        long.
+        """Stop reading the client until it has read its answers. Close the connection if the client takes too
+        long to read them.
         """
         hold = self.stream.hold(UNREAD)
         patience_s = self.server.settings.unread_timeout
@@ -519,8 +519,8 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Called four times per heartbeat interval: check whether the client has sent anything, and send a
-        heartbeat if nothing has gone out for half an interval.
+        """Check whether the client has sent anything, and send a heartbeat if nothing has gone out for half
+        an interval. Must be called four times per heartbeat interval.
         """
         if self.is_silent(SILENT_CHECKS):
             self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")

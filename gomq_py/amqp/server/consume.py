@@ -1,7 +1,7 @@
-"""Consume: basic.consume, cancel, qos, get and recover of a channel.
+"""Consume: handles basic.consume, cancel, qos, get and recover.
 
-Above the queues and their consumers (amqp.server.delivery). Consume-ok may have to wait for other answers of
-the channel; the first delivery then waits, too.
+Reads the queues and makes their consumers (amqp.server.delivery). Consume-ok may have to wait for other
+answers of the channel; the first delivery then waits, too.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -35,8 +35,8 @@ ANY_SIZE = 1 << 62
 
 
 def basic_qos(channel, method):
-    """basic.qos: the limit of new consumers or, if ``global`` is set, of all consumers of the channel
-    together. 0 is no limit.
+    """basic.qos: limit the unacked messages of each new consumer or, if ``global`` is set, of all consumers
+    of the channel together. 0: no limit.
 
     As in RabbitMQ, setting the limit of new consumers removes the channel's limit: a client that wants both
     sets the channel's limit last.
@@ -53,7 +53,7 @@ def basic_qos(channel, method):
 
 
 def basic_consume(channel, method):
-    """basic.consume. ``no_local`` is accepted and ignored, as in RabbitMQ."""
+    """basic.consume: start a consumer. ``no_local`` is accepted and ignored, as in RabbitMQ."""
     channel.connection.takes = True
     tag = method.consumer_tag
     if tag and (tag in channel.consumers or _is_reply_tag(channel, tag)):
@@ -70,7 +70,7 @@ def basic_consume(channel, method):
 
 
 def basic_cancel(channel, method):
-    """basic.cancel, also for an unknown tag. The consumer's unacked messages stay with the channel."""
+    """basic.cancel: stop a consumer, if there is one. Its unacked messages stay with the channel."""
     tag = method.consumer_tag
     if _is_reply_tag(channel, tag):
         stop_reply_consumer(channel)
@@ -85,7 +85,7 @@ def basic_cancel(channel, method):
 
 
 def basic_get(channel, method):
-    """basic.get: the next message, or get-empty."""
+    """basic.get: send the next message, or get-empty."""
     channel.connection.takes = True
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)

@@ -1,10 +1,10 @@
-"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows; the
-message goes back.
+"""Consumer timeouts: closes a channel that holds a delivery unacked for longer than its queue allows. The
+message is then requeued.
 
-Beside connection. The limit is the queue's (``consumer_timeout_ms``); the unacked ring has the times of
-deliveries. A channel is watched from its first delivery with a limit until a check finds no such delivery.
-Neither messages nor idle channels cost anything: channels wait in buckets of one second, and one timer waits
-for the first bucket. An overdue delivery is noticed up to two seconds late, never early.
+The limit is the queue's (``consumer_timeout_ms``); the unacked ring knows when each message was delivered. A
+channel is watched from its first delivery with a limit until a check finds no such delivery. Messages and
+idle channels cost nothing: channels wait in buckets of one second, and one timer waits for the first bucket.
+An overdue delivery is noticed up to two seconds late, never early.
 """
 import heapq
 import time
@@ -23,9 +23,9 @@ SLICE = 1000
 
 
 class ConsumerTimeouts:
-    """The watched channels of one server.
+    """Watches the channels of one server, and tells those that have an overdue delivery.
 
-    A channel has ``unacked`` and ``consumer_timed_out(error)``; ``clock`` gives Unix seconds.
+    A channel has ``unacked`` and ``consumer_timed_out(holder, error)``; ``clock()`` returns Unix seconds.
     """
 
     def __init__(self, clock=time.time):
@@ -37,7 +37,7 @@ class ConsumerTimeouts:
         self._is_closed = False
 
     def watch(self, channel):
-        """Check the channel when the first of its deliveries with a timeout is due."""
+        """Watch the channel: check it when the first of its deliveries with a timeout is due."""
         if self._is_closed:
             return
         due_ms = channel.unacked.due_ms()
@@ -127,7 +127,7 @@ def timed_out(channel_id, timeout_ms):
 
 
 class LookAgain(Job):
-    """Checks all channels of ``connections`` with unacked messages against the new timeouts: one round for
+    """Checks unacked messages against changed timeouts. One round checks all channels of ``connections`` for
     all timeouts that change together.
     """
 
@@ -144,7 +144,7 @@ class LookAgain(Job):
         scheduler.start(self)
 
     def step(self):
-        """Check some channels."""
+        """Check some channels. Returns False when all are checked."""
         if self._channels is None:
             self._channels = [
                 channel for connection in list(self._connections)
@@ -158,5 +158,5 @@ class LookAgain(Job):
         return bool(self._channels)
 
     def failed(self, error):
-        """Go on with the other channels: one could not be checked."""
+        """Return True, to go on with the other channels after one could not be checked."""
         return True

@@ -1,7 +1,7 @@
-"""Delivery: an AMQP consumer, which takes its turns from the queue and fills the hub's output buffer.
+"""Delivery: the AMQP consumer, which writes messages to the hub's output buffer in the turns that the queue
+gives it. The queue calls it as its Consumer.
 
-Below broker.queues, which calls it as the queue's Consumer; writes frames by amqp.wire.delivery. Never waits
-for the socket: while the output is blocked its capacity is 0. Never switches.
+Never waits for the socket: while the client's output is blocked, the capacity is 0. Never switches.
 """
 from gomq_py import octets
 from gomq_py.amqp.server.body_delivery import OCTETS_PER_MS, FileDelivery, MemoryDelivery, Turn
@@ -18,7 +18,7 @@ UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
-    """One basic.consume, attached with start() once consume-ok has been written.
+    """Delivers messages for one basic.consume; start() attaches it once consume-ok has been written.
 
     ``prefetch``: most unacked messages; 0: no limit, as with no_ack. ``on_cancel(consumer, reason)`` tells
     the client that the queue is gone. ``large`` (a LargeOutput, or None) admits large messages. ``timers``
@@ -73,7 +73,7 @@ class AMQPConsumer(consumers.Consumer):
             self.on_cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take by its own and its channel's credit; 0 while the socket is full."""
+        """Count of messages that its own and its channel's credit allow; 0 while the socket is full."""
         if not self.started or self.output.broken or self.held:
             return 0
         if self.output.blocked:
@@ -97,15 +97,15 @@ class AMQPConsumer(consumers.Consumer):
     def deliver(self, limit):
         """Take up to ``limit`` messages, as many as fit the output buffer, and send them.
 
-        Returns the octets written.
+        Returns the count of octets written.
         """
         if self.channel.tracing:
             return self._deliver_traced(limit)
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """As ``_deliver``, but one message at a time, each reported to the channel. Ends after a slice of
-        time: copying large headers may take 1 ms.
+        """Deliver as ``_deliver`` does, but one message at a time, and report each message to the channel.
+        Ends after a slice of time: copying large headers may take 1 ms.
         """
         at = 0
         clock = SliceClock()
@@ -119,7 +119,7 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _show_next(self):
-        """Fill ``message`` with the next one. False: no message is ready."""
+        """Read the queue's next message into ``message``. Returns False if no message is ready."""
         return self.source.peek(self.message)
 
     def _headers_added(self):
@@ -183,7 +183,7 @@ class AMQPConsumer(consumers.Consumer):
         return taken + self._forget_apart()
 
     def _size_of(self, message):
-        """Octets of the frames of a basic message."""
+        """Count of octets of the frames of a basic message."""
         return delivery.delivery_size(
             len(self.prefix), message.routing_length, message.properties_length, message.body_length,
             self.frame_max)
@@ -208,9 +208,9 @@ class AMQPConsumer(consumers.Consumer):
     # messages of another protocol, which ``form`` translates, and undeliverable messages
 
     def _add_unusual(self, out, at, room):
-        """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them, or -1:
-        earlier frames must be sent first, or the message was delivered otherwise (too large for the buffer),
-        set aside (unreadable) or refused (this client cannot take it).
+        """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them. Returns -1 if
+        earlier frames must be sent first, or if the message was delivered otherwise (too large for the
+        buffer), set aside (unreadable) or refused (this client cannot take it).
         """
         if self.message.kind == BASIC:
             self._end_channel()
@@ -252,14 +252,14 @@ class AMQPConsumer(consumers.Consumer):
         return at
 
     def _pass_over(self, error):
-        """Set aside an unreadable ``message``; later messages go on."""
+        """Set aside ``message``, which is unreadable, so that later messages are delivered."""
         self.source.shift_head()
         self.source.set_aside(self.message.location, error, "delivering it")
         self.apart += UNREADABLE_OCTETS
 
     def _end_channel(self):
-        """End the channel: the header of ``message`` fits into no frame to this client. The message stays for
-        others.
+        """Close the channel, because the header of ``message`` fits into no frame to this client. The message
+        stays in its queue for other consumers.
         """
         self.held = True
         self.channel.cannot_take(self.source, self.message.properties_length)
@@ -328,7 +328,7 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def hand_over(self, message):
-        """As Consumer.hand_over: send the body from the buffer it was received in; not over TLS."""
+        """As Consumer.hand_over: send the body from the buffer that received it. Returns False over TLS."""
         if not self._can_have(message):
             return False
         size = self._size_of(message)
@@ -342,13 +342,13 @@ class AMQPConsumer(consumers.Consumer):
         return True
 
     def _can_have(self, message):
-        """True if this message can be handed to the consumer, capacity apart."""
+        """True if hand_over() can send this message, once there is capacity."""
         return (
             self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """As Consumer.wait_for, while the client reads another large message."""
+        """As Consumer.wait_for: returns a Turn while the client reads another large message, else None."""
         if (
             self.timers is None or not self.started or self.held or self.output.broken
             or not self.output.blocked or not self._can_have(message)
@@ -376,7 +376,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.flush()
 
     def admits_large(self, size):
-        """True if memory allows a copy of ``size`` octets. If not, deliveries wait for resume_held()."""
+        """True if memory allows a copy of ``size`` octets; otherwise deliveries wait for resume_held()."""
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True
@@ -398,7 +398,7 @@ class AMQPConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def give_up(self, why):
-        """Close a client that does not read a large message while others wait for memory."""
+        """Close the connection: its client does not read a large message, and others wait for memory."""
         self.channel.connection.abort(why)
 
     def _drained(self):

@@ -1,8 +1,8 @@
-"""Events of the AMQP door: headers of events about channels and consumers, with RabbitMQ's names. Events
-about logins and connections are in broker.signals.events.
+"""Events of the AMQP door: makes the headers of events about channels and consumers, with RabbitMQ's names.
+For logins and connections, broker.signals.events makes the headers.
 
-Beside connection, which emits them through the broker's Events. Each function makes the headers of one kind,
-and is called only if a listener or a binding wants such events.
+The connection emits the events through the broker's Events. Each function makes the headers of one kind of
+event, and is called only if a listener or a binding wants such events.
 """
 # The protocol's name in events.
 PROTOCOL = "{0,9,1}"
@@ -35,7 +35,7 @@ def consumer_created(consumer):
 
 
 def consumer_deleted(consumer):
-    """Headers of ``consumer.deleted``, by the client or the broker."""
+    """Headers of ``consumer.deleted``: the client or the broker has ended the consumer."""
     queue = consumer.source
     return {
         "consumer_tag": consumer.tag, "channel": channel_name(consumer.channel), "queue": queue.name,

@@ -1,10 +1,9 @@
 """Fast lane: walks everything a connection has read in one compiled pass, with no Python object per message.
 
-Reads amqp.wire, broker and storage directly, as its neighbours consume and delivery do. Stream passes it the
-hub's input buffer. A publish goes straight to its queues if its method, header and single body frame are all
-there; a basic.ack goes straight to the unacked ring. All other frames go one by one to
-``handler.slow_frame``, with the same results. Never switches; raises only for framing errors, which end the
-connection.
+Uses amqp.wire, broker and storage directly, as consume and delivery do. The stream passes it the hub's input
+buffer. A publish goes straight to its queues if its method, header and single body frame are all there; a
+basic.ack goes straight to the unacked ring. All other frames go one by one to ``handler.slow_frame``, which
+gives the same results. Never switches; raises only for framing errors, which end the connection.
 
 This module is compiled without bounds checks, so each length is checked against the end of its frame before
 it is used.
@@ -50,19 +49,19 @@ class FastLane:
     The handler has
 
     slow_frame(type, channel number, payload)
-        False ends the walk: the connection closes or is paused.
+        Handles a frame. Returns False to end the walk, because the connection closes or is paused.
     route(exchange, routing_key, entry)
-        A Route, or None for the slow lane. ``entry``: of the header that the Route without it watches, or
-        empty.
+        Returns a Route, or None for the slow lane. ``entry``: the encoded header that the Route depends on,
+        or empty.
     publish_later(...)
-        Takes a message that a queue has answered LATER.
+        Publishes a message for which a queue has answered LATER.
     outruns(queues)
-        Hears that more is published than the consumers of these queues can follow.
+        Is told that the client publishes faster than the consumers of these queues consume.
     has_time()
-        Whether a walk over messages to many queues may go on now.
+        Returns True if a walk over messages to many queues may go on now.
     body_begins(channel number, size, start, end)
-        A body frame has come in part. True: ``input[start:end]`` and the rest of it are read elsewhere, and
-        body_ends(), which answers as slow_frame, follows.
+        Takes the first part of a body frame, ``input[start:end]``. Returns True if the rest is read
+        elsewhere; the lane then calls body_ends(), which answers as slow_frame.
 
     ``confirming_channels``: channels in confirm mode with new publishes since send_confirms().
     """
@@ -77,7 +76,7 @@ class FastLane:
     def __init__(
         self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072
     ):
-        """``safe_octets``: properties of more octets take the slow lane, which limits long tables."""
+        """``safe_octets``: more octets of properties take the slow lane, which limits long tables."""
         self.handler = handler
         self.buffers = buffers
         self.at = self.buffers.input_at
@@ -196,8 +195,8 @@ class FastLane:
         self.send_confirms()
 
     def _look_behind(self):
-        """After a read with very many publishes: tell the handler if all queues of the last message are
-        outrun. At an exchange that delays messages the lane cannot tell whether that message was delayed.
+        """After a read with very many publishes, tell the handler if all queues of the last message are
+        outrun. Exchanges that delay messages are left out: the lane cannot tell whether they delayed it.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -222,7 +221,7 @@ class FastLane:
                 channel.send_confirms()
 
     def confirm(self, channel):
-        """Confirm a publish that the slow lane took on this channel, at the end of the read."""
+        """Confirm, at the end of the read, a publish that the slow lane took on this channel."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -237,7 +236,7 @@ class FastLane:
     def _publish(self, channel, position, frame_end, end):
         """Handle one publish, if all its frames are there and ordinary.
 
-        Returns the position behind its frames, WAIT or SLOW.
+        Returns the position behind its frames, WAIT if frames are missing, or SLOW to use the slow lane.
         """
         at = self.at
         # before the exchange: class id, method id and a reserved short
@@ -266,7 +265,7 @@ class FastLane:
     def _content(self, number, position, header, end):
         """Check the header frame at ``header`` and the body frame behind it, and note their offsets.
 
-        Returns the position behind both, WAIT or SLOW.
+        Returns the position behind both frames, WAIT if octets are missing, or SLOW to use the slow lane.
         """
         at = self.at
         if end - header < 22:
@@ -314,7 +313,7 @@ class FastLane:
         return after
 
     def _properties(self, start, end):
-        """Check the properties, and store in the message what its queues need. False: use the slow lane."""
+        """Store in the message what queues need of its properties. Returns False to use the slow lane."""
         at = self.at
         message = self.message
         message.persistent = False
@@ -351,7 +350,7 @@ class FastLane:
         return route
 
     def _by_headers(self, route, routing, length):
-        """The route of a message at an exchange that reads headers; ``route``: the one without headers."""
+        """Return ``route``, or the Route that the message's headers choose, or None for the slow lane."""
         # Properties of two octets, both zero, were not scanned.
         if self.message.properties_length == 2 or self.scan.headers_at < 0:
             return route
@@ -364,7 +363,7 @@ class FastLane:
         return None if due_ms == properties.UNTOLD else route.delayed
 
     def _watched(self, route, routing, length):
-        """The route of a message whose route depends on one of its headers."""
+        """Return ``route``, or the Route that the watched header chooses, or None for the slow lane."""
         at = self.at
         end = self.scan.headers_at + self.scan.headers_length
         # The first of equal keys counts, as everywhere.
@@ -402,7 +401,8 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """Have the handler wait for destination number ``at``, which takes the message later; end the walk.
+        """End the walk, and let the handler publish the message later, as destination number ``at`` answered
+        LATER.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -412,7 +412,7 @@ class FastLane:
         self.handler.publish_later(channel, message, route.queues, at, taken, bool(mandatory))
 
     def _stored(self, channel, route, persistent, taken):
-        """Count a message that all queues of the route have had."""
+        """Count a message that was offered to all queues of the route. ``taken``: all queues took it."""
         route.count()
         channel.publishes += 1
         if channel.confirming:
@@ -427,18 +427,18 @@ class FastLane:
 
 
 class HotChannel:
-    """The part of a channel that the lane and deliveries touch per message: the confirm counter, the unacked
-    ring and the credit of the channel's consumers. It knows no methods and no replies; Channel is a plain
-    subclass.
+    """Holds the state of a channel that the lane and deliveries touch per message: the confirm counter, the
+    unacked ring and the credit of the channel's consumers. The subclass Channel adds methods and replies.
 
     ``slow``: the lane hands every frame of this channel to slow_frame (tx mode, content under way, closing).
 
     ``confirming``: confirm mode. ``published``: number of the last publish in confirm mode; ``publishes``
     counts in every mode. ``refused``: publishes to be nacked at the next send_confirms(). ``unsynced``:
-    queues that must be on disk before the others are acked. ``confirms`` (Confirms) sends all these answers.
-    ``prefetch_count``: limit of new consumers; ``global_prefetch``: limit shared by all consumers of the
-    channel; 0: no limit. ``consumers``: by tag. ``max_unacked``: most unacknowledged messages. ``watched``:
-    consumer_timeouts watches the channel. ``tracing``: trace_delivery() is called for every delivery.
+    queues whose messages must be on disk before publishes are acked. ``confirms`` (Confirms) sends the
+    answers. ``prefetch_count``: limit of new consumers; ``global_prefetch``: limit shared by all consumers of
+    the channel; 0: no limit. ``consumers``: by tag. ``max_unacked``: most unacknowledged messages.
+    ``watched``: consumer_timeouts watches the channel. ``tracing``: trace_delivery() is called for every
+    delivery.
     """
 
     __slots__ = (
@@ -477,7 +477,7 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack; ``requeue`` as in unacked.
+        """basic.reject and basic.nack. ``requeue``: REQUEUE, RETURNED or FAILED of unacked, or 0 to reject.
 
         Returns False, without any effect, for an unknown tag.
         """
@@ -487,13 +487,13 @@ class HotChannel:
         return True
 
     def settle_in_slices(self, tag, how, scheduler, done=None):
-        """Settle all messages up to ``tag``. Returns True if some are left for later; ``done()`` is then
-        called when all are settled.
+        """Settle all messages up to ``tag``. Returns False if all are settled now. Otherwise returns True,
+        and calls ``done()`` when all are settled.
         """
         return self.settlements(scheduler).order(tag, how, done)
 
     def settlements(self, scheduler):
-        """The channel's Settling, which settles in slices, in order."""
+        """The channel's Settling, made at the first call; it settles in slices, in order."""
         if self.settling is None:
             self.settling = Settling(self, scheduler)
         return self.settling
@@ -516,13 +516,13 @@ class HotChannel:
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
-        """Start watching the channel: a delivery has a consumer timeout."""
+        """Start watching the channel, because a delivery has a consumer timeout."""
 
     def trace_delivery(self, message, queue_name, added):
         """Trace a message before its delivery, while ``tracing`` is set."""
 
     def resume_consumers(self):
-        """Queue up the consumers that have credit again after acks or basic.qos."""
+        """Offer the consumers to their queues: after acks or basic.qos they may have credit again."""
         if self.global_prefetch and len(self.consumers) > 1:
             self._resume_in_turns()
             return
@@ -531,8 +531,8 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """As ``resume_consumers`` for a shared credit: each time it starts with a different consumer, because
-        the first may use up the credit.
+        """As ``resume_consumers``, for consumers that share a credit. Each call starts with a different
+        consumer, because the first consumer may use up the credit.
         """
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)
@@ -549,8 +549,8 @@ class HotChannel:
 
 
 def _route_of(handler, key):
-    """The handler's route for ``key``: exchange and routing key as on the wire, then a header entry or
-    nothing.
+    """Return the handler's route for ``key``, which is exchange and routing key as on the wire, followed by
+    the header entry that the route depends on, if any.
     """
     split = 1 + key[0]
     end = split + 1 + key[split]

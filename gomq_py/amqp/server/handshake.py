@@ -1,6 +1,6 @@
-"""Handshake: from the protocol header to connection.open-ok, as a state table without I/O.
+"""Handshake: decides each step from the protocol header to connection.open-ok, by a state table without I/O.
 
-The login passes it the octets read, and carries out the steps that it returns: octets to send, credentials to
+The login feeds it the octets read, and carries out the steps that it returns: octets to send, credentials to
 check, a virtual host to open. Never reads, writes, hashes or waits. Before tune-ok a frame may have at most
 ``frame_max_before`` octets, so that a stranger can use little of the broker's memory.
 
@@ -51,7 +51,7 @@ class HandshakeError(Exception):
 
 
 class Limits(NamedTuple):
-    """The limits offered in connection.tune or agreed; 0 is no limit. ``heartbeat_s`` in seconds."""
+    """The limits that the server offers or both sides agreed to; 0: no limit. ``heartbeat_s`` in seconds."""
 
     channel_max: int
     frame_max: int
@@ -93,16 +93,16 @@ class Closed(NamedTuple):
 
 
 class Handshake:
-    """One connection's handshake.
+    """Runs one connection's handshake.
 
-    ``limits``: offered, and after tune-ok agreed. ``client_properties``: the peer's, after start-ok.
+    ``limits``: the offered Limits, after tune-ok the agreed Limits. ``client_properties``: set by start-ok.
     """
 
     def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
-        """``start``: start_frame(), which offers EXTERNAL or not as ``certified_name`` says.
+        """``start``: what start_frame() returned; it offers EXTERNAL unless ``certified_name`` is None.
 
-        ``certified_name``: the user named by a verified client certificate, "" if it names no user. None:
-        there is no certificate, and EXTERNAL is not offered.
+        ``certified_name``: the user named by a verified client certificate, "" if it names no user, None if
+        there is no certificate.
 
         ``frame_max_before``: most octets of a frame before tune-ok.
         """
@@ -118,7 +118,7 @@ class Handshake:
 
     @property
     def capabilities(self):
-        """The client's capabilities, as a dict whatever the client sent."""
+        """The client's capabilities; an empty dict if the client sent no table of them."""
         capabilities = self.client_properties.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
@@ -159,12 +159,12 @@ class Handshake:
             raise HandshakeError(f"{error} in handshake state {self.state}", self.reply_to(error)) from error
 
     def logged_in(self):
-        """Accept the credentials. Returns octets to send: the limits."""
+        """Accept the credentials. Returns the octets to send, which offer the limits."""
         moved(self, OF_HANDSHAKE, LOGGED_IN)
         return tune_frame(self.offered)
 
     def refused(self):
-        """Refuse the credentials. Returns octets to send before closing.
+        """Refuse the credentials. Returns the octets to send before closing, perhaps none.
 
         As in RabbitMQ, only clients that can tell a refusal from a broken connection get an answer.
         """
@@ -182,8 +182,8 @@ class Handshake:
         return OPEN_OK_FRAME
 
     def reply_to(self, error):
-        """The octets to send for an error: none before the login, as in RabbitMQ; after it a connection.close
-        with the reason.
+        """The octets to send for an error: none before the login, as in RabbitMQ; after the login a
+        connection.close with the reason.
         """
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
@@ -284,7 +284,7 @@ def tune_frame(offered):
 
 
 def not_negotiated(name, value, relation, limit):
-    """RabbitMQ's refusal of a tune-ok, with its text."""
+    """The error for a tune-ok outside the offered limits, with RabbitMQ's text."""
     return NotAllowed(
         f"failed to negotiate connection parameters: negotiated {name} = {value} is {relation} allowed value "
         f"({limit})",

@@ -1,27 +1,27 @@
-"""Lifecycle: the states of a handshake, a connection and a channel, and the events that change them.
+"""Lifecycle: defines the states of a handshake, a connection and a channel, and the events that change them.
 
-Below handshake, connection and channel. Each keeps a state and passes its events to ``moved``, which returns
-False, and changes nothing, if the table lacks the event in that state. States are text, shown in the log, the
-management API and errors.
+Each handshake, connection and channel keeps a state and passes events to ``moved``, which returns False, and
+changes nothing, if the table lacks the event in that state. States are text, shown in the log, the management
+API and errors.
 
-                  TAKEN_LEAVE from the three in the middle: LEFT
     handshake     HEADER --GREETED--> STARTING --LOGGED_IN--> TUNING --TUNED--> OPENING --OPENED--> OPEN
+                  STARTING, TUNING, OPENING --TAKEN_LEAVE--> LEFT
 
     connection    HANDSHAKE --OPENED--> OPEN --FAILED--> CLOSING
                   OPEN, CLOSING --STOPPED--> CLOSED
                   OPEN, CLOSING, CLOSED --ENDED--> GONE
 
-                  FAILED: connection.close is ours, the client has to agree
-                  STOPPED: nothing is read any more
-                  ENDED: its greenlet gives everything back
+                  FAILED: the broker has sent connection.close, and the client has to agree
+                  STOPPED: the client is not read any more
+                  ENDED: the connection gives everything back
 
     channel       OPEN --RELEASED--> CLOSING --ENDED--> CLOSED
                   CLOSING --CROSSED--> CLOSING_BOTH --ENDED--> CLOSED
                   CLOSING_BOTH --REOPENED--> CLOSED
 
-                  RELEASED: either side closes it, or its connection ends
-                  CROSSED: the client closes it while we do
-                  REOPENED: it need not agree, and uses the number anew
+                  RELEASED: either side closes the channel, or its connection ends
+                  CROSSED: the client closes the channel after the broker has closed it
+                  REOPENED: the client opens the channel number again instead of agreeing
 """
 HEADER, STARTING, TUNING, OPENING, LEFT = "header", "starting", "tuning", "opening", "closed"
 HANDSHAKE, OPEN, CLOSING, CLOSED, GONE = "handshake", "open", "closing", "closed", "ended"
@@ -61,7 +61,7 @@ OF_CHANNEL = {
 
 
 def moved(one, table, event):
-    """Set the ``state`` of ``one`` after the event. False: the event has no effect in its state."""
+    """Change the ``state`` of ``one`` by the event. Returns False if this state ignores the event."""
     state = table.get((one.state, event))
     if state is None:
         return False

@@ -1,11 +1,11 @@
-"""Local clients: connections of this process to its own broker, without a port and without a password.
+"""Local clients: connects this process to its own broker, without a port and without a password.
 
 Shovels and federation use an AMQP client at both ends; for an end in this broker the node gives them
 ``LocalClients.connect``. Rights, limits, alarms and exclusive queues apply as to every client. The pair of
 sockets is made here, so that no peer from the network can come in this way.
 
-Beside the server. A local client logs in as a User. Its connection ends when this user is deleted, loses its
-permission for the vhost, or may no longer read a queue that it consumes.
+A local client logs in as a User. Its connection ends when this user is deleted or loses its permission for
+the vhost; a channel ends when the user may no longer read a queue that the channel consumes.
 """
 import errno
 
@@ -30,9 +30,9 @@ class LocalClients:
         self._count = 0
 
     def connect(self, user):
-        """The client's end of a connection that logs in as this User with EXTERNAL.
+        """Connect a client, which logs in as this User with EXTERNAL.
 
-        Returns gevent's socket, which the caller closes. Raises OSError.
+        Returns the client's end, a gevent socket that the caller closes. Raises OSError.
         """
         hub = self._server.hub
         if self._clients.is_closing or hub.is_closed:
@@ -51,8 +51,8 @@ class LocalClients:
         return ours
 
     def _rights_changed(self, user):
-        """End what the user's rights no longer allow. Consumers of other clients are cancelled
-        (amqp.server.withdrawals); here the channel ends, so that the link reports the reason.
+        """End connections and channels that the user's rights no longer allow. Other clients' consumers are
+        cancelled (amqp.server.withdrawals); here the channel ends, so that the link reports the reason.
         """
         if not self._clients.count_of_door(LOCAL):
             return

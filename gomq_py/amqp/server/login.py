@@ -1,9 +1,9 @@
 """Login: carries out a handshake, checks the credentials and finds the virtual host (broker.verbs.entering),
 all within ``login_timeout``.
 
-Lane of the connection's stream until the client is let in; drives the handshake's state table. Only the check
-of a costly password takes a greenlet. A client that has not logged in can fill at most one small frame and,
-during such a check, ``max_octets_before_login``.
+A LoginAttempt is the lane of the connection's stream until the client is let in, and drives the handshake.
+Only the check of a costly password takes a greenlet. Before its login a client can fill at most one small
+frame and, during such a check, ``max_octets_before_login``.
 """
 import time
 from functools import lru_cache, partial
@@ -43,7 +43,7 @@ def greeting(cluster_name, offers_external):
 
 
 class LoginAttempt(ClientLogin):
-    """The login of the client of one connection, as lane and handler of its stream.
+    """Logs in the client of one connection, as lane and handler of its stream.
 
     Calls ``connection.let_in(user, vhost, handshake, has_rest)`` when the client may come in; the
     connection's own lane gets the rest of the input. If the stream ends before, the connection ends, and
@@ -82,7 +82,7 @@ class LoginAttempt(ClientLogin):
     # as a lane
 
     def process(self, start, end, now_ms):
-        """Feed the handshake with what was read, and carry out its steps. Raises HandshakeError."""
+        """Feed the handshake with ``input[start:end]``, and carry out its steps. Raises HandshakeError."""
         connection, handshake = self.connection, self._handshake
         handshake.feed(self._input[start:end])
         while True:
@@ -123,13 +123,13 @@ class LoginAttempt(ClientLogin):
 
     @staticmethod
     def has_plenty():
-        """Never true: the client waits for every answer."""
+        """Return False: the client waits for every answer."""
         return False
 
     # steps
 
     def _log_in_at_once(self, login):
-        """Log in if the credentials can be checked without waiting. Returns whether that succeeded."""
+        """Log in if the credentials can be checked without waiting. Returns False if they cannot."""
         connection = self.connection
         if connection.local_user is not None and login.mechanism == EXTERNAL:
             self.user = connection.local_user
@@ -155,7 +155,7 @@ class LoginAttempt(ClientLogin):
             self.connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _log_in(self, login, hold):
-        """May switch."""
+        """Check the credentials, go on with the handshake, and release ``hold``. May switch."""
         left_s = max(0.0, self._ends_at_s - time.monotonic())
         deadline = LoginDeadline(left_s, HandshakeError(f"no login within {self.timeout_s} s"))
         stream = self.connection.stream
@@ -172,7 +172,7 @@ class LoginAttempt(ClientLogin):
             hold.release()
 
     def _give_up(self, greenlet):
-        """End the login: the socket was shut down, which a login that does not read would not notice."""
+        """End a login whose socket was shut down: the stream is not read and would not notice."""
         greenlet.kill(block=False)
         self.connection.stream.stop()
 
@@ -244,7 +244,7 @@ class LoginAttempt(ClientLogin):
     # failure
 
     def say_last_word(self):
-        """Log why the stream has ended; tell the client if possible, and return whether that was. May switch.
+        """Log why the stream has ended, and tell the client. Returns True if the client was told. May switch.
         """
         connection, error = self.connection, None
         try:
@@ -261,8 +261,8 @@ class LoginAttempt(ClientLogin):
         return is_sent and bool(reply)
 
     def _refusal(self, error):
-        """The octets for the client because of this HandshakeError or OSError (None: the client ended the
-        stream). Logs the reason.
+        """Log why the login failed, and return the octets for the client. ``error``: a HandshakeError, an
+        OSError, or None if the client ended the stream.
         """
         handshake, name, host = self._handshake, self.connection.name, self.connection.peer_host
         strangers = self.server.strangers

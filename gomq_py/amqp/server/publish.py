@@ -1,4 +1,4 @@
-"""Publish: the slow lane, for publishes that the fast lane leaves: split frames, returns, checks of
+"""Publish: the slow lane, which handles publishes that the fast lane leaves: split frames, returns, checks of
 properties, CC and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
@@ -6,8 +6,8 @@ properties, CC and BCC, direct reply-to.
                                    complete, as in RabbitMQ, except for the address of a large body
     store                          Publication -> queues; returns and confirm counting
 
-Between channel and broker.verbs.publishing, which defines a publish. Complete and simple, never fast. Answers
-as the fast lane does; a property test compares both.
+The channel calls it; broker.verbs.publishing defines a publish. Handles every publish, simple rather than
+fast. Answers as the fast lane does; a property test compares both.
 """
 from functools import partial
 
@@ -34,7 +34,7 @@ ROUTING_OCTETS = 1024
 class Content:
     """A message being received: its method, then its header, then bodies up to ``size`` octets.
 
-    A client of the body budget.
+    The body budget may hold its connection, and calls resume_held() or give_up().
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def check(self):
-        """Check the rights once before the content takes shared memory; prepare() checks them again when the
+        """Check the rights before the content takes shared memory; prepare() checks them again when the
         content is complete. Raises as prepare() does.
         """
         if not self.is_checked:
@@ -72,7 +72,7 @@ class Content:
             publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
-        """Receive the body into a lent buffer, if there is memory for one."""
+        """Borrow a buffer to receive the body into, if there is memory for one."""
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
@@ -90,11 +90,11 @@ class Content:
 
     @property
     def is_held_up(self):
-        """True if the connection is not read for reasons other than its client."""
+        """True if the connection is not read for a reason that is not its client's fault."""
         return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
-        """Read on: the body budget has room for the rest, or the content was dropped."""
+        """Read the client again: the body budget has room, or the content was dropped."""
         if self.hold is not None:
             self.hold.release()
 
@@ -154,8 +154,8 @@ def content_body(channel, payload):
 
 
 def body_begins(channel, size):
-    """A body frame of ``size`` octets has begun. Returns the Gathered to read it into; body_ends() follows.
-    Returns None if the frame must come whole.
+    """Begin a body frame of ``size`` octets. Returns the Gathered to read the frame into before body_ends()
+    is called, or None if the caller must wait for the whole frame.
     """
     content = channel.content
     if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
@@ -166,7 +166,7 @@ def body_begins(channel, size):
 
 
 def body_ends(channel, gathered, size):
-    """The frame has been read into the Gathered. Returns False when reading must pause."""
+    """Handle a body frame that was read into ``gathered``. Returns False when reading must pause."""
     content = channel.content
     if content is None or content.gathered is not gathered:  # the channel has ended meanwhile
         return True
@@ -238,7 +238,7 @@ def _own_reply_to(channel, reply_to):
 def store(channel, publication, may_wait=False):
     """Store the message in its destinations or return it to the client, and count it for confirms.
 
-    Returns whether all destinations took it; None if the message waits for files, with ``may_wait``.
+    Returns True if all destinations took it, otherwise False; None if it waits for files (``may_wait``).
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -248,8 +248,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message of the fast lane after destination number ``at`` answered LATER. ``taken``: the
-    destinations before it took the message.
+    """Publish a message of the fast lane, from destination number ``at`` on, which answered LATER. ``taken``:
+    all destinations before ``at`` took the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

@@ -1,8 +1,8 @@
-"""Refusals: AMQP errors for the core's refusals (gomq_py.errors), and for malformed or misplaced frames.
+"""Refusals: makes AMQP errors of the core's refusals (gomq_py.errors), and of malformed or misplaced frames.
 
-Handshake and connection call these functions and catch the errors, which are those of amqp.wire. As in
-RabbitMQ, an unknown type or malformed content closes the connection, any other refusal only the channel.
-Never reads, writes or closes.
+Handshake and connection call these functions and catch the errors, which are classes of amqp.wire. An unknown
+type or malformed content closes the connection, any other refusal only the channel, as in RabbitMQ. Never
+reads, writes or closes.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire
@@ -25,7 +25,7 @@ SHOWN = 16
 
 
 def as_amqp(error):
-    """The AMQPError for the client: an AMQPError itself, or for a Refused its equivalent."""
+    """Return ``error`` if it is an AMQPError, or the AMQPError that stands for a Refused."""
     if isinstance(error, wire.AMQPError):
         return error
     if isinstance(error, errors.OutOfResources):
@@ -50,8 +50,8 @@ def described_frame(kind, payload):
 
 
 def method_on_channel_0(payload):
-    """The method of a frame on channel 0. Raises FrameError or NotImplemented_ naming the method, which
-    RabbitMQ does on this channel only.
+    """Decode the method of a frame on channel 0. Raises FrameError, or NotImplemented_ with the method's
+    name, as RabbitMQ does on this channel only.
     """
     try:
         return decode_method(payload)
@@ -60,7 +60,7 @@ def method_on_channel_0(payload):
 
 
 def blamed(error, method_id):
-    """The error with the id of its method, unless it has one already."""
+    """Return ``error``, with the id of the method that caused it unless it has one already."""
     if not error.class_id and method_id:
         error.class_id, error.method_id = method_id >> 16, method_id & 0xFFFF
     return error

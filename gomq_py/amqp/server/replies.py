@@ -1,4 +1,4 @@
-"""Replies: the answers of a channel, in order. Between the channel's handlers and the connection's output.
+"""Replies: sends the answers of a channel in order, from the channel's handlers to the connection's output.
 
 Most replies leave at once. A reply that promises something durable waits for the disk, and holds back only
 the later replies of its channel. Actions (start a consumer after its consume-ok) take their turn among the
@@ -11,7 +11,7 @@ WAITS_FOR = "answers before its own to leave"
 
 
 class Replies:
-    """The answers of one channel.
+    """Sends the answers of one channel in order.
 
     ``write(octets)`` sends. ``on_failure(error)`` is called once if the disk fails to keep what a reply
     promises.
@@ -48,8 +48,8 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send ``octets`` (None: nothing) and then call ``action()``, when all changes so far are safe, after
-        all earlier replies.
+        """After all earlier replies, and when all changes so far are safe, send ``octets`` (None: nothing)
+        and call ``action()``.
         """
         if self._closed:
             return
@@ -57,8 +57,8 @@ class Replies:
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """Keep a place for octets that are not due yet, and an action. Later replies wait until ``fill`` is
-        called with the returned place.
+        """Keep a place for ``octets`` and ``action``, and return the place. Later replies wait until ``fill``
+        is called with the place.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:
@@ -68,7 +68,7 @@ class Replies:
         return place
 
     def fill(self, place, error):
-        """Send the octets: their promise is on disk. With an ``error``, call ``on_failure`` instead."""
+        """Send a place's octets, whose promise is on disk. With an ``error``, call ``on_failure`` instead."""
         if self._closed:
             return
         if error is not None:
@@ -95,12 +95,12 @@ class Replies:
 
 
 def in_turn(handler):
-    """A handler that is called once the channel's earlier answers have left; the client is not read
+    """Wrap ``handler``, so that it runs once the channel's earlier answers have left; the client is not read
     meanwhile.
 
-    For methods with effects that the client sees before the answer, such as deliveries and confirms. A
-    message that waits here with its delivery tag is settled by an ack of later messages, which its client has
-    seen.
+    For methods with effects that the client sees before the answer, such as deliveries and confirms.
+    Otherwise a message of basic.get that waits with its delivery tag would be settled by an ack of later
+    messages, which the client has seen.
     """
     def handle(channel, method):
         if channel.replies.waiting_count:

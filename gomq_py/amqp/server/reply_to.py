@@ -1,8 +1,8 @@
-"""Direct reply-to: a consumer of amq.rabbitmq.reply-to, reached through the default exchange by a name that
-only the client's requests carry.
+"""Direct reply-to: sends replies to a consumer of amq.rabbitmq.reply-to, which is reached through the default
+exchange by a name that only the client's requests carry.
 
-A sink of the vhost: a message published to it goes out on its channel's socket and is stored nowhere. Between
-vhost routes and the connection's output.
+The consumer is a sink of the vhost: a message published to it goes out on its channel's socket and is stored
+nowhere.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -18,7 +18,7 @@ LOG = logger("amqp")
 
 
 class ReplyConsumer(Destination):
-    """The one consumer of direct replies of ``channel``.
+    """Sends direct replies to the client of ``channel``.
 
     ``name`` replaces reply_to in the channel's requests; it has 128 random bits, so nobody can guess it.
     """
@@ -32,16 +32,16 @@ class ReplyConsumer(Destination):
         self._has_told = False
 
     def start(self):
-        """Become reachable."""
+        """Let the default exchange route replies to this consumer."""
         self.channel.vhost.sinks[self.name] = self
 
     def stop(self):
-        """Become unreachable: later answers are unroutable."""
+        """End the routing to this consumer: later replies are unroutable."""
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send an answer to the client that asked. Returns 0 if the client is gone, does not read, or has
-        negotiated frames too small for the header. An answer never ends that client's channel.
+        """Send a reply to the client; returns 1. Returns 0 if the client is gone, does not read, or has
+        negotiated frames too small for the header. A reply never ends the client's channel.
         """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked:

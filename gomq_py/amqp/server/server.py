@@ -1,8 +1,8 @@
 """AMQP server: serves each accepted socket, and owns the objects that AMQP connections share, such as the
 consumer timeouts.
 
-The node gives it to a listener; it makes a connection per accepted socket. The hub (hub.context) owns what
-the connections of all protocols share. Never accepts and never parses.
+The node gives the server to a listener, which calls handle() for each accepted socket. The hub (hub.context)
+owns what the connections of all protocols share. Never accepts and never parses.
 """
 
 from gomq_py.amqp.server.confirms import Confirms
@@ -44,7 +44,7 @@ class AMQPServer:
         return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):
-        """The Access of a User to a vhost. Successive connections share it, because it knows no connection.
+        """The Access of a User to a vhost. Connections share an Access, because it refers to no connection.
         """
         access = self._access
         if access is None or access.user is not user or access.vhost_name != vhost_name:

@@ -1,10 +1,10 @@
-"""Settling: basic.ack, basic.nack and basic.reject that the fast lane leaves (rejections, unknown tags,
-transactions), and very many messages settled in slices, one slice per poll of the loop, so that others need
-not wait.
+"""Settling: handles basic.ack, basic.nack and basic.reject that the fast lane leaves (rejections, unknown
+tags, transactions). Very many messages are settled in slices, one slice per poll of the loop, so that other
+work need not wait.
 
-Between a channel and its unacked ring, which tells the queues. The methods have no answer. Each channel has
-at most one Settling, which carries out its orders in turn, to the end, even if the channel ends meanwhile.
-The channel lets no later method of the client overtake an order. Never switches.
+Calls a channel's unacked ring, which tells the queues. The methods have no answer. Each channel has at most
+one Settling, which carries out its orders in turn, to the end, even if the channel ends meanwhile. No later
+method of the client overtakes an order. Never switches.
 """
 from collections import deque
 
@@ -24,7 +24,7 @@ AT_ONCE = 2_500
 
 
 def basic_ack(channel, method):
-    """basic.ack.
+    """basic.ack: settle the message with this tag or, if ``multiple`` is set, all messages up to it.
 
     An unknown tag closes the channel; tag 0 with ``multiple`` means all messages, even if there are none.
     """
@@ -56,8 +56,8 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """True if an operator has given back the message with this tag, which its client cannot know. With
-    ``multiple`` the messages before it are settled.
+    """True if an operator has requeued the message with this tag, which the client cannot know. With
+    ``multiple``, outside transactions, the messages before it are settled.
     """
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
         return False
@@ -69,14 +69,14 @@ def was_returned(channel, delivery_tag, multiple, how):
 
 
 def apply(channel, delivery_tag, multiple, how):
-    """Settle for good. Returns False, without any effect, for an unknown tag."""
+    """Settle now, not in a transaction. Returns False, without any effect, for an unknown tag."""
     if how == ACK:
         return channel.ack(delivery_tag, multiple)
     return channel.reject(delivery_tag, multiple, 0 if how == REJECT else how)
 
 
 class Settling(Job):
-    """The orders of one channel: settle up to a delivery tag, or carry out a transaction's settlements."""
+    """Carries out one channel's orders: settle messages up to a tag, or do the steps of a commit."""
 
     name = "settlements of a channel"
 
@@ -87,11 +87,11 @@ class Settling(Job):
         self._orders = deque()  # (step, done, failed)
 
     def order(self, tag, how, done=None):
-        """Settle everything up to ``tag``; ``how`` as in settle.
+        """Settle all messages up to ``tag``; ``how`` as in settle.
 
-        Returns True if messages are left for later; ``done()`` is then called at the end.
+        Returns False if all are settled now. Otherwise returns True, and calls ``done()`` at the end.
 
-        Queues that messages go back to deliver nothing meanwhile, so that later messages do not overtake.
+        Until the end, queues that get messages back deliver nothing, so that later messages do not overtake.
         """
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
@@ -121,10 +121,8 @@ class Settling(Job):
     def carry_out(self, step, done, failed):
         """Call ``step()`` until it returns False, after all earlier orders.
 
-        Returns True if steps are left for later.
-
-        Then ``done()`` is called at the end, after ``failed(error)`` if a step raised. An error of the first
-        step, if it runs now, is raised.
+        Returns False if all steps are done now. Otherwise returns True, and calls ``done()`` at the end,
+        after ``failed(error)`` if a step raised. If the first step is called now, its error is raised.
         """
         if not self._orders and not step():
             return False
@@ -153,20 +151,20 @@ class Settling(Job):
             LOG.exception("channel %d: the end of a settlement cannot be told", self._channel.id)
 
     def failed(self, error):
-        """Go on: an order reports its own failures."""
+        """Return True if orders are left: each order reports its own failure."""
         return bool(self._orders)
 
     def _settle_some(self, tag, how):
-        """Settle a slice. Returns whether messages are left."""
+        """Settle a slice. Returns True if messages are left."""
         left = self._channel.unacked.settle_some(tag, how, ACKS_AT_ONCE if how == ACK else AT_ONCE)
         self._channel.resume_consumers()
         return left
 
 
 def held_back(channel):
-    """The queues that deliver nothing until a channel's messages have gone back and the client has its
-    answer, as keys of a dict. Includes the queues of its consumers, which have credit again before
-    recover-ok.
+    """Return the queues that must deliver nothing until a channel's messages are requeued and the client has
+    its answer, as keys of a dict. Includes the queues of the channel's consumers, which have credit again
+    before recover-ok.
     """
     queues = channel.unacked.queues()
     for consumer in channel.consumers.values():

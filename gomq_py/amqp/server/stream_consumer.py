@@ -1,5 +1,5 @@
-"""Stream consumer: an AMQP consumer of a stream, taking its turns from it and filling the hub's output
-buffer.
+"""Stream consumer: the AMQP consumer of a stream, which writes messages to the hub's output buffer when the
+stream gives it a turn.
 
 An AMQPConsumer (delivery) with its own StreamReader, which knows each message's offset. Never switches.
 """
@@ -19,11 +19,11 @@ QUIET = QuietLog(logger("queue"))
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
-    """``start_at`` (broker.features.stream_offset): where the consumer begins; with a single active consumer,
-    where it begins once it is the active one.
+    """Delivers a stream's messages. ``start_at`` (broker.features.stream_offset): where the consumer begins,
+    at once or, with a single active consumer, when it becomes active.
 
-    ``is_tracked``: the stream stores its position under its tag. ``wanted``: a StreamFilter. ``most_octets``:
-    most unsettled octets of bodies, 0: no limit; a single message may exceed it.
+    ``is_tracked``: the stream stores the consumer's position under its tag. ``wanted``: a StreamFilter.
+    ``most_octets``: most unsettled octets of bodies, 0: no limit; a single message may exceed it.
     """
 
     __slots__ = ("stream", "reader", "start_at", "is_tracked", "wanted", "most_octets")
@@ -50,8 +50,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Messages it may take now. A single active consumer opens its reader when first asked, once it is
-        active.
+        """Count of messages that the consumer may take now. The first call opens the reader; a single active
+        consumer is first called once it is active.
         """
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -62,7 +62,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return consumer_delivery.AMQPConsumer.capacity(self)
 
     def is_behind(self):
-        """True if there are messages that the reader has not looked at."""
+        """True if the stream has messages that the reader has not looked at."""
         return self.reader is not None and self.reader.is_behind()
 
     def _deliver_traced(self, limit):
@@ -126,8 +126,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """As AMQPConsumer's, plus room for the translated properties, which are written at the end and copied
-        from there.
+        """As AMQPConsumer's, plus room for the translated properties, which are first written at the end of
+        the room and then copied.
         """
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES

@@ -1,7 +1,7 @@
-"""Topology: exchange.* and queue.* methods of a channel, carried out by broker.verbs.
+"""Topology: handles the exchange.* and queue.* methods of a channel by calling broker.verbs.
 
-AMQP adds the last declared queue of a channel, direct reply-to as a queue, and answers that leave once a
-durable change is on disk. Each handler takes (channel, method) and raises the errors that the client is told.
+AMQP adds the channel's last declared queue, direct reply-to as a queue, and answers that leave once a durable
+change is on disk. Each handler takes (channel, method) and raises the errors that the client is told.
 """
 from gomq_py.amqp.wire.errors import NotFound
 from gomq_py.amqp.wire.methods import (
@@ -18,7 +18,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare. ``passive``: only check that the exchange exists."""
+    """exchange.declare: make the exchange or, if ``passive``, only check that it exists."""
     if method.passive:
         exchanges.passive_declare(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
@@ -29,20 +29,20 @@ def exchange_declare(channel, method):
 
 
 def exchange_delete(channel, method):
-    """exchange.delete, also of a missing exchange."""
+    """exchange.delete: delete the exchange. A missing exchange is no error."""
     durable = exchanges.delete(channel.caller, method.exchange, method.if_unused)
     _answer(channel, method, ExchangeDeleteOk(), durable)
 
 
 def exchange_bind(channel, method):
-    """exchange.bind."""
+    """exchange.bind: bind one exchange to another."""
     durable = bindings.bind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeBindOk(), durable)
 
 
 def exchange_unbind(channel, method):
-    """exchange.unbind, also of a missing binding."""
+    """exchange.unbind: delete a binding. A missing binding is no error."""
     durable = bindings.unbind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeUnbindOk(), durable)
@@ -51,8 +51,8 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: make the queue, or compare it with the existing one. It becomes the channel's last
-    declared queue.
+    """queue.declare: make the queue, or compare it with the existing one. The queue becomes the channel's
+    last declared queue.
     """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
@@ -70,14 +70,14 @@ def queue_declare(channel, method):
 
 
 def queue_bind(channel, method):
-    """queue.bind. No queue name: the last declared queue; an empty routing key is then its name."""
+    """queue.bind. With neither queue nor key, binds the last declared queue by its name."""
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.bind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     _answer(channel, method, QueueBindOk(), durable)
 
 
 def queue_unbind(channel, method):
-    """queue.unbind, also of a missing binding."""
+    """queue.unbind: delete a binding. A missing binding is no error."""
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.unbind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     channel.reply_durably(QueueUnbindOk(), durable)
@@ -94,7 +94,7 @@ def queue_purge(channel, method):
 
 
 def queue_delete(channel, method):
-    """queue.delete, also of a missing queue. Cancels the queue's consumers."""
+    """queue.delete: delete the queue and cancel its consumers. A missing queue is no error."""
     name = named_queue(channel, method.queue)
     # The client's own consumers are cancelled after delete-ok: py-amqp raises ConsumerCancelled from a
     # queue_delete that is still waiting.

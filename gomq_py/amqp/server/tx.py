@@ -1,9 +1,9 @@
-"""Tx: publishes (checked and routed) and settlements that a transactional channel holds back until tx.commit.
+"""Tx: keeps the publishes (checked and routed) and settlements of a transactional channel until tx.commit.
 
-Between the channel's handlers and the verbs that they would have called at once. To clients a commit is all
-or nothing; in a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles once they
-are on disk: after a power cut a client that consumes, publishes the result and commits both has at least one
-of them. The answer leaves when all is on disk.
+The channel's handlers call it instead of the verbs. To clients a commit is all or nothing; in a crash it is
+not, as in RabbitMQ. A commit stores its messages first, and settles once they are on disk: a client that
+consumes, publishes the result and commits both keeps at least one after a power cut. The answer leaves when
+all is on disk.
 """
 from array import array
 from collections import deque
@@ -56,7 +56,7 @@ class Transaction:
         self._publications.append(publication)
 
     def settle(self, delivery_tag, multiple, how):
-        """Keep a settlement. False: the tag is unknown, or settled in this transaction already."""
+        """Keep a settlement. Returns False if the tag is unknown or settled in this transaction already."""
         if multiple and delivery_tag == 0:
             # Up to the newest delivery, even if it is settled: finding the newest open one would mean a
             # search of all deliveries for each such frame.
@@ -128,11 +128,11 @@ class Transaction:
 
 
 class Commit:
-    """A commit, which is carried out to its end even if its channel ends meanwhile.
+    """Carries out a commit to its end, even if the channel ends meanwhile.
 
-    It stores its messages first, then takes the deliveries that it settles from the channel; the client is
-    not read until then. If it published something durable, it settles once its messages are on disk; if the
-    disk refuses, the deliveries go back.
+    First stores the messages, then takes the deliveries to settle from the channel; meanwhile the client is
+    not read. If a stored message is durable, settles once the messages are on disk; if the disk fails, the
+    deliveries are requeued.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class Commit:
         return False
 
     def _publish(self, clock):
-        """Store messages. Returns whether all are stored."""
+        """Store some messages. Returns True if all are stored."""
         channel = self._channel
         while self._publications:
             publication = self._publications.pop()
@@ -194,7 +194,7 @@ class Commit:
         return True
 
     def _take(self, clock):
-        """Take the deliveries to settle from the channel. Returns whether all are taken."""
+        """Take some deliveries to settle from the channel. Returns True if all are taken."""
         unacked = self._channel.unacked
         while self._settlements:
             delivery_tag, multiple, self._how = self._settlements[-1]
@@ -213,7 +213,7 @@ class Commit:
         self._parts[-1][2].append(location)
 
     def _published(self, error):
-        """Settle: the messages are on disk. With an ``error`` they are not, and the deliveries go back."""
+        """Begin to settle: the messages are on disk or, if there is an ``error``, lost."""
         error = self._refusal(error)
         if error is not None:
             self._parts = deque((settling.REQUEUE, queue, locations) for _, queue, locations in self._parts)
@@ -223,8 +223,7 @@ class Commit:
             self._scheduler.start(settlement)
 
     def settle_some(self, error):
-        """Settle some deliveries. False: all are settled and the client is answered; ``error``: the disk's.
-        """
+        """Settle some deliveries. Returns False after the last. ``error``: the disk's, to tell the client."""
         if not self._settle(SliceClock(every=LOOKS)):
             return True
         self.settled(error)
@@ -236,7 +235,7 @@ class Commit:
             queue.hold()  # later messages must not overtake the requeued ones
 
     def _settle(self, clock):
-        """Settle some deliveries. Returns whether all are settled."""
+        """Settle some deliveries. Returns True if all are settled."""
         while self._parts:
             how, queue, locations = self._parts[0]
             while self._at < len(locations):
@@ -270,16 +269,16 @@ class Commit:
             self._when_safe(lambda error: replies.fill(place, self._refusal(error)), self._is_lost)
 
     def _is_lost(self):
-        """True if the store of one of its queues has failed."""
+        """True if the store of one of the commit's queues has failed."""
         return any(queue.failed for queue in (*self._targets, *(self._queues or ())))
 
     def _refusal(self, error):
-        """The error for the client: the disk's, or NOT_KEPT if a queue had failed in an earlier flush."""
+        """The error for the client: ``error``, or NOT_KEPT if a queue has failed, or None."""
         return NOT_KEPT if error is None and self._is_lost() else error
 
 
 class Settlement(Job):
-    """Carries out a commit's settlements, once its messages are on disk or, with an ``error``, lost."""
+    """Settles a commit's deliveries, in slices, once its messages are on disk or lost (``error``)."""
 
     name = "settling what a transaction settles"
 
@@ -292,7 +291,7 @@ class Settlement(Job):
         return self._commit.settle_some(self._error)
 
     def failed(self, error):
-        """A queue could not settle: report that to the client, and let the queues go on."""
+        """Tell the client that a queue could not settle, and let the queues go on."""
         self._commit.settled(error)
         return False
 
@@ -323,8 +322,8 @@ def drop(kept, scheduler):
 
 
 def mark(queues):
-    """Put the settlements in these queues on disk with the next sync: commit-ok promises the acks, which
-    other answers do not.
+    """Have the next sync put the settlements in these queues on disk: commit-ok promises that the acks are on
+    disk, other answers do not.
     """
     for queue in queues:
         if queue.durable and not queue.closed:
@@ -342,7 +341,7 @@ def tx_select(channel, _method):
 
 
 def tx_commit(channel, _method):
-    """tx.commit: 406 when a queue refused a message, which RabbitMQ calls a partial completion."""
+    """tx.commit: 406 if a queue refuses a message, which RabbitMQ calls a partial completion."""
     transaction_of(channel).commit()
 
 

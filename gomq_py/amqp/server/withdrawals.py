@@ -1,7 +1,7 @@
 """Withdrawals: cancels consumers whose user may no longer read their queue or stream.
 
-Beside the server. Costs nothing per message: when a user's rights change, or its token becomes narrower, the
-consumers of its connections are checked once, in slices. RabbitMQ lets such consumers go on.
+Costs nothing per message: when a user's rights change, or a token becomes narrower, the consumers of the
+user's connections are checked once, in slices. RabbitMQ lets such consumers go on.
 """
 from gomq_py.amqp.server.login import DOOR
 from gomq_py.broker.verbs import queues
@@ -23,13 +23,13 @@ class Withdrawals(Job):
         self._clock = SliceClock()
 
     def begin(self, user):
-        """Check a User whose rights, or the rights of one of its connections, have changed."""
+        """Check the consumers of a User, after its rights or those of a connection of it have changed."""
         if self._clients.count_of_user(user.identity):
             self._identities[user.identity] = None
             self._scheduler.start(self)
 
     def step(self):
-        """Check some consumers."""
+        """Check some consumers. Returns False when all are checked."""
         self._clock.begin()
         while self._round is not None or self._identities:
             if self._round is None:
@@ -43,7 +43,7 @@ class Withdrawals(Job):
         return False
 
     def failed(self, error):
-        """Give up checking this user; go on with others."""
+        """Stop checking this user. Returns True if other users are left."""
         self._round = None
         return bool(self._identities)
 

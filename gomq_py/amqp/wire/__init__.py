@@ -1,1 +1,1 @@
-"""AMQP 0-9-1 octets to frames, methods, tables and properties. No I/O, no gevent."""
+"""Translates AMQP 0-9-1 octets to frames and methods, and back. No I/O, no gevent."""

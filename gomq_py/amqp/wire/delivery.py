@@ -1,5 +1,5 @@
-"""Delivery frames, written straight from where the message lies into an output buffer: three frames and no
-object per message.
+"""Delivery frames: writes the frames of a message into an output buffer, straight from where the message
+lies, without an object per message.
 
 A leaf, no I/O.
 
@@ -8,7 +8,7 @@ A leaf, no I/O.
     basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written
                     by the slow lane)
     header          type 2, channel, size | 00 3C 00 00, body size u64, properties | CE
-                    (of content that came by another protocol, what its Form makes of it)
+                    (properties of content that came by another protocol are made by its Form)
     body            type 3, channel, size | up to frame_max - 8 octets of the body | CE
                     (no such frame for an empty body)
 
@@ -88,10 +88,10 @@ def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
     """As write_content(), with the message's stream ``offset``, unless a frame of ``frame_max`` has no room
-    for it.
+    for the offset.
 
-    The properties were checked when published; the entry is added while they are copied. An entry that the
-    publisher sent, because it had read the message from a stream, is left out.
+    The properties were checked when published; the offset's entry is added while they are copied. Such an
+    entry from the publisher, which had read the message from a stream, is left out.
     """
     if properties_length + 20 + GROWTH_BYTES > frame_max:
         return write_content(
@@ -137,8 +137,8 @@ def write_translated(
     out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
     frame_max
 ):
-    """As write_content(), of content that ``form`` (content.forms) reads. The caller has room for
-    translated_bound(). Returns -1 for malformed content.
+    """As write_content(), for content of another protocol, which ``form`` (content.forms) translates. The
+    caller must leave room for translated_bound(). Returns -1 for malformed content.
     """
     end = write_properties(
         out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
@@ -156,7 +156,7 @@ def write_translated(
 def write_properties(
     out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
 ):
-    """Write the properties of a translated header frame at ``at``; returns the offset behind them, or -1."""
+    """Write translated properties at ``at``; returns the offset behind them, or -1 if they are malformed."""
     most = frame_max - HEADER_OVERHEAD
     if most > forms.BASIC_MAX:
         most = forms.BASIC_MAX

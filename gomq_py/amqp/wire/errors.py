@@ -1,8 +1,8 @@
-"""Errors: reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1 and RabbitMQ's use of
-it). A leaf.
+"""Errors: define the reply codes and texts of channel.close and connection.close (AMQP 0-9-1 §1.1, and
+RabbitMQ's use of it). A leaf.
 
 A SoftError closes the channel, a HardError the connection. For a few codes RabbitMQ does not follow the
-specification's table; these are raised as ``raise NotFound("...").hard()``. Doors look at
+specification's table; such errors are raised as ``raise NotFound("...").hard()``. Doors look at
 ``closes_connection``, never at the class.
 """
 
@@ -37,12 +37,12 @@ class AMQPError(Exception):
         return octets.decode("utf-8", "surrogateescape")
 
     def hard(self):
-        """Make this error close the connection, whatever its class says. Returns it."""
+        """Make this error close the connection, whatever its class says. Returns the error."""
         self.closes_connection = True
         return self
 
     def soft(self):
-        """Make this error close only the channel, whatever its class says. Returns it."""
+        """Make this error close only the channel, whatever its class says. Returns the error."""
         self.closes_connection = False
         return self
 

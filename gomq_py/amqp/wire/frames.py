@@ -1,4 +1,4 @@
-"""Frames and methods: octets from a socket to (type, channel, payload) and to methods, and back. No I/O.
+"""Frames and methods: decodes octets to (type, channel, payload) and to methods, and encodes both. No I/O.
 
 A frame is (§4.2.3)
 
@@ -10,8 +10,8 @@ A frame is (§4.2.3)
 The payload of a method frame is class id (u16), method id (u16), then the fields in order without padding
 (§4.2.4); runs of bits share octets, first bit lowest. The methods themselves are in methods.
 
-Used by the client, the handshake and all slow code; the broker's fast lane walks frames in its own buffer. A
-leaf; compiled, because a login or a declare costs little else.
+The client, the handshake and all slow code use it; the broker's fast lane walks frames in its own buffer. A
+leaf; compiled, because a login or a declare spends most of its time here.
 """
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -188,7 +188,7 @@ class Method:
 
     @classmethod
     def decode(cls, payload, offset=4):
-        """From a method frame's payload, the fields beginning at ``offset``.
+        """Decode a method from its frame's payload, whose fields begin at ``offset``.
 
         Raises FrameError unless the fields fill the payload exactly: RabbitMQ's answer, not the
         specification's syntax error.
@@ -255,11 +255,11 @@ def _encode_field(value, kind):
 
 
 def read_fields(method, kinds, data, at, any_octets):
-    """Set the fields of ``kinds``, a sequence of (name, kind), from the octets at ``at``. Returns False
-    unless they fill the octets exactly.
+    """Set the fields of ``kinds``, a sequence of (name, kind), from the octets at ``at``. Returns True if the
+    fields fill the octets exactly, otherwise False.
 
-    ``any_octets``: short strings need not be UTF-8; otherwise one that is not raises UnicodeDecodeError.
-    Raises Malformed for a table.
+    ``any_octets``: short strings may be any octets; without it, a string that is not UTF-8 raises
+    UnicodeDecodeError. Raises Malformed for a malformed table.
     """
     p = octets.pointer(data)
     length = len(data)

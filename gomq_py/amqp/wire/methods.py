@@ -1,6 +1,6 @@
-"""Methods: every method of AMQP 0-9-1 and of RabbitMQ's extensions, one class each. A leaf.
+"""Methods: defines a class for each method of AMQP 0-9-1 and of RabbitMQ's extensions. A leaf.
 
-The table is the specification's, checked against it by a test. ``METHODS[class_id << 16 | method_id]`` finds
+A test checks the table against the specification. ``METHODS[class_id << 16 | method_id]`` finds
 a class. ``SYNCHRONOUS``: the sender waits for an answer. amqp.server carries methods out.
 """
 from gomq_py.amqp.wire.errors import FrameError, NotImplemented_
