@@ -1,6 +1,6 @@
-"""MQTT exchange: bindings by topic filter, matched level by level (MQTT 5 §4.7).
+"""MQTT exchange: routes messages by topic filters, matched level by level (MQTT 5 §4.7).
 
-A type of exchange for broker.topology.kinds; above filter_tree. Its routing keys are turned into topics
+Has a type of exchange for broker.topology.kinds; above filter_tree. Its routing keys are turned into topics
 (mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues by filters
 and feed it by binding it to other exchanges.
 """
@@ -29,7 +29,7 @@ OPTION_PREFIX = "x-mqtt-"
 
 
 class MQTTExchange(Exchange):
-    """Bindings in a FilterTree. ``retained``: the Destination of retained messages, or None."""
+    """Keeps its bindings in a FilterTree. ``retained``: the Destination of retained messages, or None."""
 
     type = "mqtt"
 
@@ -74,7 +74,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """The binding in the form of a topic exchange, without a session's options."""
+        """(binding key, arguments) of a binding of a topic exchange that gets the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -118,13 +118,13 @@ class MQTTExchange(Exchange):
         return self._shares.by_filter.get(topic_filter)
 
     def presence_changed(self, session):
-        """Update the shares of a session whose client has connected or disconnected."""
+        """Update the shared subscriptions of a session whose client has connected or disconnected."""
         for share in self._shares.of(session):
             share.move(session.queue)
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue may have lost messages; False without shares."""
+        """Replace the shares of a session whose queue may have lost messages. Returns whether it has any."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -134,7 +134,7 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text: the filters of ``whose`` leave no room for another one."""
+    """The text of an error: topic filters of ``whose`` have + in too many places; ``most``: the limit."""
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 
