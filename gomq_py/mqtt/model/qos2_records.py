@@ -89,7 +89,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Make the store in advance, so that the log names it before the first record outlives a kill.
+        """Make the store in advance: the log should name it before a kill can come after the first record.
         Returns whether the store was made now and needs a flush.
         """
         if self.store is not None or not self._opened():
@@ -372,7 +372,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record, with the places noted last from BEGUN on. Returns its location, or 0."""
+        """Write a record; from BEGUN on it has the places noted last. Returns its location, 0 if it fails."""
         if not self._opened():
             return 0
         at = self.at

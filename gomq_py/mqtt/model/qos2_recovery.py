@@ -123,7 +123,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether the message is in all places, the places that have it), by an identifier's last record."""
+        """(whether the message is in all places, the places that have it), by its identifier's last Entry."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:

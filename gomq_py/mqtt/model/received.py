@@ -1,6 +1,6 @@
 """Received: the QoS 2 packet identifiers that one session's client has used and not released.
 
-Beside sent, below the door's inbound half; for a durable session also in qos2_records. Never switches.
+Beside sent, below the door's inbound half; qos2_records keeps those of durable sessions. Never switches.
 """
 from functools import partial
 
@@ -204,7 +204,7 @@ class Received:
 
     def lost_by_some(self, identifier, destinations):
         """Like discard(), for a message that is sent again, because the stores of some ``destinations``
-        failed; others may have it. Messages of an earlier run stay: boot has flushed them.
+        failed. Others may have the message. Identifiers of an earlier run stay: boot has flushed them.
         """
         if self.earlier is not None and identifier in self.earlier:
             return

@@ -74,7 +74,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Whether a message with this describe() is acknowledged by clients, and no replay of a retained one."""
+    """Whether clients acknowledge a message with this describe(); False for replayed retained messages."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

@@ -1,9 +1,9 @@
-"""Retained: the latest retained message of each topic of a vhost, and its replay to new subscriptions (MQTT 5
-§3.3.1.3).
+"""Retained: keeps the latest retained message of each topic of a vhost, and replays it to new subscriptions
+(MQTT 5 §3.3.1.3).
 
-A Destination: it gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), beside their other
-destinations. They are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the
-publisher is answered. An empty payload deletes; expired messages are deleted. Never switches.
+A Destination, which gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), as queues do. They
+are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the publisher is answered.
+An empty payload deletes the topic's message; expired messages are deleted. Never switches.
 """
 from collections import OrderedDict
 
@@ -115,17 +115,17 @@ class Retained(KeyedStore):
         return self._last, self._moves
 
     def came_at(self, location):
-        """The place of the message at ``location`` in the order of arrival, as far as replays need it."""
+        """The place in the order of arrival of the message at ``location``, for comparison in replays."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
 
     def look(self, topic, message):
-        """Fill ``message`` with the topic's retained message. False if there is none."""
+        """Fill ``message`` with the topic's retained message. False if there is none or it has expired."""
         return self.get(topic, message) and not self._is_expired(message, self.vhost.timers.now_ms())
 
     def show_current(self, location, message, now_ms):
-        """Like show(); False for expired messages, too."""
+        """Like show(), but also returns False for expired messages."""
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
     def topics(self, now_ms, after="", may_see=None):
@@ -148,9 +148,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session the retained messages of a filter in slices, in the order of topics, by its retain
-        handling. ``is_new``: it had no subscription to the filter; ``mark``: mark() at the subscribe, if
-        earlier.
+        """Send a Session in slices the retained messages that a subscription matches, in the order of topics,
+        if its retain handling asks for them. ``is_new``: the session had no subscription to the filter;
+        ``mark``: mark() at the time of the subscribe, None: now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -224,8 +224,8 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Messages that wait for files, in the order of the places they would have had, and replays that wait for
-    them. A subscriber that came meanwhile did not get them: its replay must send them.
+    """Knows which messages wait for files, by the places they would have had, and which replays wait for
+    them. Such a message never reached a client that subscribed meanwhile: only its replay sends the message.
     """
 
     def __init__(self):
@@ -233,7 +233,7 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def hold(self, replay, last):
-        """Whether a message older than place ``last`` is still waiting; the replay then resumes after it."""
+        """Whether a message of a place up to ``last`` still waits; end() then resumes the replay."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
@@ -254,7 +254,7 @@ class Waits:
 
 
 class Waiting:
-    """Takes the place of a message's ``lacking`` while the message waits for files."""
+    """Stands for the ``lacking`` of a message that waits for files; tells Waits when the wait is over."""
 
     def __init__(self, waits, place):
         self._waits = waits
@@ -293,7 +293,7 @@ class Expiring(Job):
 
 
 def _topic_of(message):
-    """The topic of a stored message, or None."""
+    """The topic of a message, None if its routing key is no topic."""
     try:
         topic = swapped(message.get_routing_key().decode())
     except UnicodeDecodeError:
@@ -309,7 +309,7 @@ def _tombstone(topic):
 
 
 def _as_kept(message):
-    """The message as a record of MQTT, persistent at any QoS."""
+    """A copy of the message as an MQTT record, persistent whatever its QoS."""
     fields = message.describe()
     kind, flags, properties = fields["kind"], fields["flags"], message.get_raw()
     if kind != crossing.KIND:

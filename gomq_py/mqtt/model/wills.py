@@ -140,7 +140,7 @@ class Wills:
             self._publish_now(will)
 
     def session_ended(self, client_id):
-        """Publish the waiting will of an ended session."""
+        """Publish an ended session's will if it is waiting."""
         if self.kept.closed:
             self._miss(client_id, OVER)
             return
@@ -158,7 +158,7 @@ class Wills:
             self._forget(client_id)
 
     def recovered(self, store):
-        """Load wills of an earlier run, as KeyedStore.recovered."""
+        """Load the wills of an earlier run; ``store`` as for KeyedStore.recovered()."""
         kept = self.kept
         kept.recovered(store)
         self._is_unread = store is None
@@ -188,7 +188,7 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """The part of a begun will of an earlier run for destinations that lack it; None if all have it."""
+        """The will of an earlier run for destinations that lack its message; None if all have the message."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)
@@ -199,7 +199,7 @@ class Wills:
         return will
 
     def _catch_up(self, store):
-        """After the store was reopened, apply the events of clients meanwhile. A generator of steps."""
+        """A generator of steps that applies what clients did while the store was closed."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # closed again
