@@ -84,7 +84,7 @@ class Arrangements:
 
 
 class FilterTree:
-    """Topic filters to destinations. ``size``: additions not removed; ``arrangements``: those of ``+``."""
+    """Maps topic filters to destinations. ``size``: additions held; ``arrangements``: where ``+`` stands."""
 
     __slots__ = ("root", "size", "arrangements")
 

@@ -249,7 +249,7 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Begin ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
+        """Make new ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()
         self._qos2_records.is_stuck = True

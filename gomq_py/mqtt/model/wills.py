@@ -43,9 +43,9 @@ _OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack th
 
 class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
-    lifetime of the message, -1: unlimited. ``state`` as above; ``due_ms`` (Unix milliseconds): when a WAITING
-    will is due. ``of_token``: its user came with a token, whose rights another run does not know. ``places``:
-    QoS2Records.places() that have its message or are about to get it, checked as of ``came_ms``.
+    lifetime of the message, -1: unlimited. ``state``: see CONNECTED; ``due_ms`` (Unix milliseconds): when a
+    WAITING will is due. ``of_token``: its user came with a token, whose rights another run does not know.
+    ``places``: QoS2Records.places() that have its message or are about to get it, checked as of ``came_ms``.
     """
 
     client_id: str
@@ -120,7 +120,7 @@ class Wills:
         return self._put(will)
 
     def connection_ended(self, client_id, wants_will):
-        """Start or forget a client's will. ``wants_will``: no DISCONNECT forbade it."""
+        """If ``wants_will`` (no DISCONNECT forbade it), publish or delay a client's will; else forget it."""
         if self.kept.closed:
             if wants_will:
                 self._miss(client_id, LOST)

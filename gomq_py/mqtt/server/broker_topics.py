@@ -1,4 +1,4 @@
-"""Broker topics: ``$SYS/broker/...`` under Mosquitto's names, for clients that subscribe to them.
+"""Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
 Subscribe and the connection report sessions with such a filter. Every ten seconds, and soon after each
 subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost with such a client. Without
@@ -51,7 +51,7 @@ class BrokerTopics:
             self.subscribed(session)
 
     def subscribed(self, session):
-        """Note that a connected client's session has such a filter."""
+        """Note that the session of a connected client has a filter for broker topics."""
         self._sessions[session] = None
         if not self._is_soon:
             self._start(SOON_MS)
@@ -103,7 +103,7 @@ class BrokerTopics:
                 yield
 
     def _count(self, counts):
-        """Count clients and session queues; a generator. Clients that leave meanwhile stay counted."""
+        """A generator that counts clients and session queues; clients that leave meanwhile stay counted."""
         clients = list(self._hub.clients)
         counts.update(self._totals())
         for one in clients:
@@ -123,7 +123,7 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: text}. Counts of octets and of publishes cover all protocols since the broker's start."""
+        """{topic: text}. Counts of octets and publishes cover all protocols since the broker started."""
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -150,7 +150,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """{topic behind $SYS/broker/: count} of clients and queues that no longer exist."""
+        """{topic without $SYS/broker/: count}, for clients and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -172,7 +172,7 @@ def is_of_broker(topic_filter):
 
 
 class Telling(Job):
-    """One round of values; does ``steps`` (BrokerTopics._tell) in slices."""
+    """Publishes one round of values: carries out ``steps`` (BrokerTopics._tell) in slices."""
 
     name = "telling $SYS topics"
 
