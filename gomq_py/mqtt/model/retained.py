@@ -31,7 +31,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Up to ``max_messages`` and ``max_octets`` of payloads; a smaller message may always replace another."""
+    """Keeps at most ``max_messages``, of ``max_octets`` together; a smaller message may replace a larger."""
 
     takes_publishes_only = True
 

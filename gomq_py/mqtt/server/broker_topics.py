@@ -84,7 +84,7 @@ class BrokerTopics:
             self._start(INTERVAL_MS)
 
     def _tell(self):
-        """Count, then publish to subscribers. A generator that yields where others may have their turn."""
+        """A generator that counts, then publishes to subscribers; at each yield others may have a turn."""
         for session in list(self._sessions):
             if session.connection is None or not wants(session):
                 del self._sessions[session]
@@ -196,8 +196,8 @@ class Telling(Job):
 
 
 class Loads:
-    """Events per minute, as Mosquitto's ``$SYS/broker/load/...``: exponential moving averages over three
-    periods, from the first call on. Counters may fall slightly: a closed client's may have been added twice.
+    """Computes events per minute as in Mosquitto's ``$SYS/broker/load/...``: moving averages over three
+    periods, from the first call on. Counters may fall slightly: a closed client's may be added twice.
     """
 
     def __init__(self):

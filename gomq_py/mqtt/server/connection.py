@@ -56,9 +56,9 @@ class Limits(NamedTuple):
 
 
 class Connection(ClientConnection):
-    """A client of MQTT. From CONNACK on it has its ``session`` (mqtt.model) and the ``caller`` of verbs; from
-    CONNECT ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
-    ``is_leaving``: DISCONNECT came, with this ``leave_code``; an end without one is abnormal.
+    """Serves an MQTT client. From CONNACK on it has its ``session`` (mqtt.model) and the ``caller`` of verbs;
+    from CONNECT on ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
+    ``is_leaving``: DISCONNECT came, with ``leave_code``; any other end is abnormal.
     """
 
     __slots__ = (

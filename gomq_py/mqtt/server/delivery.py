@@ -328,8 +328,8 @@ class SessionConsumer(consumers.Consumer):
 
 
 class Sink(routes.Destination):
-    """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent`` and ``dropped`` count messages. ``trace(message)``, if not None, sees each message sent.
+    """Sends QoS 0 messages. ``session``: the model's; ``limit``: octets that may wait for the socket, besides
+    one large message. ``sent``, ``dropped``: counts. ``trace(message)`` or None sees each message sent.
     """
 
     __slots__ = (

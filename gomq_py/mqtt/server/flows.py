@@ -404,7 +404,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(QoS 0 messages sent by the sink, messages dropped: not read in time, or too large)."""
+        """(QoS 0 messages that the sink sent, messages dropped because they were too large or not read)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -482,7 +482,7 @@ class Outbound:
         self.consumer.begin()
 
     def _ended(self, reason):
-        """Close the connection or let go of the queue, because the queue has dropped the consumer."""
+        """Close the connection, because the queue has dropped the consumer."""
         if not self.is_stopped:
             self.connection.force_close(reason)
 

@@ -1,4 +1,4 @@
-"""Publish: the slow lane: PUBLISHes that the fast lane leaves, such as retained messages, topic aliases,
+"""Publish: the slow lane handles each PUBLISH that the fast lane leaves: retained messages, topic aliases,
 topics without a remembered route, and everything that is refused.
 
     publish                        PUBLISH -> Publication -> destinations, and its answer
@@ -25,7 +25,7 @@ _BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
-    """Envelope of a PUBLISH with this routing key; ``properties`` of MQTT 5, without their length."""
+    """The envelope of a PUBLISH with this routing key. ``properties``: of MQTT 5, without their length."""
 
     __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
 
@@ -60,7 +60,7 @@ class MQTTEnvelope(Envelope):
 # publishing
 
 def publish(connection, walk):
-    """Handle the PUBLISH that the walk stands at. Returns False when reading must pause. Raises MQTTError."""
+    """Handle the walk's current PUBLISH. Returns False when reading must pause. Raises MQTTError."""
     if not walk.plain:
         walk.decode()
         raise AssertionError("the walk refuses what the codec accepts")
@@ -106,7 +106,7 @@ def _topic(connection, walk):
 
 
 def check_head(connection, head):
-    """Check a PUBLISH by its codec.PublishHead. Raises a Refusal, or a ProtocolError for its alias."""
+    """Check the PublishHead of a PUBLISH. Raises a Refusal, or a ProtocolError for a wrong topic alias."""
     try:
         topic = head.topic or connection.inbound.alias(head.topic_alias, b"")
         _check(connection, topic, head.payload_octets)
@@ -230,7 +230,7 @@ def _refusal(error):
 
 
 def is_answered(connection, qos):
-    """Whether MQTT has an answer that refuses a PUBLISH; otherwise the connection ends."""
+    """Whether MQTT has an answer that refuses a PUBLISH. If not, a refusal ends the connection."""
     return qos > 0 and connection.version >= MQTT_5
 
 
@@ -252,6 +252,6 @@ def route_of(connection, key):
 
 
 def routing_of(connection, key):
-    """The routing as stored for messages with this topic: two short strings."""
+    """The routing for stored messages with this topic: two short strings, exchange and routing key."""
     exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)
