@@ -206,7 +206,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": per minute}, by counters by name; {} at first. ``now_s``: of a monotonic clock."""
+        """{"name/Nmin": events per minute}, by {name: count}; {} at first. ``now_s``: a monotonic time."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s

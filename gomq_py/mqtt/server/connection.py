@@ -183,7 +183,7 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Resume or begin the session; send CONNACK once it is on disk. False if not served. May switch."""
+        """Resume or begin the session; send CONNACK once it is on disk. False if refused. May switch."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
         if not self._takes_connack(greeting) or not will.check(self, greeting.will):

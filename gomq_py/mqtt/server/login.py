@@ -1,8 +1,8 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
 Runs in the connection's greenlet. Writes refusals directly to the socket, waiting, because nothing else
-writes to it yet. A client has ``mqtt_login_timeout`` for it all, and holds no more than one small packet
-until then. broker.verbs.entering decides; the connection goes on with the session and CONNACK.
+writes to it yet. A client has ``mqtt_login_timeout`` to log in; until then one small packet of it is kept.
+broker.verbs.entering decides; then the connection begins the session and sends CONNACK.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -154,7 +154,7 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost, user) in CONNECT, as VHOST:USER or USER; else the certificate's. Raises AccessRefused."""
+        """(vhost, user) by CONNECT's VHOST:USER or USER, else by the certificate. Raises AccessRefused."""
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
@@ -260,7 +260,7 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """Keep alive in seconds. A client of 3.x keeps its own, because it cannot be told another."""
+        """Keep alive in seconds. A client of 3.x keeps the time it asked for: CONNACK cannot change that."""
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]

@@ -174,7 +174,7 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Go on with a fast-lane publish: destination ``at`` answered LATER; ``taken``: earlier ones took it."""
+    """Go on after destination ``at`` of a fast-lane publish answered LATER; ``taken``: all before took it."""
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
 

@@ -74,7 +74,7 @@ class MQTTServer:
 
     def handle(self, socket, address):
         """Let a client in, and serve it from then on without a greenlet. Returns a function that registers a
-        callback for its end, or None if it has ended; the caller then closes the socket. May switch.
+        callback for the connection's end; None if the caller must close the socket. May switch.
         """
         if self.hub.clients.is_closing:
             return None

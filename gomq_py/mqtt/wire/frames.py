@@ -1,4 +1,4 @@
-"""Frames: a read buffer walked packet by packet, and packets written into an output buffer, without an object
+"""Frames: walks a read buffer packet by packet, and writes packets into an output buffer, without an object
 per packet.
 
 The fast lane's half of the wire. PacketWalk finds the whole packets in a buffer. It also finds the fields of
@@ -22,7 +22,7 @@ ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
-    """Which octets may begin a packet, as a table of 256 octets of 0 and 1."""
+    """A table of 256 octets: 1 for each octet that may begin a packet of the sender, else 0."""
     allowed = bytearray(256)
     for first in range(256):
         try:
@@ -202,7 +202,7 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """Reset the properties to none, at ``at``."""
+        """Note that the packet has no properties; they would begin at ``at``."""
         self.properties_at = at
         self.properties_length = self.topic_alias = 0
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
@@ -241,7 +241,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Take a numeric property of a PUBLISH. Returns the offset behind it, or -1."""
+        """Take a numeric property of a PUBLISH. Returns the offset behind it, -1 if it is wrong."""
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -266,14 +266,14 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """Take binary data. Returns the offset behind it, or -1."""
+        """Take binary data. Returns the offset behind, or -1 if octets are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a minimal variable byte integer into ``value``. Returns the offset behind it, or -1."""
+        """Read a minimal variable byte integer into ``value``. Returns the offset behind; -1 if wrong."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -301,7 +301,7 @@ class PacketWalk:
 
 
 def variable_size(value):
-    """Octets of a variable byte integer."""
+    """How many octets a variable byte integer takes."""
     if value < 128:
         return 1
     if value < 16384:
@@ -370,7 +370,7 @@ def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code
 
 
 def encode_publish(version, flags, topic, packet_identifier, properties, payload):
-    """A PUBLISH as bytes. Topic, properties (without their length) and payload are octets, used unchecked."""
+    """A PUBLISH as bytes. Does not check topic, properties (without their length) and payload, all octets."""
     topic_length = len(topic)
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)
@@ -398,7 +398,7 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """The acknowledgements caused by one read, which leave together. ``used``: octets since take()."""
+    """Gathers the acknowledgements of one read, which leave together. ``used``: octets since take()."""
 
     __slots__ = ("version", "used", "room", "answers", "at")
 

@@ -122,5 +122,5 @@ def name_of(packet, code, version=MQTT_5):
 
 
 def connack_return_code(code):
-    """CONNACK's return code in MQTT 3.1 and 3.1.1 for a reason code. None: close without a CONNACK."""
+    """CONNACK's return code in MQTT 3.1 and 3.1.1 for a reason code; None: close without a CONNACK."""
     return _RETURN_CODES.get(code)
