@@ -30,8 +30,8 @@ _SCAN = PropertyScan()
 
 
 class Publication:
-    """Measures and writes one client's packets. ``version`` of the protocol; ``packet_max``: octets that it
-    accepts; ``alias_max``: its highest topic alias. ``qos`` and ``size``: of the message measured last.
+    """Measures and writes one client's packets. ``packet_max``: octets of a packet that the client accepts;
+    ``alias_max``: its highest topic alias. ``qos``, ``size``: of the message measured last.
     """
 
     __slots__ = (

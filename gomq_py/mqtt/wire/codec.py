@@ -17,8 +17,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The class of the packet with this first octet. Raises an MQTTError for a wrong type or flags. CONNECT
-    comes first [MQTT-3.1.0-1] and never again [MQTT-3.1.0-2]; until then the version is NO_VERSION.
+    """The class of the packet with this first octet. Raises an MQTTError for a wrong type or flags. Only the
+    first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it the version is NO_VERSION.
     """
     packet = PACKETS.get(first >> 4)
     if packet is None or packet.SINCE > version > NO_VERSION:

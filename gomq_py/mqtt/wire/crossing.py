@@ -104,7 +104,7 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether these octets are a topic name or its routing key. Other messages do not cross to MQTT."""
+    """Whether these octets are a topic name or its routing key. If not, a message stays out of MQTT."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
@@ -370,8 +370,8 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Write basic properties as those of a PUBLISH, without their length, in block_bound() octets at
-    ``out[at]``. ``expiry_s``: -1: unlimited. Returns the offset behind them; -1: they are malformed.
+    """Write basic properties as properties of a PUBLISH, without their length, at ``out[at]`` (block_bound()
+    octets are free). ``expiry_s``: -1: unlimited. Returns the offset behind; -1: malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:

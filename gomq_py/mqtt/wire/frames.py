@@ -104,7 +104,7 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """The type of the next whole packet, or 0. Raises an MQTTError once a wrong fixed header is there."""
+        """The type of the next whole packet; 0: none. Raises an MQTTError for a wrong fixed header."""
         p = self.p
         at = self.position
         end = self.end
@@ -258,7 +258,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """Take a string with no scan_text bits but ``accepted``. Returns the offset behind it, or -1."""
+        """Take a string with no scan_text() bits but ``accepted``. Returns the offset behind; -1 if wrong."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -330,7 +330,7 @@ def publish_body(version, qos, topic_length, properties_length, payload_length):
 
 
 def publish_size(version, qos, topic_length, properties_length, payload_length):
-    """Octets of a PUBLISH. ``properties_length`` counts all properties; before MQTT 5 there are none."""
+    """How many octets a PUBLISH takes. ``properties_length``: of all properties, ignored before MQTT 5."""
     size = publish_body(version, qos, topic_length, properties_length, payload_length)
     return 1 + variable_size(size) + size
 

@@ -293,7 +293,7 @@ class _Acknowledgement(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields; reason code and properties may both be left out, or only these (§3.4.2.1)."""
+        """Read the fields. Properties, or properties and reason code, may be left out (§3.4.2.1)."""
         self.packet_identifier = _packet_identifier(reader)
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
@@ -486,7 +486,7 @@ class DisconnectPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields; reason code and properties, or properties alone, may be left out (§3.14.2)."""
+        """Read the fields. Properties, or properties and reason code, may be left out (§3.14.2)."""
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
             self.reason_code = _reason_code(reader, self, how)
@@ -508,7 +508,7 @@ class AuthPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Read the fields; reason code and properties can only be left out together (§3.15.2.1)."""
+        """Read the fields. Reason code and properties may be left out together (§3.15.2.1)."""
         self.reason_code, self.properties = 0, {}
         if reader:
             self.reason_code = _reason_code(reader, self, how)
