@@ -13,7 +13,7 @@ from gomq_py.storage.message import Message
 
 
 def sessions_of(vhost):
-    """The sessions of a vhost, as a new list."""
+    """A new list of the sessions of a vhost."""
     return list(vhost.extras[EXTRA].by_client.values())
 
 
@@ -70,8 +70,8 @@ def retained_topics(caller, after):
 
 
 def retained_message(caller, topic):
-    """A Message filled with the retained message of a topic, valid until the next change. Needs read on the
-    exchange and on the topic. Raises NoPermission, NotFound.
+    """A new Message with a topic's retained message, valid until the next change. The caller needs read on
+    the exchange and on the topic. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
     caller.access.read("exchange", sessions.source_name)

@@ -1,8 +1,8 @@
 """MQTT exchange: routes messages by topic filters, matched level by level (MQTT 5 §4.7).
 
-Has a type of exchange for broker.topology.kinds; above filter_tree. Its routing keys are turned into topics
-(mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues by filters
-and feed it by binding it to other exchanges.
+A type of exchange for broker.topology.kinds, above filter_tree. It turns routing keys into topics
+(mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues to it by
+filters, and bind it to other exchanges, which feed it.
 """
 from functools import cached_property
 
@@ -59,7 +59,7 @@ class MQTTExchange(Exchange):
                     f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
 
     def filter_fault(self, topic_filter):
-        """Why a filter that is not shared cannot be bound, or ""."""
+        """Why a filter that is not shared cannot be bound; "" if it can."""
         fault = topic_filter_fault(topic_filter)
         if fault:
             return fault
@@ -68,7 +68,7 @@ class MQTTExchange(Exchange):
         return ""
 
     def room_fault(self, topic_filter):
-        """Why a valid filter that is not shared cannot be bound now, or ""."""
+        """Why there is no room to bind a valid filter that is not shared; "" if there is."""
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
@@ -114,7 +114,7 @@ class MQTTExchange(Exchange):
             session.unsubscribed(binding)
 
     def share(self, topic_filter):
-        """The Destination for the members of a shared subscription, or None."""
+        """The Destination for the members of a shared subscription; None if it has no members."""
         return self._shares.by_filter.get(topic_filter)
 
     def presence_changed(self, session):

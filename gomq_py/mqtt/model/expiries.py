@@ -25,7 +25,7 @@ class Expiries:
 
     @property
     def count(self):
-        """Keys that have a time."""
+        """How many keys have a time."""
         return len(self._times)
 
     def note(self, key, due_ms):

@@ -66,7 +66,7 @@ class Arrangements:
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
     def count(self, levels, change):
-        """Count a filter added (1) or removed (-1)."""
+        """Count a filter's levels when the filter is added (``change`` 1) or removed (-1)."""
         key = _arrangement(levels)
         if key is None:
             return
@@ -321,7 +321,7 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """(positions of ``+`` as a number, number of levels) of a filter; None without ``+``."""
+    """(positions of ``+`` as a number, number of levels) of a filter; None if no level is ``+``."""
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

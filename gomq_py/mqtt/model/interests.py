@@ -118,7 +118,7 @@ class Interests:
         self.forget()
 
     def close(self):
-        """Match nothing any more, and drop the reference to the session, which has ended."""
+        """Let no topic match any more, and drop the session, which has ended."""
         self.forget()
         self.session = self.filters = None
 
@@ -203,7 +203,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The filters by which the client may receive messages now. Cached: many topics match one filter."""
+        """The ``filters`` by which the client may receive messages now. Cached: they match many topics."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()

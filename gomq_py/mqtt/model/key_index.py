@@ -1,4 +1,4 @@
-"""Key index: a sorted map from keys to numbers, for very many keys.
+"""Key index: maps very many keys to numbers, in the order of the keys.
 
 A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: the map is a list of sorted
 lists, each with an array of numbers. ``seek`` finds the first key at or after another one, so a walk may stop
@@ -29,14 +29,14 @@ class KeyIndex:
         self._numbers = [array("Q", [pairs[key] for key in part]) for part in self._keys]
 
     def get(self, key):
-        """The key's number, or None."""
+        """The key's number, or None if there is no such key."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
         return self._numbers[part][at]
 
     def put(self, key, number):
-        """Set the key's number. Returns the previous one, or None."""
+        """Set the key's number. Returns its previous number, or None if the key is new."""
         part, at = self._find(key)
         if part < 0:
             part = 0
@@ -58,7 +58,7 @@ class KeyIndex:
         return None
 
     def pop(self, key):
-        """Remove the key. Returns its number, or None."""
+        """Remove the key. Returns its number, or None if there is no such key."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None

@@ -4,8 +4,8 @@ Above a message store of the vhost, below retained messages (key: topic) and wil
 are taken from that store and stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
-- *Deleted*: a message without content (a tombstone) is written for the key. Once it is safe the key's older
-  messages are deleted, and once that is safe, the tombstone: an older message never comes back in between.
+- *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
+  key's older messages are deleted; it is deleted once that is safe, so that no older message comes back.
   If there is no room for a tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
   Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
@@ -157,7 +157,7 @@ class KeyedStore(Destination):
             self.fail(error)
 
     def on_kept(self, key, location, expires_at_ms):
-        """Hook for subclasses: a message was stored, or found at boot."""
+        """A hook for subclasses, called when a message was stored, or found at boot. Does nothing here."""
 
     def _opened(self):
         """The store, which the first call makes. Raises Refused, StoreError."""
@@ -347,12 +347,12 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Stop for good; the vhost closes the store."""
+        """Stop for good. The vhost closes the store itself."""
         self.is_over = True
         self.stop()
 
     def stop(self):
-        """Take and return no more messages."""
+        """Take no messages, return none, and stop rewriting."""
         self.closed = True
         self._rewriting.stop()
         if self._timer is not None:
@@ -436,7 +436,7 @@ class Rewriting(Job):
         self._at = None  # the next key; None while idle
 
     def start(self):
-        """Begin to rewrite if there are sparse segments; called when a segment has ended."""
+        """Begin to rewrite if there are sparse segments. KeyedStore calls this at each new segment."""
         if self._at is None and not self._kept.closed:
             self._segments = self._kept.sparse()
             if self._segments:

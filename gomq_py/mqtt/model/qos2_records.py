@@ -113,7 +113,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Set where ``trust`` and ``doubt`` are recorded; write those at 0. Doubts if ``is_doubtful``."""
+        """Set ``trust_at`` and ``doubt_at``; write the records where they are 0. Doubt if ``is_doubtful``."""
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
             self.trust_at = self._keep(TRUST, 0, 0, 0, 0, 0)
@@ -221,7 +221,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record before PUBREC leaves: received messages are on disk, up to ``mark``, a last_received."""
+        """Record that the messages up to ``mark``, a last_received, are on disk. PUBREC leaves after that."""
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)

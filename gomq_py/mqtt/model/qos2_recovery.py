@@ -63,7 +63,7 @@ class QoS2Recovery:
         self._stores = stores_of(records.vhost)
 
     def hand_out(self, by_key):
-        """Restore the identifiers of the durable sessions, {key: session}. Raises StoreError."""
+        """Restore the identifiers of the durable sessions ``by_key``, {key: session}. Raises StoreError."""
         sent, received, counting = {}, {}, []
         entries = self._entries()
         trust_at, doubt_at = (
@@ -184,6 +184,6 @@ def those_in(noted, keys):
 
 
 def places_in(noted):
-    """[(key of a store, place in its log)]."""
+    """The ``noted`` places as a list of (key of a store, place in its log)."""
     numbers = memoryview(noted).cast("Q").tolist() if len(noted) % PLACE_OCTETS == 0 else []
     return list(zip(numbers[::2], numbers[1::2]))

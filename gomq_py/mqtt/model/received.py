@@ -1,4 +1,4 @@
-"""Received: the QoS 2 packet identifiers that one session's client has used and not released.
+"""Received: knows which QoS 2 packet identifiers a session's client has used and not released.
 
 Beside sent, below the door's inbound half; qos2_records keeps those of durable sessions. Never switches.
 """
@@ -20,7 +20,7 @@ NOT_KEPT = 1
 
 
 class Received:
-    """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
+    """Knows the packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
     ``count``: how many identifiers. ``records``: the QoS2Records that keeps them under ``key``, or None.
     ``begun_at``: the record of the message being stored, or 0. ``storing``: identifiers whose messages wait
@@ -75,8 +75,8 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Wait for files: the first of ``left``, the last ``destinations``, answered LATER; if ``taken``, all
-        others took the message. Returns the function that BlockedPublish calls before each retry.
+        """Note that ``left``, the last ``destinations``, wait: the first of them answered LATER. ``taken``:
+        all before it took the message. Returns the function that BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -244,8 +244,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """Tuples of queues to be flushed before PUBREC may leave for a known identifier, as a list. If one of
-        the queues has failed, the message may be lost.
+        """A list of tuples of queues, which must be flushed before PUBREC may leave for a known identifier.
+        If a queue has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -254,7 +254,7 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the first ``added`` identifiers are safe; ``mark``: their last_received, or 0."""
+        """Note that the first ``added`` identifiers are safe; ``mark``: the last_received then, or 0."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]

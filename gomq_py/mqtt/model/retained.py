@@ -51,14 +51,14 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """Retain the message for the topic of its routing key. Answers like Destination.publish."""
+        """Retain the message for the topic of its routing key. Returns what Destination.publish() would."""
         topic = _topic_of(message)
         if topic is None:
             return 1  # no subscriber could get the message
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message for a topic; an empty one deletes the topic's message. Answers like publish()."""
+        """Retain a message for a topic; an empty message deletes the retained one. Returns like publish()."""
         self.unable = False
         if not message.get_body_length() and not self.closed:
             self.delete(topic)
@@ -111,7 +111,7 @@ class Retained(KeyedStore):
             self._moved[now] = came_at
 
     def mark(self):
-        """A mark for replay(), which separates messages retained until now from later ones."""
+        """A value for replay() that separates messages retained until now from later messages."""
         return self._last, self._moves
 
     def came_at(self, location):
@@ -233,7 +233,7 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def hold(self, replay, last):
-        """Whether a message of a place up to ``last`` still waits; end() then resumes the replay."""
+        """Whether a message of a place up to ``last`` still waits. If so, end() resumes the replay later."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
@@ -275,7 +275,7 @@ class Waiting:
 
 
 class Expiring(Job):
-    """Deletes expired messages."""
+    """Deletes expired retained messages, in slices."""
 
     name = "expiring retained MQTT messages"
 

@@ -1,4 +1,4 @@
-"""Sent: a session's messages that were sent with a packet identifier and not acknowledged.
+"""Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
 
 Below the door's deliveries, above the session's queue and qos2_records. A Sent outlives the connection:
 unacknowledged messages come again with their identifiers. Each identifier from 1 on has a row of 24 octets,
@@ -186,7 +186,7 @@ class Sent:
 
     def move(self, oldest, first):
         """Rewrite some records of segments before number ``oldest``, from the identifier ``first`` on.
-        Returns the identifier to go on with; 0: complete.
+        Returns the identifier to go on with, 0 at the end.
         """
         left = MOVED_AT_ONCE
         for identifier in range(first, self.capacity + 1):
@@ -419,12 +419,12 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message stored then at a row's location is the one that was sent."""
+        """Whether a message with this time, at a row's location, is the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Low octets of a row's storing time if its location may be reused (after a restart), otherwise 0."""
+        """When a row's message was stored (low octets) if another may lie there after a restart; else 0."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
@@ -458,7 +458,7 @@ class Sent:
         self.last_free = identifier
 
     def _grow(self, least):
-        """Allocate at least ``least`` rows."""
+        """Grow the table to at least ``least`` rows."""
         before = self.capacity
         capacity = min(max(least, 2 * before, FIRST_ROWS), IDENTIFIER_MAX)
         rows = bytearray(capacity * ROW)

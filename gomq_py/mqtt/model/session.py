@@ -1,7 +1,7 @@
 """Session: keeps the state of one client id: its subscriptions, and the queue of its messages.
 
-sessions.Sessions makes and ends it. Subscriptions are bindings of the MQTT exchange, which passes them to
-``subscribed``; so sessions of an earlier run get theirs from the definitions log.
+sessions.Sessions makes and ends a Session. Subscriptions are bindings of the MQTT exchange, which passes them
+to ``subscribed``; so sessions of an earlier run get theirs from the definitions log.
 """
 from functools import lru_cache
 
@@ -95,10 +95,10 @@ def _number(options, key, most):
 
 
 class Session:
-    """``user`` (named by a token if ``of_token``) connected last, with protocol level ``version`` and expiry
-    ``expiry_s``; ``kept``: arguments that limit its queue. ``may_get(topic filter)``: whether the client of
-    ``connection`` may receive messages by this filter; ``may_get_all()``: whether by every filter, until its
-    rights change. ``connection`` and these two are None while the client is absent.
+    """The state of a client id. ``user`` (by a token if ``of_token``) connected last, with protocol level
+    ``version`` and expiry ``expiry_s``; ``kept``: limits of its queue. ``may_get(topic filter)``: whether the
+    client of ``connection`` may receive messages by this filter; ``may_get_all()``: by every filter, until
+    its rights change. ``connection`` and these two are None while the client is absent.
 
     ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
     while connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: its definition was on
@@ -195,7 +195,7 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether the client may get a topic's messages stored before it unsubscribed, by its rights."""
+        """Whether the client's rights allow a topic's messages that were stored before it unsubscribed."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
@@ -265,7 +265,7 @@ class Session:
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Set the bindings for a filter; the last one is in force."""
+        """Set the bindings for a filter, of which the last is in force; [] ends the subscription."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

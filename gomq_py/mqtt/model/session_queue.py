@@ -1,4 +1,4 @@
-"""Session queue: the queue of a session's messages, over connections and restarts.
+"""Session queue: keeps a session's messages over connections and restarts.
 
 A kind of queue (session_kind). Management lists it, limits and policies apply, its expiry or deletion ends
 the session; only the session's connection consumes. Compiled, because it checks each published message.
@@ -48,7 +48,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Whether the message may be dropped: no delivery at QoS 2 has to be completed [MQTT-4.3.3-7]."""
+        """Whether a message may be dropped. A delivery at QoS 2 must be completed first [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -56,7 +56,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """Octets of files that the ready messages take, plus ``message`` (or None): payloads may be empty."""
+        """Octets of files for the ready messages and ``message`` (or None): topics take room, too."""
         counted = self.store.ready_octets()
         if message is None:
             return counted

@@ -77,8 +77,8 @@ class Sessions:
             kept_max=0):
         """Begin or resume a session. Returns Connected. ``expiry_s``: how long it outlives its connection,
         NEVER: forever. ``kept``: more arguments for its queue. ``of_token``: a token named the ``user``.
-        ``kept_max``: most durable sessions of one user, 0: no limit; existing ones may always be resumed or
-        begun anew.
+        ``kept_max``: most durable sessions of one user, 0: no limit; existing sessions may always be resumed
+        or begun anew.
 
         The caller must attach its consumer to the session's queue, if any, before it switches. Raises
         NotFound if the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked if a
@@ -119,7 +119,7 @@ class Sessions:
 
     def disconnect(self, session, connection, expiry_s=None):
         """End a session's connection, unless another one has taken over; a session that is not durable ends,
-        too. Raises OutOfResources if a new ``expiry_s`` cannot be recorded: the old one then counts.
+        too. Raises OutOfResources if the new ``expiry_s`` cannot be recorded, so that the old value counts.
         """
         if session.connection is not connection:
             return
@@ -161,7 +161,7 @@ class Sessions:
 
     @property
     def source_name(self):
-        """Name of the exchange that clients publish to; rights are checked on it even if it is missing."""
+        """The name of the exchange that clients publish to; rights are checked even if it is missing."""
         return self.vhost.topic_exchange
 
     def source(self):
@@ -220,7 +220,7 @@ class Sessions:
         self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
-        """Take the queue of a session: new, recovered or reopened."""
+        """Take the queue of a session, which is new, recovered or reopened."""
         client_id = queue.name.removeprefix(PREFIX)
         session = self.by_client.get(client_id)
         if session is None:

@@ -10,7 +10,7 @@ from gomq_py.broker.routing.route import LATER
 
 class Member:
     """A member of a share: ``session`` with its ``target`` (queue or sink). ``count``: its bindings;
-    ``is_present``: it is among the connected members; ``is_allowed``: may_get() at the value ``rights``.
+    ``is_present``: it is among the connected members; ``is_allowed``: what may_get() found, as of ``rights``.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -104,7 +104,7 @@ class SharedSubscription(_routes.Destination):
             self._rotation_of(member).add(member)
 
     def renewed(self):
-        """Fail this share because a member's store has failed. Returns the share that replaces it."""
+        """Fail this share, because a member's store has failed. Returns the share that replaces it."""
         self.failed = True
         share = SharedSubscription(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
@@ -185,7 +185,7 @@ class SharedSubscriptions:
         return share, is_new
 
     def remove(self, topic_filter, session, target):
-        """Undo one ``add``. Returns (SharedSubscription, whether it is now empty)."""
+        """Undo one ``add``. Returns (SharedSubscription, whether it has no members now)."""
         share = self.by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]
@@ -204,6 +204,6 @@ class SharedSubscriptions:
         return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):
-        """Replace a SharedSubscription by a new one. Returns it."""
+        """Replace a SharedSubscription by a new one, and return the new one."""
         self.by_filter[share.name] = renewed = share.renewed()
         return renewed

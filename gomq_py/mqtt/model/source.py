@@ -15,7 +15,7 @@ TYPE = "topic"
 
 
 def fault_of(exchange):
-    """Why this exchange cannot be the source, or ""."""
+    """Why this exchange cannot be the source; "" if it can."""
     if exchange.type != TYPE:
         return f"it is of type '{exchange.type}', and MQTT needs a topic exchange"
     return "it is internal, and clients could not publish to it" if exchange.internal else ""
@@ -41,7 +41,7 @@ class SourceComponent(Component):
         self._default = default
 
     def check(self, vhost, name, value):
-        """Check the parameter; the exchange may be missing, as definitions import parameters first."""
+        """Check the parameter. The exchange may be missing, because definitions import parameters first."""
         if name != NAME:
             raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
         if not isinstance(value, str) or not value or not fits_short_string(value):

@@ -90,7 +90,7 @@ class Wills:
 
     @property
     def count(self):
-        """Number of wills that may still be published."""
+        """How many wills may still be published."""
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
@@ -110,8 +110,8 @@ class Wills:
     # events of a client
 
     def begin(self, client_id, user, will=None):
-        """Keep the Will (or None) of a User who has connected, in place of an earlier one. Returns whether it
-        is kept; it is on disk with the next flush.
+        """Keep the Will (or None) of a User who has connected, in place of an earlier will. Returns whether
+        the will is kept; the next flush puts it on disk.
         """
         self._forget(client_id)
         if will is None:
@@ -169,7 +169,7 @@ class Wills:
             self._recover(client_id, self._get(client_id), store.pool.last_end, stores)
 
     def _client_ids(self):
-        """The client ids that have wills, in order. A generator."""
+        """A generator of the client ids that have wills, in order."""
         place = ""
         while page := self.kept.index.page(place):
             for client_id, _ in page:
@@ -273,8 +273,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record the will's places right before the door gives its message to those ``destinations`` that
-        lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
+        """Record the will's places before the door gives its message to those ``destinations`` that lack it
+        from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -289,7 +289,7 @@ class Wills:
         return lacking
 
     def _published(self, client_id, error):
-        """Delete a published will, now that its message is safe, unless there was an error."""
+        """Delete a published will, because its message is safe now. Keeps the will after an error."""
         if error is None and self.kept.closed and client_id not in self._users:
             self._miss(client_id, FORGOTTEN)
         will = self._get(client_id) if error is None else None
@@ -325,7 +325,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """Like _get(), but also None for a will that was published in this run without a mark."""
+        """Like _get(), but also returns None for a will published in this run that could not be marked."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):
@@ -346,7 +346,7 @@ class Wills:
         self.kept.delete(client_id)
 
     def close(self):
-        """End with the vhost or the broker."""
+        """Keep and publish nothing more, because the vhost or the broker ends."""
         self._due.stop()
         self.kept.close()
 

@@ -1,9 +1,9 @@
 """Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
 Subscribe and the connection report sessions with such a filter. Every ten seconds, and soon after each
-subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost with such a client. Without
-such a client no value is computed and no timer runs. Values are never retained. Counting and publishing run
-in slices. Never switches.
+subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost that has such a session.
+Without such a session no value is computed and no timer runs. Values are never retained. Counting and
+publishing run in slices. Never switches.
 """
 import math
 import time
@@ -78,7 +78,7 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """End this round, complete or failed; the next one starts after the interval."""
+        """Note that this round has ended, complete or failed; the next round starts after the interval."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)
@@ -190,7 +190,7 @@ class Telling(Job):
         return False
 
     def failed(self, error):
-        """Give up this round; the next one follows."""
+        """Give up this round; the next round follows."""
         self._topics.told()
         return False
 
@@ -224,7 +224,7 @@ class Loads:
 
 
 def publish(vhost, topic, text):
-    """Give a value to the subscribers of its topic in a vhost."""
+    """Give a value to the subscribers of its topic in a vhost, as a message."""
     exchange, now_ms = vhost.extras[EXTRA].exchange, vhost.timers.now_ms()
     key = crossing.swap(topic.encode())
     targets: dict = {}

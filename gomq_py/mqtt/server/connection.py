@@ -280,7 +280,7 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether the will must be published: always, unless DISCONNECT came with code 0 (or by 3.x)."""
+        """Whether to publish the will: not before CONNACK, nor after DISCONNECT with code 0 (3.x: any)."""
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # events of the session

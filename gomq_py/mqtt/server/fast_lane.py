@@ -49,8 +49,8 @@ class FastLane:
     version. ``is_slow``: every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end
     the walk; ``is_blocked``: an alarm holds every PUBLISH.
 
-    Like an AMQP channel (broker.signals.totals) it counts ``publishes``, here at QoS 0. These need no
-    ``inbound``, so devices that send only them have none.
+    Like an AMQP channel (broker.signals.totals) a lane counts ``publishes``, here at QoS 0. A device that
+    publishes only at QoS 0 has no ``inbound``.
     """
 
     published = confirmed_count = 0  # QoS 0 asks for no answer
@@ -225,7 +225,7 @@ class FastLane:
         return message
 
     def _route(self):
-        """The Route of the current topic, or None."""
+        """The Route of the current topic; None if the slow lane must route the message."""
         walk = self.parts.walk
         if self.remembered is None:
             self.remembered = RememberedRoutes(partial(_route_of, self.connection))

@@ -1,6 +1,6 @@
-"""Flows: the messages between one client and the broker, in both directions.
+"""Flows: passes messages between one client and the broker, in both directions.
 
-Inbound: a client's publishes at QoS 1 and 2: the packet identifiers in use, and the answers.
+Inbound has a client's publishes at QoS 1 and 2: knows their packet identifiers, and answers them.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
@@ -8,9 +8,9 @@ Inbound is between the lanes of a connection and the flushes. Answers are noted 
 walked, and leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never
 stores a message and never switches.
 
-Outbound: all messages to one client, and its acknowledgements of them. Outbound is between the connection,
-whose lanes pass on acknowledgements, and the model's session. It has the consumer of the session's queue
-(delivery), the sink, and the messages in flight (sent). Never yields.
+Outbound sends all messages to one client, and takes the client's acknowledgements. Outbound is between the
+connection, whose lanes pass on acknowledgements, and the model's session. It has the consumer of the
+session's queue (delivery), the sink, and the messages in flight (sent). Never yields.
 """
 from functools import partial
 

@@ -68,7 +68,7 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """Answer a complete packet if its head was refused. Returns whether it was. Raises MQTTError."""
+        """If the head was refused, answer the packet, now complete, and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)

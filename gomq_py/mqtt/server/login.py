@@ -216,7 +216,7 @@ def client_id_fault(client_id, user_name, settings):
 
 
 def _connack(connect, code):
-    """A CONNACK that refuses, if the client accepts its size; session present is 0 in it (§3.2.2.1.1)."""
+    """A refusing CONNACK; b"" if it is too large for the client. Session present is 0 (§3.2.2.1.1)."""
     return fitting(ConnackPacket(reason_code=code).encode(connect.version), connect.maximum_packet_size)
 
 

@@ -117,7 +117,7 @@ def check_head(connection, head):
 
 
 def refuse_whole(connection, head, error):
-    """Answer a PUBLISH whose head was refused, once it is complete. Raises MQTTError."""
+    """Answer a PUBLISH that is complete now and whose head was refused. Raises MQTTError."""
     try:
         if connection.inbound.is_new(head.qos, head.packet_identifier):
             raise error

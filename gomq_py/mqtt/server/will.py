@@ -43,7 +43,7 @@ def begin(connection, will):
 
 
 def _fault_of(will, payload_max):
-    """(reason code, fault) if a CONNECT's will is not acceptable, else None."""
+    """(reason code, fault) of a CONNECT's will; None if the will has no fault."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"

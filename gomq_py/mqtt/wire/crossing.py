@@ -310,7 +310,7 @@ def write_short(out, at, p, start, length):
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the string or binary data at ``p[value]``, unless it would pass ``limit``."""
+    """Write a header with the string or binary data at ``p[value]``, unless that would pass ``limit``."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -438,7 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write the MQTT property that one of our headers (mqtt.*) stands for, if the header exists."""
+    """Write the MQTT property for which a header mqtt.* stands, if the header exists."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at

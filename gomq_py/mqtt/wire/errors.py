@@ -1,7 +1,7 @@
 """Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
 
-Each of them ends the connection. MQTT 5 tells the client why, in CONNACK or DISCONNECT; MQTT 3.1 and 3.1.1
-only close, except for a CONNECT with a fault that has a return code (codec.last_packet).
+Each fault ends the connection. MQTT 5 tells the client why, in CONNACK or DISCONNECT; MQTT 3.1 and 3.1.1 only
+close, except for a CONNECT with a fault that has a return code (codec.last_packet).
 """
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import CONNACK, DISCONNECT, NO_VERSION

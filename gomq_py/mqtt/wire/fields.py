@@ -51,7 +51,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what):
-        """A Variable Byte Integer. MQTT 5 allows no more octets than it needs [MQTT-1.5.5-1]."""
+        """A Variable Byte Integer. MQTT 5 refuses it in more octets than needed [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)
@@ -84,7 +84,7 @@ class Reader:
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count, what):
-        """A Reader for the next ``count`` octets, which this one skips."""
+        """A Reader for the next ``count`` octets, which this Reader skips."""
         start = self.at
         self.take(count, what)
         return Reader(self.octets, start, self.at, self.packet, self.version)

@@ -39,13 +39,13 @@ _first_octets: dict = {}
 class PacketWalk:
     """Walks the packets of one connection; the object is reused for every read.
 
-    Offsets are into the buffer and hold until the next call of ``next_packet``. Every packet: ``at`` to
-    ``position``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length`` (0:
-    an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0), ``payload_at``,
-    ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``, ``properties_length``,
-    ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet; -1: absent):
-    ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has reason code
-    success: ``packet_identifier``.
+    Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
+    ``position``, its variable header from ``start``. A ``plain`` PUBLISH has ``topic_at``, ``topic_length``
+    (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
+    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length, have ``properties_at``,
+    ``properties_length``, ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet;
+    -1: absent): ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has
+    ``packet_identifier``, and its reason code is success.
     """
 
     __slots__ = (
@@ -161,11 +161,11 @@ class PacketWalk:
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
-        """A copy of octets of the packet found last."""
+        """A copy of ``length`` octets from ``at`` of the buffer, which has the packet found last."""
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Find the fields of a PUBLISH; False if they are malformed."""
+        """Find the fields of a PUBLISH. Returns False if they are malformed."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -208,7 +208,7 @@ class PacketWalk:
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
-        """Find the properties of a PUBLISH; False if they are malformed, not allowed or too many."""
+        """Find the properties of a PUBLISH. Returns False if they are malformed, forbidden or too many."""
         count = 0
         has_content_type = has_response = has_correlation = False
         while at < end:
@@ -370,7 +370,7 @@ def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code
 
 
 def encode_publish(version, flags, topic, packet_identifier, properties, payload):
-    """A PUBLISH as bytes. Does not check topic, properties (without their length) and payload, all octets."""
+    """A PUBLISH as bytes. Topic, properties (without their length) and payload are unchecked octets."""
     topic_length = len(topic)
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)

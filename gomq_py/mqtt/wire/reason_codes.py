@@ -1,4 +1,4 @@
-"""Reason codes: names, packets that may carry them (MQTT 5 §2.4), and MQTT 3.1.1's codes. A leaf."""
+"""Reason codes: defines their names, their packets (MQTT 5 §2.4), and MQTT 3.1.1's codes. A leaf."""
 from gomq_py.mqtt.wire.constants import (
     AUTH, CONNACK, DISCONNECT, MQTT_5, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK,
 )
