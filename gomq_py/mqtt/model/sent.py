@@ -151,7 +151,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Restore (identifier, location, record's location, time stored) of an earlier run; called first."""
+        """Before all else, restore entries (identifier, location, record's location, time stored)."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW

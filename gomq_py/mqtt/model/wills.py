@@ -1,13 +1,13 @@
-"""Wills: messages published for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one per client id.
+"""Wills: keeps messages to publish for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one each.
 
-Above keyed_store, which keeps them on disk, beside sessions, which report ends of connections and sessions;
-the door publishes them (mqtt.server.will). A will is published after its connection has ended other than by a
-DISCONNECT that forbids it: after its delay, or when its session ends, if earlier; never once the client is
-back in its session. Wills of clients connected when the broker ended are published after the restart, unless
-the client is back first. Never switches.
+Above keyed_store, which has them on disk; beside sessions, which report ends of connections and sessions. The
+door publishes wills (mqtt.server.will). A will is published when its connection has ended, unless DISCONNECT
+forbids it: after its delay, or when its session ends, if earlier; never once the client is back in its
+session. Wills of clients connected when the broker ended are published after the restart, unless the client
+is back first. Never switches.
 
 Right before a will is published, its future places in the destinations' logs are recorded, as in
-qos2_records: a boot after a kill in between checks them, and the will goes to destinations that lack it.
+qos2_records: after a kill in between, the boot checks them, and the will goes to destinations that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -65,8 +65,8 @@ class Will(NamedTuple):
 
 
 class Wills:
-    """The wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is done
-    with; ``user`` is None after a restart. Right before it publishes, the door calls ``begin(destinations,
+    """Keeps the wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is
+    done with; ``user`` is None after a restart. Before it publishes, the door calls ``begin(destinations,
     message)``, which returns the destinations that lack the message. Without a door wills wait.
     """
 
