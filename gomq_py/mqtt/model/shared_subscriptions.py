@@ -130,7 +130,7 @@ class SharedSubscription(_routes.Destination):
         return None
 
     def stores(self):
-        """The stores of all members: the member that has a message has it for all of them."""
+        """The stores of all members: one of them has a message for all members."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):

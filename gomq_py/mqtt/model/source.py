@@ -41,7 +41,7 @@ class SourceComponent(Component):
         self._default = default
 
     def check(self, vhost, name, value):
-        """Check the parameter. The exchange may be missing, because definitions import parameters first."""
+        """Check the parameter. The exchange may be missing, as definitions import parameters first."""
         if name != NAME:
             raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
         if not isinstance(value, str) or not value or not fits_short_string(value):

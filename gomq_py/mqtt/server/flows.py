@@ -95,7 +95,7 @@ class Inbound:
         return NEW
 
     def hold(self):
-        """If the store of identifiers is stuck, stop reading until it is not, and return True."""
+        """Whether the store of identifiers is stuck. If so, reading stops until another store replaces it."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -416,7 +416,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if no message awaits it."""
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if another one is due."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
@@ -434,7 +434,7 @@ class Outbound:
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
 
     def acknowledged_with(self, kind, packet_identifier, reason_code):
-        """Handle an acknowledgement with a reason code: from 0x80 on it refuses the message."""
+        """Handle an acknowledgement with a reason code: PUBREC refuses the message from 0x80 on."""
         if kind != PUBREC or reason_code < REFUSED:
             self.acknowledged(kind, packet_identifier)
             return

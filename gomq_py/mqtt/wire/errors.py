@@ -17,7 +17,7 @@ def shown(text):
 
 
 class MQTTError(Exception):
-    """A fault for which a packet is not accepted. Of a CONNECT: ``version`` is the protocol version in it,
+    """A fault of a packet, which is not accepted. For a CONNECT: ``version`` is the protocol version in it,
     else 0, and ``packet_max`` its maximum packet size (0: any).
     """
 
