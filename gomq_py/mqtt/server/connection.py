@@ -365,7 +365,7 @@ class Connection(ClientConnection):
         self._stop()
 
     def has_plenty(self):
-        """Returns False: an MQTT client never has so much work that it waits for no answer."""
+        """Returns False: reading may never wait, because an MQTT client may need an answer at once."""
         return False
 
     # ends
