@@ -1,7 +1,7 @@
-"""Administration: management's view of a vhost's MQTT sessions and retained messages, and its operations.
+"""Administration: shows and changes a vhost's MQTT sessions and retained messages, for the management API.
 
-One function per operation, which checks the caller's rights, as broker.verbs does for queues and exchanges;
-the doors of other protocols call it. Never switches.
+The doors of other protocols call its functions. A function that takes a ``caller`` checks that user's rights,
+as broker.verbs does for queues and exchanges. Never switches.
 """
 import time
 
@@ -13,7 +13,7 @@ from gomq_py.storage.message import Message
 
 
 def sessions_of(vhost):
-    """The sessions of a vhost, as a new list."""
+    """A new list of the sessions of a vhost."""
     return list(vhost.extras[EXTRA].by_client.values())
 
 
@@ -59,8 +59,8 @@ def retained_totals(vhost):
 
 
 def retained_topics(caller, after):
-    """Yield (topic, octets of its payload) of retained messages behind the topic ``after``, in order; None
-    for expired and unreadable ones. Some 20 us each; the caller may switch between. Raises NoPermission.
+    """Yield (topic, octets of its payload) of the retained messages behind the topic ``after``, in order; the
+    octets are None if the caller cannot get the message. Some 20 us each. Raises NoPermission.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.read("exchange", sessions.source_name)
@@ -70,8 +70,8 @@ def retained_topics(caller, after):
 
 
 def retained_message(caller, topic):
-    """A Message filled with the retained message of a topic, valid until the next change. Needs read on the
-    exchange and on the topic. Raises NoPermission, NotFound.
+    """A new Message with a topic's retained message, valid until the next change. The caller needs read on
+    the exchange and on the topic. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
     caller.access.read("exchange", sessions.source_name)

@@ -1,8 +1,8 @@
-"""MQTT exchange: bindings by topic filter, matched level by level (MQTT 5 §4.7).
+"""MQTT exchange: routes messages by topic filters, matched level by level (MQTT 5 §4.7).
 
-A type of exchange for broker.topology.kinds; above filter_tree. Its routing keys are turned into topics
-(mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues by filters
-and feed it by binding it to other exchanges.
+A type of exchange for broker.topology.kinds, above filter_tree. It turns routing keys into topics
+(mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues to it by
+filters, and bind it to other exchanges, which feed it.
 """
 from functools import cached_property
 
@@ -29,7 +29,7 @@ OPTION_PREFIX = "x-mqtt-"
 
 
 class MQTTExchange(Exchange):
-    """Bindings in a FilterTree. ``retained``: the Destination of retained messages, or None."""
+    """Keeps its bindings in a FilterTree. ``retained``: the Destination of retained messages, or None."""
 
     type = "mqtt"
 
@@ -59,7 +59,7 @@ class MQTTExchange(Exchange):
                     f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
 
     def filter_fault(self, topic_filter):
-        """Why a filter that is not shared cannot be bound, or ""."""
+        """Why a filter that is not shared cannot be bound; "" if it can."""
         fault = topic_filter_fault(topic_filter)
         if fault:
             return fault
@@ -68,13 +68,13 @@ class MQTTExchange(Exchange):
         return ""
 
     def room_fault(self, topic_filter):
-        """Why a valid filter that is not shared cannot be bound now, or ""."""
+        """Why there is no room to bind a valid filter that is not shared; "" if there is."""
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """The binding in the form of a topic exchange, without a session's options."""
+        """(binding key, arguments) of a binding of a topic exchange that gets the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -114,17 +114,17 @@ class MQTTExchange(Exchange):
             session.unsubscribed(binding)
 
     def share(self, topic_filter):
-        """The Destination for the members of a shared subscription, or None."""
+        """The Destination for the members of a shared subscription; None if it has no members."""
         return self._shares.by_filter.get(topic_filter)
 
     def presence_changed(self, session):
-        """Update the shares of a session whose client has connected or disconnected."""
+        """Update the shared subscriptions of a session whose client has connected or disconnected."""
         for share in self._shares.of(session):
             share.move(session.queue)
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue may have lost messages; False without shares."""
+        """Replace the shares of a session whose queue may have lost messages. Returns whether it has any."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -134,7 +134,7 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text: the filters of ``whose`` leave no room for another one."""
+    """The text of an error: topic filters of ``whose`` have + in too many places; ``most``: the limit."""
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 

@@ -1,7 +1,7 @@
-"""Expiries: when keys have to be checked because their messages expire.
+"""Expiries: notes when the messages of keys expire, and says which keys are due.
 
-A leaf of mqtt.model beside key_index. A key has one time, the earliest noted; then the caller checks the
-key's message. So a key that is overwritten forever costs one entry. Never switches.
+A leaf of mqtt.model beside key_index. Each key has one time, the earliest noted; at that time the caller
+looks at the key's message. So a key costs one entry, however often its message is replaced. Never switches.
 """
 import heapq
 
@@ -25,11 +25,11 @@ class Expiries:
 
     @property
     def count(self):
-        """Keys that have a time."""
+        """How many keys have a time."""
         return len(self._times)
 
     def note(self, key, due_ms):
-        """Have the key checked at this time (Unix milliseconds), or earlier."""
+        """Make the key due at this time (Unix milliseconds), unless it is due earlier."""
         before = self._times.get(key)
         if before is not None and before <= due_ms:
             return
@@ -44,7 +44,7 @@ class Expiries:
         self._times.pop(key, None)
 
     def take(self):
-        """Remove and return a key whose time has come; None if there is none."""
+        """Remove and return a key that is due; None if no key is."""
         now_ms = self._timers().now_ms()
         while self._heap and self._heap[0][0] <= now_ms:
             time, key = heapq.heappop(self._heap)

@@ -1,5 +1,5 @@
-"""Filter tree: topic filters to destinations, of all sessions; and the set of one session's filters (MQTT 5
-§4.7).
+"""Filter tree: finds the destinations of all filters that match a topic (FilterTree), and the filters of one
+session that match it (FilterSet; MQTT 5 §4.7).
 
 A leaf of mqtt.model, below exchange and interests; compiled, because each topic without a remembered route is
 matched here.
@@ -21,11 +21,11 @@ _NUMBERED = 40
 
 
 class FilterNode:
-    """A position in filters: the levels that may follow, and the destinations of filters that end here.
+    """A node of the tree: has the levels that may follow, and the destinations of filters that end here.
 
-    ``destinations``: of the filter that ends here; ``below``: of the filter that continues with ``#``. Each
-    is {destination: count}, or the only destination, added once, or None. ``levels`` is {level: node}, or the
-    only node, or None: most nodes have one child, and a dict is larger than a node.
+    ``destinations``: of the filter that ends here; ``below``: of the same filter with ``#`` behind it. Each
+    is {destination: count}, or the only destination if it was added once, or None. ``levels`` is {level:
+    node}, or the only node, or None: most nodes have one child, and a dict is larger than a node.
     """
 
     __slots__ = ("level", "levels", "plus", "destinations", "below")
@@ -50,8 +50,8 @@ class FilterNode:
 
 
 class Arrangements:
-    """Positions of ``+`` in a set of filters, given as levels_of() returns them. ``costly_levels``: the most
-    nodes that a topic may reach because of them.
+    """Counts the arrangements of ``+`` in filters, which are given as levels_of() returns them.
+    ``costly_levels``: how many nodes a topic may reach because of ``+``, at most.
     """
 
     __slots__ = ("costly_levels", "_counts")
@@ -61,12 +61,12 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Whether one more filter leaves ``costly_levels`` unchanged or at most ``most``."""
+        """Whether a further filter would leave ``costly_levels`` as it is, or at most ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
     def count(self, levels, change):
-        """Count a filter added (1) or removed (-1)."""
+        """Count a filter's levels when the filter is added (``change`` 1) or removed (-1)."""
         key = _arrangement(levels)
         if key is None:
             return
@@ -84,7 +84,7 @@ class Arrangements:
 
 
 class FilterTree:
-    """Topic filters to destinations. ``size``: additions not removed; ``arrangements``: those of ``+``."""
+    """Maps topic filters to destinations. ``size``: additions held; ``arrangements``: where ``+`` stands."""
 
     __slots__ = ("root", "size", "arrangements")
 
@@ -111,7 +111,7 @@ class FilterTree:
         _lead(node, is_below, there)
 
     def remove(self, topic_filter, destination):
-        """Undo one ``add`` and drop empty nodes. Does nothing if there is no such addition."""
+        """Undo one ``add`` and drop empty nodes. Does nothing if the destination was not added."""
         levels = levels_of(topic_filter)
         node = self.root
         nodes = [node]
@@ -178,8 +178,8 @@ class FilterTree:
 
 
 class Shape:
-    """A shape of filters: positions of ``+``, ``levels`` before a ``#``, ``is_below`` (ends with ``#``), and
-    the ``count`` of filters.
+    """What filters of one shape have in common: ``pluses``, the positions of ``+``; ``levels``, how many
+    without a ``#``; ``is_below``, whether they end with ``#``. ``count``: how many filters have the shape.
     """
 
     __slots__ = ("pluses", "levels", "is_below", "count")
@@ -197,9 +197,9 @@ class Shape:
 class FilterSet:
     """The valid filters of one session; a shared filter matches like the filter behind its share name.
 
-    Filters with as many levels, ``+`` in the same places and the same kind of end have one Shape. A topic
-    matches at most one of them: match() makes its text from the topic and looks it up. So a filter costs no
-    node, and a topic one lookup per Shape, whose number is bounded (Arrangements).
+    Filters have one Shape if they have equally many levels, ``+`` in the same places and the same kind of
+    end. A topic matches at most one filter of a Shape: match() makes its text from the topic and looks it up.
+    So a filter costs no node, and a topic costs one lookup per Shape. Arrangements bounds the Shapes.
     """
 
     __slots__ = ("filters", "shapes", "shared")
@@ -265,7 +265,7 @@ class FilterSet:
 
 
 def _reach(there, targets):
-    """Add a node's destinations to the keys of a dict."""
+    """Add ``there``, a node's destinations, to the dict ``targets`` as keys."""
     if isinstance(there, dict):
         targets.update(there)
     else:
@@ -273,7 +273,7 @@ def _reach(there, targets):
 
 
 def _lead(node, is_below, there):
-    """Set a node's destinations."""
+    """Set a node's ``below`` if ``is_below``, otherwise its ``destinations``."""
     if is_below:
         node.below = there
     else:
@@ -321,7 +321,7 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """(positions of ``+`` as a number, number of levels) of a filter; None without ``+``."""
+    """(positions of ``+`` as a number, number of levels) of a filter; None if no level is ``+``."""
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

@@ -1,7 +1,7 @@
-"""Interests: how messages of a topic go to a session's client, by the matching subscriptions.
+"""Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
 
 Beside session, which has the subscriptions; below the door's deliveries, which ask for every message. The
-result for a topic is remembered until the subscriptions change. Never switches.
+result for a topic is remembered until subscriptions or rights change. Never switches.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterSet
@@ -17,13 +17,12 @@ QOS_MAX = 2
 
 
 class Interest:
-    """A session's interest in a topic. Immutable but for ``alias``, the topic alias on its connection (0:
-    none).
+    """A session's interest in a topic. Only ``alias`` changes: the topic's alias on the connection, or 0.
 
-    ``topic``: its octets, which lie ``at``; empty if the routing key is no topic name. ``qos``: the highest
-    granted; ``as_published``: keep RETAIN; ``identifiers``: the MQTT 5 properties with the subscription
-    identifiers. ``is_kept``: some subscription that is not shared leads to the session's queue;
-    ``is_shared``: some subscription is shared; ``is_wanted``: there is a subscription.
+    ``topic``: its octets, with the pointer ``at``; empty if its messages cannot or may not go to the client.
+    ``qos``: the highest that was granted; ``as_published``: RETAIN is kept; ``identifiers``: the MQTT 5
+    properties with the subscription identifiers. ``is_kept``: a subscription that is not shared leads to the
+    session's queue; ``is_shared``: a subscription is shared; ``is_wanted``: there is a subscription.
     """
 
     # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
@@ -44,7 +43,7 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Set the values from these Subscriptions."""
+        """Set the attributes from these Subscriptions, which match the topic."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
@@ -69,13 +68,13 @@ class Interest:
         return one
 
     def in_own(self):
-        """The Interest in the session's own publishes: of subscriptions without No Local."""
+        """The Interest in messages of the session's own client, by subscriptions without No Local."""
         return self if self.own is None else self.own
 
 
 class Interests:
-    """The Interests of one Session. ``aliases``: {routing key: topic alias} of its connection. ``rights``
-    changes with the client's rights.
+    """Finds and remembers a Session's Interests. ``aliases``: {routing key: topic alias} of its connection.
+    ``rights``: a number that grows when the client's rights change.
     """
 
     __slots__ = (
@@ -119,12 +118,12 @@ class Interests:
         self.forget()
 
     def close(self):
-        """Match nothing any more, and drop the reference to the session, which has ended."""
+        """Let no topic match any more, and drop the session, which has ended."""
         self.forget()
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """The Interest in a topic, by its routing key: ``length`` octets of the buffer ``at``."""
+        """The Interest in a topic. Its routing key is the ``length`` octets from ``start`` of a buffer."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = b"" + at[start:start + length]  # as in RememberedRoutes.find
@@ -141,7 +140,7 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """Set the alias by which the client knows a topic; ``key``: its routing key, found last."""
+        """Set the alias by which the client knows a topic; ``key``: its routing key, known to find()."""
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias
@@ -164,7 +163,7 @@ class Interests:
         return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
 
     def _kind(self, filters):
-        """The Interest by these filters, shared by all topics that match them."""
+        """The Interest that these filters give, which is copied for each topic that they match."""
         kinds = self.kinds
         if kinds is None or len(kinds) >= TOPICS:
             kinds = self.kinds = {}
@@ -184,7 +183,7 @@ class Interests:
         return interest
 
     def _matching(self, topic):
-        """The filters that match a topic's octets, or _NONE."""
+        """The filters that match a topic (octets); _NONE if the octets are no topic name."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:
@@ -204,7 +203,7 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """The filters by which the client may receive messages now. Cached: many topics match one filter."""
+        """The ``filters`` by which the client may receive messages now. Cached: they match many topics."""
         if self.rights_asked != self.rights:
             self.rights_asked = self.rights
             self.is_allowed_all = self.session.is_allowed_all()
@@ -225,5 +224,5 @@ _NONE: tuple = ()
 
 
 def identifier_property(number):
-    """The property with a subscription identifier."""
+    """The octets of a property with this subscription identifier."""
     return bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(number)

@@ -1,4 +1,4 @@
-"""Key index: a sorted map from keys to numbers, for very many keys.
+"""Key index: maps very many keys to numbers, in the order of the keys.
 
 A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: the map is a list of sorted
 lists, each with an array of numbers. ``seek`` finds the first key at or after another one, so a walk may stop
@@ -16,7 +16,7 @@ _BEHIND_DOLLAR = "%"
 
 
 class KeyIndex:
-    """``count`` keys, each with an unsigned number of 64 bits."""
+    """Maps ``count`` keys to unsigned numbers of 64 bits, in the order of the keys."""
 
     __slots__ = ("count", "_firsts", "_keys", "_numbers")
 
@@ -29,14 +29,14 @@ class KeyIndex:
         self._numbers = [array("Q", [pairs[key] for key in part]) for part in self._keys]
 
     def get(self, key):
-        """The key's number, or None."""
+        """The key's number, or None if there is no such key."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
         return self._numbers[part][at]
 
     def put(self, key, number):
-        """Set the key's number. Returns the previous one, or None."""
+        """Set the key's number. Returns its previous number, or None if the key is new."""
         part, at = self._find(key)
         if part < 0:
             part = 0
@@ -58,7 +58,7 @@ class KeyIndex:
         return None
 
     def pop(self, key):
-        """Remove the key. Returns its number, or None."""
+        """Remove the key. Returns its number, or None if there is no such key."""
         part, at = self._find(key)
         if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
             return None
@@ -73,17 +73,17 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """(key, number) of the first key at or after this one, or None."""
+        """(key, number) of the first key that is not less than this one; None if all are less."""
         part, at = self._first_from(key)
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
     def page(self, key):
-        """A list of (key, number) from the first key at or after this one, in order; empty at the end."""
+        """Some (key, number) in order, from the first key not less than this one; [] if all are less."""
         part, at = self._first_from(key)
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """(part, position) of the first key at or after this one; behind the last part if no key is."""
+        """(part, position) of the first key not less than this one; behind the last part if all are less."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -91,7 +91,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(part, position) of the key, or of the place to insert it; part -1: before all keys."""
+        """(part, position) of the key, or of the place to insert it; the part is -1 before all keys."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 
@@ -104,11 +104,11 @@ class KeyIndex:
 
 
 class TopicWalk:
-    """The topics of a KeyIndex that a filter matches, found by skipping to the next possible match (MQTT 5
-    §4.7). A filter without wildcards costs one lookup, one with ``+`` a lookup per existing level.
+    """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7), by skips to the next possible
+    match. A filter without wildcards costs one lookup, a filter with ``+`` one per existing level.
 
-    ``step()`` returns (topic, number) of each, in order, until ``is_over``. Topics added or removed meanwhile
-    may be missed or found.
+    Until ``is_over``, each ``step()`` returns (topic, number) of a match, in order, or None. A walk may miss
+    or find topics that are added or removed meanwhile.
     """
 
     __slots__ = ("_index", "_levels", "_at")
@@ -148,7 +148,7 @@ def _literal_start(levels):
 
 
 def _behind(levels, topic):
-    """"" if the topic matches the filter's levels, else the next text that may match, or None."""
+    """"" if the topic matches the filter's levels, else the next text that may match, None at the end."""
     there = topic.split("/")
     plus = -1  # the last level with a wildcard
     for at, level in enumerate(levels):
@@ -174,5 +174,5 @@ def _behind(levels, topic):
 
 
 def successor(key):
-    """The first text behind the key: keys hold no U+0000."""
+    """The first text that sorts behind the key, as keys hold no U+0000."""
     return key + "\0"

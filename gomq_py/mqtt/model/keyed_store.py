@@ -1,11 +1,11 @@
-"""Keyed store: the latest message for each key, stored on disk like a queue's messages.
+"""Keyed store: keeps the latest message of each key, on disk like a queue's messages.
 
-Above a message store of the vhost, below retained messages (key: topic) and wills (key: client). All its
-messages are taken and stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
+Above a message store of the vhost, below retained messages (key: topic) and wills (key: client). All messages
+are taken from that store and stay unacked; an index in memory, rebuilt at boot, has the latest of each key.
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
-- *Deleted*: a message without content (a tombstone) is written for the key. Once it is safe the key's older
-  messages are deleted, and once that is safe, the tombstone: an older message never comes back in between.
+- *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
+  key's older messages are deleted; it is deleted once that is safe, so that no older message comes back.
   If there is no room for a tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
   Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
@@ -40,12 +40,12 @@ TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """``name`` is that of the vhost's store, which is made with the first message. ``key_of(message)``
-    returns the key (a text) of a stored message, None for a foreign one. ``tombstone(key)`` makes the Message
-    that deletes it.
+    """A Destination with one message per key. ``name``: of the vhost's store, which the first message makes.
+    ``key_of(message)`` returns the key (a text) of a stored message, None for a foreign message.
+    ``tombstone(key)`` makes the Message that deletes the key's message.
 
     ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all their bodies. ``closed``:
-    closed by a fault, or ``is_over``. ``when_open(store)`` returns steps to take after a reopening.
+    a fault or the end (``is_over``) closed it. ``when_open(store)`` returns steps to take after a reopening.
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -74,7 +74,7 @@ class KeyedStore(Destination):
     # messages come and go
 
     def put(self, key, message):
-        """Store a copy of the message as the latest of the key. Answers like Destination.publish()."""
+        """Store a copy of the message as the key's latest. Returns what Destination.publish() would."""
         return self._put(key, message, False)
 
     def open(self):
@@ -91,7 +91,7 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message. Returns whether there was one. Durable like put()."""
+        """Delete the key's message, as durably as put(). Returns False if there is none, or if closed."""
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -129,7 +129,7 @@ class KeyedStore(Destination):
         return 1
 
     def _append(self, message):
-        """Store a copy, and take it. Returns (its location, when it expires). Raises StoreError, Refused."""
+        """Store a copy, and take it. Returns (location, Unix ms of expiry). Raises StoreError, Refused."""
         store, shown = self._opened(), self._shown
         store.append(message)
         if not store.peek(shown):
@@ -143,7 +143,7 @@ class KeyedStore(Destination):
         return self._shown.get_body_length() if self._store.read(location, self._shown) else 0
 
     def _delete_at_once(self, key):
-        """Delete without a tombstone: there is no room. A power cut may bring back an older message."""
+        """Delete without a tombstone, for lack of room. A power cut may bring an older message back."""
         location = self.index.pop(key)
         try:
             self.octets -= self._octets_at(location)
@@ -157,10 +157,10 @@ class KeyedStore(Destination):
             self.fail(error)
 
     def on_kept(self, key, location, expires_at_ms):
-        """Hook for subclasses: a message was stored, or found at boot."""
+        """A hook for subclasses, called when a message was stored, or found at boot. Does nothing here."""
 
     def _opened(self):
-        """The store, made with the first message. Raises Refused, StoreError."""
+        """The store, which the first call makes. Raises Refused, StoreError."""
         if self._store is None:
             self._begin(self.vhost.stores.make(self._store_name))
         return self._store
@@ -182,7 +182,7 @@ class KeyedStore(Destination):
     # messages are looked at
 
     def show(self, location, message):
-        """Fill ``message`` from a location. False if it cannot be read."""
+        """Fill ``message`` with the message at a location. Returns False if it cannot be read."""
         if self.closed:
             return False
         try:
@@ -192,14 +192,14 @@ class KeyedStore(Destination):
             return False
 
     def get(self, key, message):
-        """Fill ``message`` with the key's message. False if there is none."""
+        """Fill ``message`` with the key's message. Returns False if there is none."""
         location = self.index.get(key)
         return location is not None and self.show(location, message)
 
     # boot
 
     def recovered(self, store):
-        """Load the messages of an earlier run; None: the store cannot be opened. Blocks, for boot."""
+        """At boot, load the messages of an earlier run; a store of None is reopened later. Blocks."""
         if store is None:
             self.closed = self.failed = True
             self._reopening.begin()
@@ -216,7 +216,7 @@ class KeyedStore(Destination):
                 self.set_aside, store.folder)
 
     def load(self, store):
-        """Load the messages of a store, one before each yield. A generator. Raises StoreError."""
+        """A generator that loads the messages of a store, one before each yield. Raises StoreError."""
         self._begin(store)
         message, found, buried, earlier = Message(), {}, {}, {}
         self.set_aside = self.octets = 0
@@ -250,7 +250,7 @@ class KeyedStore(Destination):
         self.vhost.scheduler.touch(self)
 
     def reopen(self, store):
-        """Load a reopened store and resume. A generator, like load()."""
+        """A generator that loads a reopened store, like load(), and takes messages again."""
         yield from self.load(store)
         if store.failure is not None:
             raise store.failure
@@ -263,7 +263,7 @@ class KeyedStore(Destination):
     # the scheduler's side
 
     def flush(self):
-        """End a batch: messages and deletions outlive a kill from here on."""
+        """End a batch: write messages and deletions into the files, where they outlive a kill."""
         if not self.closed and self._store is not None:
             try:
                 self._store.flush()
@@ -271,7 +271,7 @@ class KeyedStore(Destination):
                 self.fail(error)
 
     def turn(self):
-        """End a batch: have outdated messages deleted once their successors are safe."""
+        """End a batch: arrange that outdated messages are deleted once their successors are safe."""
         if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
             self._settling = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
@@ -315,7 +315,7 @@ class KeyedStore(Destination):
     # space
 
     def sparse(self):
-        """Numbers of segments to rewrite, as all together are too sparse; never the last segment's."""
+        """The numbers of sparse segments to rewrite if all take too much room; never the last segment."""
         layout = self._store.layout()
         taken = sum(capacity for _, capacity, _ in layout)
         held = sum(octets for _, _, octets in layout)
@@ -347,12 +347,12 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Stop for good; the vhost closes the store."""
+        """Stop for good. The vhost closes the store itself."""
         self.is_over = True
         self.stop()
 
     def stop(self):
-        """Take and return no more messages."""
+        """Take no messages, return none, and stop rewriting."""
         self.closed = True
         self._rewriting.stop()
         if self._timer is not None:
@@ -380,11 +380,11 @@ class KeyedStore(Destination):
     # reports of the store
 
     def store_fenced(self, store, error):
-        """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
+        """Close, because the disk reported an error for the store (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log messages whose checksum failed and that were quarantined; the others stay."""
+        """Log that messages whose checksums failed were set aside; all other messages stay."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
@@ -436,7 +436,7 @@ class Rewriting(Job):
         self._at = None  # the next key; None while idle
 
     def start(self):
-        """At the end of a segment, look for sparse segments."""
+        """Begin to rewrite if there are sparse segments. KeyedStore calls this at each new segment."""
         if self._at is None and not self._kept.closed:
             self._segments = self._kept.sparse()
             if self._segments:

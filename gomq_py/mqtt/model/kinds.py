@@ -1,8 +1,8 @@
-"""MQTT's kinds of queues, exchanges and stores, for a broker.
+"""Kinds: registers MQTT's kinds of queues, exchanges and stores with a broker.
 
-Registered in every process that builds a broker or reads its folder, with or without MQTT listeners, because
-an earlier run may have left MQTT state. Modules that only sessions need, mostly compiled ones, are imported
-for the first session, or when MQTT's listeners open: 1.3 MB.
+This is done in every process that builds a broker or reads its folder, with or without MQTT listeners,
+because an earlier run may have left MQTT state. Modules that only sessions need, mostly compiled ones, are
+imported for the first session, or when MQTT's listeners open: 1.3 MB.
 """
 from functools import partial
 
@@ -28,14 +28,14 @@ _LEFT_OUT = frozenset(
 
 
 def all_kinds(source=TOPIC_EXCHANGE):
-    """The Kinds of a broker, including MQTT's; ``source``: as for Sessions.take_from()."""
+    """The Kinds of a broker, including MQTT's; ``source``: the name of the exchange of topics."""
     kinds = Kinds()
     register(kinds, source)
     return kinds
 
 
 def register(kinds, source=TOPIC_EXCHANGE):
-    """Add MQTT's kinds to a broker.topology.kinds.Kinds."""
+    """Add MQTT's kinds to a broker.topology.kinds.Kinds; ``source``: as for all_kinds()."""
     kinds.add_queue_kind(
         QueueKind(name=TYPE, make=_make_queue, is_state=True, left_out=_LEFT_OUT))
     kinds.add_exchange_type(MQTTExchange)

@@ -16,7 +16,7 @@ LOG = logger("mqtt")
 
 
 class Moving(Job):
-    """Rewrites the records of old segments, some sessions per slice."""
+    """Rewrites the records of a QoS2Records in old segments, some sessions per slice."""
 
     name = "writing QoS 2 identifiers anew"
 
@@ -122,5 +122,5 @@ class Replacing(RetryJob):
 
 
 def _is_ours():
-    """Never: a failed flush of a store's files does not concern the definitions."""
+    """Returns False: a failed flush of a store's files does not concern the definitions."""
     return False

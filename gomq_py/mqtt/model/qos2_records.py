@@ -1,9 +1,9 @@
-"""QoS2Records: QoS 2 packet identifiers of a vhost's durable sessions that survive the process, in a store of
-their own.
+"""QoS2Records: keeps the QoS 2 packet identifiers of a vhost's durable sessions on disk, in a store of their
+own.
 
-Beside the sessions, below the door, above storage. A record outlives a kill as soon as a function returns,
-because it is in the store's mappings and the store's files have names; a deletion outlives it from the end of
-the batch. Records reach the disk soon, releases before PUBCOMP leaves. A rewritten record's old copy is
+Beside the sessions, below the door, above storage. A record outlives a kill once its function returns,
+because it is in the store's mappings and the store's files have names; a deletion outlives a kill from the
+end of the batch. Records are flushed soon, releases before PUBCOMP leaves. A rewritten record's old copy is
 deleted once the new one is on disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
@@ -56,7 +56,7 @@ NO_ROUTING = b"\0\0"
 
 
 class QoS2Records(_scheduler.TurnTaker):
-    """QoS 2 identifiers of one vhost. The store is made with the first record.
+    """Records the QoS 2 identifiers of one vhost, in a store that the first record makes.
 
     No function here fails because of the disk: records that cannot be kept are skipped and logged. If the
     store has ``failed``, another QoS2Records with a new store replaces it (moving.Replacing). Both are
@@ -89,8 +89,8 @@ class QoS2Records(_scheduler.TurnTaker):
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
-        """Make the store in advance: the first record should not wait until the log names the store, and a
-        kill does not wait. Returns whether it was made and needs a flush.
+        """Make the store in advance: the log should name it before a kill can come after the first record.
+        Returns whether the store was made now and needs a flush.
         """
         if self.store is not None or not self._opened():
             return False
@@ -98,7 +98,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return True
 
     def key_of(self, queue):
-        """The key of the session of a durable queue."""
+        """The number that names the session of a durable queue in records."""
         return int.from_bytes(self.vhost.incarnation_of(queue)[:8], "little")
 
     # outgoing
@@ -113,7 +113,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Write the ``trust`` and ``doubt`` records that have location 0; call doubt() if ``is_doubtful``."""
+        """Set ``trust_at`` and ``doubt_at``; write the records where they are 0. Doubt if ``is_doubtful``."""
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
             self.trust_at = self._keep(TRUST, 0, 0, 0, 0, 0)
@@ -130,19 +130,19 @@ class QoS2Records(_scheduler.TurnTaker):
             self.flush()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
-        """Whether an acknowledger (follower) keeps a copy and may lack the last records."""
+        """Whether there is an acknowledger (follower), which may lack the last records."""
         return self.vhost.durability.has_acknowledgers
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` when all records until now, and their messages, are safe."""
+        """Call ``callback(error or None)`` when all records until now, and the messages, are safe."""
         self.await_flush()
         self.vhost.when_safe(callback, lambda: self.failed)
 
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """Record a message before it is given to ``destinations`` (a tuple); ``had``: its places in other
-        destinations. Returns the record's location for received(), 0 if it cannot be kept.
+        """Record a message before ``destinations`` (a tuple) get it; ``had``: the message's places in
+        destinations that have it. Returns the record's location for received(), 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -152,7 +152,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
-        """Record that all ``destinations`` of begun() took the message. Returns the record's new location."""
+        """Record that all ``destinations`` took the message of begun(). Returns where the record is now."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
@@ -169,7 +169,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """The places of the last begun() message, except in the destinations ``left``, the last ones."""
+        """The places of the last begun() message, without those in ``left``, its last destinations."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -184,8 +184,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
 
     def partly(self, key, identifier, had, places):
-        """Record that some destinations have the message while others wait for files. ``places``: of all
-        destinations that have it. Returns the location, 0 if it cannot be kept.
+        """Record that some destinations (``had``) have the message while others wait for files. ``places``:
+        where the message is. Returns the record's location, 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -199,8 +199,8 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
-        """Take over an identifier from another QoS2Records. ``places``: of the destinations that have its
-        message, if others lack it. Returns the location, 0 if it cannot be kept.
+        """Record an identifier whose message came before. ``places``: where the message is, if some
+        destinations lack it; otherwise b"". Returns the record's location, 0 if it cannot be kept.
         """
         if not self._opened():
             return 0
@@ -213,7 +213,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def await_flush(self):
-        """Have all records and deletions flushed before the next answer leaves."""
+        """Make the next answers wait until all records and deletions are flushed."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -221,7 +221,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that all received up to ``mark`` (a last_received) is on disk, before PUBREC leaves."""
+        """Record that the messages up to ``mark``, a last_received, are on disk. PUBREC leaves after that."""
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
@@ -231,15 +231,15 @@ class QoS2Records(_scheduler.TurnTaker):
                 self._delete(before)  # the next flush covers this, too: another flush would cost a poll
 
     def sure_before(self, kept_at, mark):
-        """Restore a sure() record of an earlier run."""
+        """Restore a sure() record of an earlier run, which is at ``kept_at``."""
         self.sure_at = kept_at
         self.sure_mark = max(self.sure_mark, mark)
 
     # both
 
     def done(self, kept_at, has_ended=False):
-        """Delete a record. ``has_ended``: its session has ended; moved() must follow, which deletes the
-        record once the end of the session is safe.
+        """Delete a record. If its session ``has_ended``, the next moved() deletes the record instead, once
+        the end of the session is safe.
         """
         if self.store is None or self.failed:
             return
@@ -254,7 +254,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.scheduler.touch(self)
 
     def again(self, kept_at):
-        """Rewrite a record behind all others. Returns its new location."""
+        """Rewrite a record behind all others. Returns where the record is now."""
         if self.store is None or self.failed or not self.store.read(kept_at, self.shown):
             return kept_at
         shown, place = self.shown, self.shown.properties_at
@@ -287,7 +287,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # the scheduler's side
 
     def flush(self):
-        """End a batch: deletions outlive a kill from here on."""
+        """End a batch: write deletions into the files, where they outlive a kill."""
         if self.store is not None and not self.failed:
             try:
                 self.store.flush()
@@ -297,8 +297,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # boot and faults
 
     def recovered(self, store, sessions):
-        """Restore the identifiers of an earlier run for the durable ``sessions``; ``store`` None: it cannot
-        be opened. Blocks, for boot.
+        """At boot, restore the identifiers of an earlier run for the durable ``sessions``. If the ``store``
+        cannot be opened (None), a new store replaces it. Blocks.
         """
         if store is None:
             self.doubts = True
@@ -323,33 +323,33 @@ class QoS2Records(_scheduler.TurnTaker):
             self.vhost.extras[EXTRA].qos2_records_failed(self)
 
     def when_replaced(self, callback):
-        """Call back once this object is no longer stuck; it is stuck now."""
+        """Call ``callback()`` once this object, which is stuck now, is no longer stuck."""
         self.waiting.append(callback)
 
     def replaced(self):
-        """Note that the definitions on disk name another store now."""
+        """End ``is_stuck``, because the definitions on disk name another store now."""
         self.is_stuck = False
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback()
 
     def close(self):
-        """The broker stops: keep no more records."""
+        """Keep no more records, because the broker stops."""
         self.failed = True
 
     def store_fenced(self, store, error):
-        """Take an I/O error that the disk reported for the store (storage.flush.group_commit)."""
+        """Fail, because the disk reported an error for the store (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
-        """Log records whose checksum failed and that were quarantined; the others count."""
+        """Log that records whose checksums failed were set aside; all other records count."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
 
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Put the places of a message, after those it ``had``, behind the next record."""
+        """Append to the next record the places ``had`` and those that ``destinations`` will have."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         # The destinations in ``had`` stored the message at another time: do not search for it by time.
@@ -372,7 +372,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record, with the places noted last from BEGUN on. Returns its location, or 0."""
+        """Write a record; from BEGUN on it has the places noted last. Returns its location, 0 if it fails."""
         if not self._opened():
             return 0
         at = self.at
@@ -414,7 +414,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.places_length = length
 
     def _use(self, record):
-        """Write records from this bytearray."""
+        """Use this bytearray for the records to be written."""
         self.record = record
         self.at = octets.pointer(record)
         self.message.buffer = self.at
@@ -435,7 +435,7 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
     def _settle(self, moved, error):
-        """Delete old copies that are safe to delete; after an error the next moved() deletes them."""
+        """Delete old copies, now that this is safe; after an ``error`` the next moved() deletes them."""
         if error is not None:
             self.unsettled += moved
             return
@@ -451,7 +451,7 @@ class QoS2Records(_scheduler.TurnTaker):
             before = self.outdated.pop(before, 0)
 
     def _opened(self):
-        """Whether there is a store; makes it for the first record."""
+        """Make the store if it does not exist. Returns whether it can be used."""
         if self.store is None and not self.failed:
             try:
                 self._begin(self.vhost.stores.make(QOS2_STORE))
@@ -468,7 +468,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
 
 def _would_outlive_kill(destinations):
-    """Whether messages appended to these destinations outlive a kill: whether their files have names."""
+    """Whether messages appended to these destinations outlive a kill, because all files have names."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False

@@ -1,5 +1,5 @@
-"""QoS 2 recovery: the packet identifiers of an earlier run, from the store of qos2_records. For boot; blocks,
-because records of messages are read.
+"""QoS 2 recovery: restores the packet identifiers of an earlier run from the store of qos2_records. Runs at
+boot, and blocks, because it reads records of messages.
 
 Each received identifier is restored as complete, restored as partly stored (for the destinations that have
 its message), or dropped; qos2_records has the rules. Restored ones are written anew, so that later boots need
@@ -63,7 +63,7 @@ class QoS2Recovery:
         self._stores = stores_of(records.vhost)
 
     def hand_out(self, by_key):
-        """Restore the identifiers of the durable sessions, {key: session}. Raises StoreError."""
+        """Restore the identifiers of the durable sessions ``by_key``, {key: session}. Raises StoreError."""
         sent, received, counting = {}, {}, []
         entries = self._entries()
         trust_at, doubt_at = (
@@ -99,7 +99,7 @@ class QoS2Recovery:
         self._forget()
 
     def _entries(self):
-        """{(key, kind, identifier): the last Entry of this name}."""
+        """{(key, kind, identifier): the last Entry with these three}."""
         entries, message = {}, Message()
         while self._store.ready_count and self._store.peek(message):
             self._store.shift()
@@ -123,7 +123,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether the message is in all places, the places that have it), by an identifier's last record."""
+        """(whether the message is in all places, the places that have it), by its identifier's last Entry."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -151,7 +151,7 @@ class QoS2Recovery:
         return entry.state == IS_SURE or entry.location <= self._sure_mark
 
     def _is_known(self, entry):
-        """Whether the message is in its places (PARTLY: in the noted ones) without checking the stores."""
+        """Whether the entry's places have the message for sure, so that no store must be checked."""
         return (
             self._is_sure(entry) or self._last_end == STOPPED
             or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
@@ -164,15 +164,15 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """Those of the ``noted`` places at which a message lies or was acked. Blocks, except for messages that
-    were stored just now, which are in memory.
+    """The ``noted`` places where a message is or was acked. Blocks, unless the message was stored just now
+    and is in memory.
     """
     return those_in(noted, {
         key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})
 
 
 def keys_in(noted):
-    """The keys of the stores in these places."""
+    """The keys of the stores that these places name."""
     return {key for key, _ in places_in(noted)}
 
 
@@ -184,6 +184,6 @@ def those_in(noted, keys):
 
 
 def places_in(noted):
-    """[(key of a store, place in its log)]."""
+    """The ``noted`` places as a list of (key of a store, place in its log)."""
     numbers = memoryview(noted).cast("Q").tolist() if len(noted) % PLACE_OCTETS == 0 else []
     return list(zip(numbers[::2], numbers[1::2]))

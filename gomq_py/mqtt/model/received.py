@@ -1,6 +1,6 @@
-"""Received: the QoS 2 packet identifiers that one session's client has used and not released.
+"""Received: knows which QoS 2 packet identifiers a session's client has used and not released.
 
-Beside sent, below the door's inbound half; for a durable session also in qos2_records. Never switches.
+Beside sent, below the door's inbound half; qos2_records keeps those of durable sessions. Never switches.
 """
 from functools import partial
 
@@ -20,14 +20,14 @@ NOT_KEPT = 1
 
 
 class Received:
-    """The packet identifiers of one session's QoS 2 messages that wait for PUBREL.
+    """Knows the packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
-    ``count``: how many. ``records``: the QoS2Records that keeps them under ``key``, or None. ``begun_at``:
-    the record of the message being stored, or 0. ``storing``: identifiers whose messages wait for files, with
-    callbacks. ``added``: how many were added so far. ``unsafe``: [``added`` at that time, tuple of
-    destinations] for messages that may not be on disk yet, in order. ``kept_since``: ``added`` when
-    ``records`` replaced another. ``earlier``: a set of identifiers whose messages an earlier run gave to all
-    destinations, or None.
+    ``count``: how many identifiers. ``records``: the QoS2Records that keeps them under ``key``, or None.
+    ``begun_at``: the record of the message being stored, or 0. ``storing``: identifiers whose messages wait
+    for files, with callbacks. ``added``: how many identifiers were ever added. ``unsafe``: [``added`` at that
+    time, tuple of destinations] for messages that may not be on disk yet, in order. ``kept_since``: the value
+    of ``added`` when ``records`` replaced another QoS2Records. ``earlier``: a set of identifiers whose
+    messages an earlier run gave to all destinations, or None.
 
     Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
     empty page is dropped when another one is accessed:
@@ -63,8 +63,8 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Begin an identifier that is unknown or that postpone() was called for: ``destinations`` (a tuple)
-        get its message next; add(), not_stored() or postpone() must follow.
+        """Begin an identifier, which is unknown or was passed to postpone(). ``destinations`` (a tuple) get
+        its message next; then the caller calls add(), not_stored() or postpone().
         """
         if self.records is None or self.closed:
             return
@@ -75,8 +75,8 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Wait for files: the first of ``left``, the last ``destinations``, answered LATER; ``taken``: all
-        before it took the message. Returns the function that BlockedPublish calls ``before`` each retry.
+        """Note that ``left``, the last ``destinations``, wait: the first of them answered LATER. ``taken``:
+        all before it took the message. Returns the function that BlockedPublish calls before each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -105,7 +105,7 @@ class Received:
         self._dismiss()
 
     def _release(self, identifier):
-        """Delete an identifier's record, which will be written anew."""
+        """Delete an identifier's record, because another one replaces it."""
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT:
             self._put(identifier, NOT_KEPT)
@@ -117,15 +117,15 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def _had(self, identifier):
-        """The places of a message that waits for files or is_partly()."""
+        """The places that have an identifier's message, if it waits for files or is_partly(); else b""."""
         return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
-        """Whether the client must send a message again because only some destinations have it."""
+        """Whether the client must repeat a message because only some destinations have it."""
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """The destinations that lack the message, if it is_partly()."""
+        """The ``destinations`` that lack a message which is_partly(); otherwise all ``destinations``."""
         if not self.is_partly(identifier):
             return destinations
         keys = keys_in(self.partly[identifier])
@@ -154,7 +154,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Complete a begin(): the message has been stored, durably in ``queues`` (a tuple or None)."""
+        """Complete a begin(): the message is stored, durably in ``queues`` (a tuple or None)."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -184,8 +184,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Like not_stored(), for a client that cannot be told and will send the message again: the repeat
-        goes only to destinations that did not take it.
+        """Like not_stored(), for a client that gets no answer and will send the message again. Only
+        destinations that did not take the message will get it then.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -204,7 +204,7 @@ class Received:
 
     def lost_by_some(self, identifier, destinations):
         """Like discard(), for a message that is sent again, because the stores of some ``destinations``
-        failed; others may have it. Messages of an earlier run stay: boot has flushed them.
+        failed. Others may have the message. Identifiers of an earlier run stay: boot has flushed them.
         """
         if self.earlier is not None and identifier in self.earlier:
             return
@@ -228,8 +228,8 @@ class Received:
             callback(taken, queues)
 
     def discard(self, identifier):
-        """Forget an identifier, after PUBREL or because its message is lost. Returns whether it was known.
-        Messages that wait for files have not been answered, and stay.
+        """Forget an identifier, after PUBREL or because its message is lost. Returns whether it was known. An
+        identifier whose message waits for files stays, and the result is False.
         """
         if identifier in self.storing:
             return False
@@ -244,8 +244,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """Tuples of queues to be flushed before PUBREC may leave for a known identifier, as a list. If one of
-        the queues has failed, the message may be lost.
+        """A list of tuples of queues, which must be flushed before PUBREC may leave for a known identifier.
+        If a queue has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
@@ -254,7 +254,7 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that ``added`` identifiers, up to ``mark`` (a last_received), are safe."""
+        """Note that the first ``added`` identifiers are safe; ``mark``: the last_received then, or 0."""
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]
@@ -285,8 +285,8 @@ class Received:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.records.again(kept_at))
 
     def keep_in(self, records):
-        """Write all identifiers to a new QoS2Records, because the old one failed. A message in files without
-        names may be lost by a kill: its identifier is not written.
+        """Write the identifiers to a new QoS2Records, because the old one failed. Leaves out identifiers
+        whose messages a kill may lose, because files have no names.
         """
         outlives = True
         for _, queues in self.unsafe:
@@ -305,7 +305,7 @@ class Received:
         self.kept_since = self.added
 
     def close(self):
-        """End with the session; add no more."""
+        """Delete the records of an ended session; calls of add() do nothing from now on."""
         self._dismiss()
         self.closed = True
         self.storing = {}

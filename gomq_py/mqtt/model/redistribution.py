@@ -1,4 +1,4 @@
-"""Redistribution of an ended session's unacknowledged messages to the other members of its shares (MQTT 5
+"""Redistribution: gives an ended session's unacknowledged messages to the other members of its shares (MQTT 5
 §4.8.2).
 
 Beside sessions; broker.transfer.redistribution carries it out. Messages of QoS 1 and 2 that came by a shared
@@ -49,8 +49,8 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """The shared filter by which the next message with this routing key came; None: an own subscription.
-        Each share gave the session one copy, its own subscriptions together one.
+        """The shared filter by which the next message with this routing key came; None if no share gave it.
+        Each share gave the session one copy; its own subscriptions gave one copy together.
         """
         known = self._known.get(key)
         if known is None:
@@ -74,7 +74,7 @@ class Redistribution:
 
 
 def _is_acknowledged(about):
-    """Whether a message with this describe() is acknowledged by clients, and no replay of a retained one."""
+    """Whether clients acknowledge a message with this describe(); False for replayed retained messages."""
     if about["kind"] == forms.BASIC:
         return about["persistent"]
     return crossing.is_acknowledged(about["flags"])

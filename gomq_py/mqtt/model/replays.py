@@ -1,8 +1,8 @@
-"""Replays: retained messages for a session that has subscribed, filter after filter.
+"""Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Between retained and the session's queue or sink, which get copies with the QoS, RETAIN and identifier of one
-subscription (REPLAYED of wire.crossing). A job in slices with at most WINDOW messages in the queue. Never
-switches.
+Below retained, above the session's queue or sink, which gets copies with the QoS, RETAIN and identifier of
+one subscription (REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
+Never switches.
 """
 from collections import OrderedDict
 
@@ -23,7 +23,7 @@ SOON_MS, LATER_MS = 10, 250
 
 
 class Replay(Job):
-    """The replay to one session; ``add`` its subscriptions."""
+    """Sends retained messages to one session; ``add`` the subscriptions to replay for."""
 
     name = "replaying retained MQTT messages"
 
@@ -40,7 +40,7 @@ class Replay(Job):
 
     def add(self, subscription, last):
         """Replay for this subscription, too; restart its replay if one is running. ``last``: place of the
-        last message stored before it.
+        last message that was stored before the subscription.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
         if waiting and next(iter(waiting)) == topic_filter:
@@ -89,7 +89,7 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages. Returns whether the subscription is complete."""
+        """Replay up to ``room`` messages, or less when the time is over. Returns whether no match is left."""
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:
@@ -114,7 +114,7 @@ class Replay(Job):
         return walk.is_over
 
     def _publish(self, message, about, subscription, destination):
-        """Give a destination a message. Returns 1, or 0 for the client's own with No Local [MQTT-3.8.3-3]."""
+        """Give a destination a message. Returns 1; 0 if No Local excludes the message [MQTT-3.8.3-3]."""
         properties, publisher = crossing.without_publisher(message.get_raw(), about["flags"])
         if subscription.no_local and publisher == self._session.client_id:
             return 0
@@ -154,7 +154,7 @@ class Replay(Job):
 
 
 def copy_for(message, about, properties, subscription):
-    """A retained message with these properties and this describe() (``about``), as sent to a subscription."""
+    """A copy of a retained message as a subscription gets it; ``about``: the message's describe()."""
     qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
         properties += identifier_property(subscription.identifier)

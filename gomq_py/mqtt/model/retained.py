@@ -1,9 +1,9 @@
-"""Retained: the latest retained message of each topic of a vhost, and its replay to new subscriptions (MQTT 5
-§3.3.1.3).
+"""Retained: keeps the latest retained message of each topic of a vhost, and replays it to new subscriptions
+(MQTT 5 §3.3.1.3).
 
-A Destination: it gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), beside their other
-destinations. They are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the
-publisher is answered. An empty payload deletes; expired messages are deleted. Never switches.
+A Destination, which gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), as queues do. They
+are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the publisher is answered.
+An empty payload deletes the topic's message; expired messages are deleted. Never switches.
 """
 from collections import OrderedDict
 
@@ -31,7 +31,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Up to ``max_messages`` and ``max_octets`` of payloads; a smaller message may always replace another."""
+    """Keeps at most ``max_messages``, of ``max_octets`` together; a smaller message may replace a larger."""
 
     takes_publishes_only = True
 
@@ -51,14 +51,14 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """Retain the message for the topic of its routing key. Answers like Destination.publish."""
+        """Retain the message for the topic of its routing key. Returns what Destination.publish() would."""
         topic = _topic_of(message)
         if topic is None:
             return 1  # no subscriber could get the message
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message for a topic; an empty one deletes the topic's message. Answers like publish()."""
+        """Retain a message for a topic; an empty message deletes the retained one. Returns like publish()."""
         self.unable = False
         if not message.get_body_length() and not self.closed:
             self.delete(topic)
@@ -111,21 +111,21 @@ class Retained(KeyedStore):
             self._moved[now] = came_at
 
     def mark(self):
-        """A mark for replay(), which separates messages retained until now from later ones."""
+        """A value for replay() that separates messages retained until now from later messages."""
         return self._last, self._moves
 
     def came_at(self, location):
-        """The place of the message at ``location`` in the order of arrival, as far as replays need it."""
+        """The place in the order of arrival of the message at ``location``, for comparison in replays."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
 
     def look(self, topic, message):
-        """Fill ``message`` with the topic's retained message. False if there is none."""
+        """Fill ``message`` with the topic's retained message. False if there is none or it has expired."""
         return self.get(topic, message) and not self._is_expired(message, self.vhost.timers.now_ms())
 
     def show_current(self, location, message, now_ms):
-        """Like show(); False for expired messages, too."""
+        """Like show(), but also returns False for expired messages."""
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
     def topics(self, now_ms, after="", may_see=None):
@@ -148,9 +148,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session the retained messages of a filter in slices, in the order of topics, by its retain
-        handling. ``is_new``: it had no subscription to the filter; ``mark``: mark() at the subscribe, if
-        earlier.
+        """Send a Session in slices the retained messages that a subscription matches, in the order of topics,
+        if its retain handling asks for them. ``is_new``: the session had no subscription to the filter;
+        ``mark``: mark() at the time of the subscribe, None: now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -224,8 +224,8 @@ class Retained(KeyedStore):
 
 
 class Waits:
-    """Messages that wait for files, in the order of the places they would have had, and replays that wait for
-    them. A subscriber that came meanwhile did not get them: its replay must send them.
+    """Knows which messages wait for files, by the places they would have had, and which replays wait for
+    them. Such a message never reached a client that subscribed meanwhile: only its replay sends the message.
     """
 
     def __init__(self):
@@ -233,7 +233,7 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def hold(self, replay, last):
-        """Whether a message older than place ``last`` is still waiting; the replay then resumes after it."""
+        """Whether a message of a place up to ``last`` still waits. If so, end() resumes the replay later."""
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
@@ -254,7 +254,7 @@ class Waits:
 
 
 class Waiting:
-    """Takes the place of a message's ``lacking`` while the message waits for files."""
+    """Stands for the ``lacking`` of a message that waits for files; tells Waits when the wait is over."""
 
     def __init__(self, waits, place):
         self._waits = waits
@@ -275,7 +275,7 @@ class Waiting:
 
 
 class Expiring(Job):
-    """Deletes expired messages."""
+    """Deletes expired retained messages, in slices."""
 
     name = "expiring retained MQTT messages"
 
@@ -293,7 +293,7 @@ class Expiring(Job):
 
 
 def _topic_of(message):
-    """The topic of a stored message, or None."""
+    """The topic of a message, None if its routing key is no topic."""
     try:
         topic = swapped(message.get_routing_key().decode())
     except UnicodeDecodeError:
@@ -309,7 +309,7 @@ def _tombstone(topic):
 
 
 def _as_kept(message):
-    """The message as a record of MQTT, persistent at any QoS."""
+    """A copy of the message as an MQTT record, persistent whatever its QoS."""
     fields = message.describe()
     kind, flags, properties = fields["kind"], fields["flags"], message.get_raw()
     if kind != crossing.KIND:

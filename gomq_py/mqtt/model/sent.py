@@ -1,7 +1,7 @@
-"""Sent: a session's messages that were sent with a packet identifier and not acknowledged.
+"""Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
 
-Below the door's deliveries, above the session's queue and qos2_records. It outlives the connection:
-unacknowledged messages come again with their identifiers. A row of 24 octets for each identifier from 1 on,
+Below the door's deliveries, above the session's queue and qos2_records. A Sent outlives the connection:
+unacknowledged messages come again with their identifiers. Each identifier from 1 on has a row of 24 octets,
 allocated on demand:
 
     offset  octets
@@ -46,12 +46,12 @@ NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 
 class Sent:
-    """``queue``: where the messages are. ``window``: most messages in flight; ``count``: in flight over this
-    connection; ``used``: identifiers taken. ``to_release``: identifiers of deleted messages, which need a
-    PUBREL.
+    """A table of messages in flight. ``queue``: where the messages are; ``window``: most in flight;
+    ``count``: in flight over this connection; ``used``: identifiers taken. ``to_release``: identifiers of
+    deleted messages, which need a PUBREL.
 
     ``records``: the QoS2Records that keeps QoS 2 messages under the session's ``key``; None: not kept.
-    ``doubts``: records were lost with the power before this table was made.
+    ``doubts``: a power cut deleted records before this table was made.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Sent:
 
     def spare(self, message):
         """Take an is_owed() message at the queue's head out of the queue until its client is back, so that
-        messages behind it can be dropped. False if the client is connected and has to take it first.
+        messages behind it can be dropped. False if the client is connected: it must take the message first.
         """
         if self.is_connected:
             return False
@@ -140,7 +140,7 @@ class Sent:
         return True
 
     def moved_to(self, queue):
-        """Move to the reopened queue after a fault; messages in flight and not settled are ready there."""
+        """Use the queue that was reopened after a fault, in which all unsettled messages are ready."""
         self.queue = queue
         self.returning = self.before = None
         for identifier in range(1, self.capacity + 1):
@@ -151,7 +151,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """First of all, restore (identifier, location, record's location, time stored) of an earlier run."""
+        """Before all else, restore entries (identifier, location, record's location, time stored)."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
@@ -174,8 +174,8 @@ class Sent:
                 self._free(identifier, True)
 
     def begun(self):
-        """{location: low octets of when it was stored, or 0 if the location is of this run} of messages whose
-        delivery at QoS 2 began over an earlier connection and that are not settled.
+        """{location: when the message was stored (low octets), or 0 if it was sent in this run} of unsettled
+        messages whose delivery at QoS 2 began over an earlier connection.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -186,7 +186,7 @@ class Sent:
 
     def move(self, oldest, first):
         """Rewrite some records of segments before number ``oldest``, from the identifier ``first`` on.
-        Returns the identifier to go on with; 0: complete.
+        Returns the identifier to go on with, 0 at the end.
         """
         left = MOVED_AT_ONCE
         for identifier in range(first, self.capacity + 1):
@@ -219,7 +219,7 @@ class Sent:
 
     def add(self, location, timestamp_ms, qos):
         """Record that the message at ``location``, taken from the queue, is sent at QoS 1 or 2; the caller
-        has checked room(). Returns its packet identifier; 0: it must wait until ``records`` is replaced.
+        has checked room(). Returns its packet identifier; 0 if it must wait until ``records`` is replaced.
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
@@ -265,8 +265,8 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """The packet identifier with which the next message was sent before; 0: none. Earlier entries, of
-        messages no longer in the queue, are dropped.
+        """The packet identifier with which the queue's next message was sent before, or 0. Drops entries in
+        front of it, whose messages are no longer in the queue.
         """
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -290,7 +290,7 @@ class Sent:
         return self._place_of(message) >= 0
 
     def again(self, identifier):
-        """Count the known() message of this identifier as sent again."""
+        """Note that the message of this identifier, which known() returned, is sent again."""
         row = (identifier - 1) * ROW
         self.at[row + 20] &= ~FROM_BEFORE & 0xFF
         self.count += 1
@@ -301,14 +301,14 @@ class Sent:
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """Forget messages sent before and not again, because the queue is empty."""
+        """Forget messages of an earlier connection that were not sent again: the queue is empty."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
             self.before = None
 
     def drop(self, identifier):
-        """Forget the known() message of this identifier, which was dropped."""
+        """Forget this identifier, which known() returned, because its message was dropped."""
         self.next_before += 1
         self._gone(identifier)
 
@@ -320,8 +320,8 @@ class Sent:
     # acknowledgements
 
     def acknowledged(self, kind, identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. RELEASE: send PUBREL; UNKNOWN: no such identifier;
-        WRONG: it waits for another packet. NOTHING, too, once a fault has closed the queue: all come again.
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Returns RELEASE: send PUBREL; UNKNOWN: no such
+        identifier; WRONG: it awaits another packet; else NOTHING, which also follows a fault of the queue.
         """
         if self.queue.closed:
             return NOTHING
@@ -357,7 +357,7 @@ class Sent:
         return UNKNOWN if state == FREE else NOTHING
 
     def refused(self, identifier):
-        """Handle a PUBREC that refuses the message. Returns a result as of acknowledged()."""
+        """Handle a PUBREC that refuses the message. Returns the same results as acknowledged()."""
         if self.queue.closed:
             return NOTHING
         if identifier == 0 or identifier > self.capacity:
@@ -377,7 +377,7 @@ class Sent:
     # helpers
 
     def _put_back(self):
-        """Return messages to the queue, all at once if they are few."""
+        """Return messages to the queue: a few at once, more in slices."""
         self.next_out = 1
         if self.returning is None and self.put_back_some():
             self.returning = Returning(self)
@@ -388,7 +388,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Identifiers of an earlier connection in the order of messages: released, or not settled."""
+        """Identifiers of an earlier connection, released or else not settled, in the order of messages."""
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -408,7 +408,7 @@ class Sent:
         return found
 
     def _place_of(self, message):
-        """The index in ``before`` of a message that was sent at QoS 2 and not again; -1 if none."""
+        """The index in ``before`` of a message that was sent at QoS 2 and not sent again; otherwise -1."""
         location = message.location
         place = bisect_left(self.places, location)
         while place < len(self.before) and self.places[place] == location:
@@ -419,12 +419,12 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message at a row's location, stored at that time, is the message sent."""
+        """Whether a message with this time, at a row's location, is the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """Low octets of a row's storing time if its location may be reused (after a restart), otherwise 0."""
+        """When a row's message was stored (low octets) if another may lie there after a restart; else 0."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
@@ -458,7 +458,7 @@ class Sent:
         self.last_free = identifier
 
     def _grow(self, least):
-        """Allocate at least ``least`` rows."""
+        """Grow the table to at least ``least`` rows."""
         before = self.capacity
         capacity = min(max(least, 2 * before, FIRST_ROWS), IDENTIFIER_MAX)
         rows = bytearray(capacity * ROW)
@@ -496,5 +496,5 @@ class Returning(Job):
         return False
 
     def failed(self, error):
-        """Go on: the failed message comes again after a restart."""
+        """Returns whether to go on: the message that failed comes again after a restart."""
         return not self._is_over

@@ -1,7 +1,7 @@
-"""Session: the state of one client id: its subscriptions, and the queue of its messages.
+"""Session: keeps the state of one client id: its subscriptions, and the queue of its messages.
 
-Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exchange; ``subscribed`` reports
-them, so sessions of an earlier run get theirs from the definitions log.
+sessions.Sessions makes and ends a Session. Subscriptions are bindings of the MQTT exchange, which passes them
+to ``subscribed``; so sessions of an earlier run get theirs from the definitions log.
 """
 from functools import lru_cache
 
@@ -27,8 +27,8 @@ _QOS, _NO_LOCAL, _AS_PUBLISHED, _HANDLING, _IDENTIFIER = (
 
 
 class Subscription:
-    """A client's request for one topic filter (MQTT 5 §3.8.3.1); ``identifier`` 0: none. Immutable but for
-    its ``binding`` (or None).
+    """A client's request for a topic filter's messages (MQTT 5 §3.8.3.1). Only its ``binding`` (or None)
+    changes. ``identifier``: 0 if the client sent none.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Subscription:
             self.identifier)
 
     def arguments(self):
-        """Arguments of its binding: options that are not default. Cached, so equal options share one dict."""
+        """Arguments of its binding: QoS, and options that are not default. Equal options share one dict."""
         return _arguments(*self._values()[1:])
 
 
@@ -79,7 +79,7 @@ def _arguments(qos, no_local, as_published, handling, identifier):
 
 
 def subscription_of(binding):
-    """The Subscription of a binding, which may be an operator's."""
+    """The Subscription for a binding, which an operator may have made."""
     options = binding.arguments
     subscription = Subscription(
         binding.routing_key, _number(options, _QOS, 2), options.get(_NO_LOCAL) is True,
@@ -95,16 +95,16 @@ def _number(options, key, most):
 
 
 class Session:
-    """``user`` (named by a token if ``of_token``) connected last, with protocol level ``version``, for
-    ``expiry_s``; ``kept``: queue arguments that bound its queue. ``may_get(topic filter)``: whether the
+    """The state of a client id. ``user`` (by a token if ``of_token``) connected last, with protocol level
+    ``version`` and expiry ``expiry_s``; ``kept``: limits of its queue. ``may_get(topic filter)``: whether the
     client of ``connection`` may receive messages by this filter; ``may_get_all()``: by every filter, until
-    its rights change. All three are None while the client is absent.
+    its rights change. ``connection`` and these two are None while the client is absent.
 
     ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
-    while connected, or None. ``is_durable``: outlives its connection. ``is_safe``: its definition was on disk
-    in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent`` and
-    ``received``: packet identifiers in flight, over connections. ``is_doubtful``: its client may have more in
-    flight since a power loss.
+    while connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: its definition was on
+    disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent``
+    and ``received``: packet identifiers in flight, over connections. ``is_doubtful``: after a power loss its
+    client may have more in flight.
     """
 
     def __init__(self, sessions, client_id):
@@ -138,7 +138,7 @@ class Session:
 
     @property
     def queue_name(self):
-        """The name of its queue, present or not."""
+        """The name of its queue, whether that exists or not."""
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
@@ -181,7 +181,7 @@ class Session:
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
     def keeps(self, topic_filter):
-        """Whether messages of this filter's subscription go to the session's queue."""
+        """Whether messages of this filter's subscription go to the session's queue, not its sink."""
         subscription = self.subscriptions.get(topic_filter)
         return subscription is None or subscription.binding.destination is not self.sink
 
@@ -195,26 +195,26 @@ class Session:
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
     def may_have(self, topic):
-        """Whether the client may get messages stored before it unsubscribed: if it could subscribe now."""
+        """Whether the client's rights allow a topic's messages that were stored before it unsubscribed."""
         return self.may_get is None or not is_shared(topic) and self.may_get(topic)
 
     # messages in flight
 
     def sent_from(self, queue):
-        """The Sent of its queue."""
+        """The session's Sent, which the first call makes for this queue."""
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
             self.sent.doubts = self.is_doubtful
         return self.sent
 
     def received_ids(self):
-        """The Received: QoS 2 identifiers that are not released."""
+        """The session's Received (QoS 2 identifiers not released), which the first call makes."""
         if self.received is None:
             self.received = Received(*self._kept(self.queue))
         return self.received
 
     def ended(self):
-        """End: forget everything in flight."""
+        """Forget everything in flight, because the session has ended."""
         for one in (self.sent, self.received):
             if one is not None:
                 one.close()
@@ -224,33 +224,33 @@ class Session:
         self.interests.close()
 
     def _kept(self, queue):
-        """(QoS2Records, key) for a durable session, or (None, 0)."""
+        """(QoS2Records, key of the session) of a durable session; (None, 0) of any other."""
         if queue is None or not self.is_durable:
             return None, 0
         records = self._sessions.qos2_records
         return records, records.key_of(queue)
 
     def queue_added(self, queue):
-        """Take its queue: new, recovered, or reopened after a fault."""
+        """Use this queue, which is new, recovered, or reopened after a fault."""
         queue.session, self.queue = self, queue
         self.is_durable = bool(queue.durable)
         if self.sent is not None:
             self.sent.moved_to(queue)
 
     def queue_deleted(self, queue, reason):
-        """End, because its queue was deleted (a replaced queue object does not count)."""
+        """End, because its queue was deleted. Ignores a queue object that another one has replaced."""
         if self.queue is queue:
             self._sessions.ended(self, reason)
 
     def queue_failed(self, queue):
-        """Report that messages its queue took last may be lost."""
+        """Report that the messages which this queue took last may be lost."""
         if self.queue is queue:
             self._sessions.queue_failed(self)
 
     # for the exchange
 
     def subscribed(self, binding):
-        """Use a new binding: a filter's subscription is its latest binding."""
+        """Use a new binding: the latest binding of a filter defines its subscription."""
         self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
@@ -265,7 +265,7 @@ class Session:
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Set the bindings for a filter; the last one is in force."""
+        """Set the bindings for a filter, of which the last is in force; [] ends the subscription."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

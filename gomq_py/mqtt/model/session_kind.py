@@ -1,4 +1,4 @@
-"""Session kind: names and arguments of session queues, for modules that need no session.
+"""Session kind: defines names and arguments of session queues, for modules that need no session.
 
 A leaf of mqtt.model, below sessions and session_queue; mqtt.model.kinds registers the kind.
 """

@@ -1,4 +1,4 @@
-"""Session queue: the queue of a session's messages, over connections and restarts.
+"""Session queue: keeps a session's messages over connections and restarts.
 
 A kind of queue (session_kind). Management lists it, limits and policies apply, its expiry or deletion ends
 the session; only the session's connection consumes. Compiled, because it checks each published message.
@@ -16,7 +16,7 @@ from gomq_py.storage.format import record
 
 
 class SessionQueue(broker_queue.Queue):
-    """``session``: its Session, set when the queue is added."""
+    """The queue of ``session``, which is set when the queue is added."""
 
     __slots__ = ("session",)
 
@@ -27,7 +27,7 @@ class SessionQueue(broker_queue.Queue):
         self.session = None
 
     def publish(self, message):
-        """Store a message, unless its own client published it and No Local excludes it."""
+        """Store a message, unless the session's client published it and No Local excludes it."""
         if message.publisher is not None and message.publisher is self.session:
             return self._publish_own(message)
         if message.flags & crossing.OWN and message.kind == KIND:
@@ -35,7 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a message of its own client, marked OWN: only subscriptions without No Local deliver it."""
+        """Store a message of the session's client, marked OWN: not for subscriptions with No Local."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
@@ -48,7 +48,7 @@ class SessionQueue(broker_queue.Queue):
         return taken
 
     def may_go(self, message):
-        """Whether a message may be dropped: not if sent at QoS 2, which must be completed [MQTT-4.3.3-7]."""
+        """Whether a message may be dropped. A delivery at QoS 2 must be completed first [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
@@ -56,7 +56,7 @@ class SessionQueue(broker_queue.Queue):
         return self.session.sent.spare(message)
 
     def counted_bytes(self, message):
-        """Octets that the messages take in files: topics and properties may be large, and payloads empty."""
+        """Octets of files for the ready messages and ``message`` (or None): topics take room, too."""
         counted = self.store.ready_octets()
         if message is None:
             return counted
@@ -74,7 +74,7 @@ class SessionQueue(broker_queue.Queue):
         return count
 
     def emptied(self):
-        """Tell the connection, which may wait to resend a message that was deleted."""
+        """If no message is ready, tell the connection: it may wait to resend a deleted message."""
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:
                 consumer.emptied()

@@ -1,4 +1,4 @@
-"""Sessions: the sessions of one vhost by client id: begin, resume, take over, end.
+"""Sessions: begins, resumes, hands over and ends the sessions of one vhost, by client id.
 
 Beside the MQTT exchange of the vhost, below the door. Never switches. A durable change is in the log when a
 function returns, and on disk when the door's ``durability.when_safe`` calls back.
@@ -29,8 +29,8 @@ _USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-vers
 
 
 class Connected(NamedTuple):
-    """Result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written, for
-    this session or one that it ended, and the answer must wait for the disk.
+    """The result of connect(). ``was_there``: the session existed; ``is_recorded``: a definition was written,
+    for this session or one that it replaced, and the answer must wait for the disk.
     """
 
     session: Any
@@ -39,9 +39,9 @@ class Connected(NamedTuple):
 
 
 class Sessions:
-    """``by_client``: {client id: Session}; ``subscriptions``: count over all sessions, ``shared`` of them
-    shared. ``exchange``: that of their subscriptions, which gets the publishes to the vhost's
-    ``topic_exchange`` (source).
+    """The sessions of one vhost. ``by_client``: {client id: Session}; ``subscriptions``: how many all have,
+    ``shared`` of them shared. ``exchange``: has the subscriptions as bindings, and gets publishes to the
+    vhost's ``topic_exchange`` (source).
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
     and ``session_ended(reason)``. Both end the connection without switching or touching the session; before
@@ -77,8 +77,8 @@ class Sessions:
             kept_max=0):
         """Begin or resume a session. Returns Connected. ``expiry_s``: how long it outlives its connection,
         NEVER: forever. ``kept``: more arguments for its queue. ``of_token``: a token named the ``user``.
-        ``kept_max``: most durable sessions of one user, 0: no limit; existing ones may always be resumed or
-        begun anew.
+        ``kept_max``: most durable sessions of one user, 0: no limit; existing sessions may always be resumed
+        or begun anew.
 
         The caller must attach its consumer to the session's queue, if any, before it switches. Raises
         NotFound if the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked if a
@@ -119,7 +119,7 @@ class Sessions:
 
     def disconnect(self, session, connection, expiry_s=None):
         """End a session's connection, unless another one has taken over; a session that is not durable ends,
-        too. Raises OutOfResources if a new ``expiry_s`` cannot be recorded: the old one then counts.
+        too. Raises OutOfResources if the new ``expiry_s`` cannot be recorded, so that the old value counts.
         """
         if session.connection is not connection:
             return
@@ -143,7 +143,7 @@ class Sessions:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
     def filter_fault(self, topic_filter, levels_max):
-        """Why a well-formed filter, shared or not, cannot be subscribed to, or ""."""
+        """Why a well-formed filter, shared or not, cannot be subscribed to; "" if it can."""
         if is_shared(topic_filter):
             fault = shared_fault(topic_filter)  # a client of 3.x may send a faulty one
             if fault:
@@ -161,7 +161,7 @@ class Sessions:
 
     @property
     def source_name(self):
-        """Name of the exchange that clients publish to; rights are checked on it even if it is missing."""
+        """The name of the exchange that clients publish to; rights are checked even if it is missing."""
         return self.vhost.topic_exchange
 
     def source(self):
@@ -169,7 +169,7 @@ class Sessions:
         return source.find(self.vhost)
 
     def take_from(self, name):
-        """Use the exchange of this name from now on, once it exists."""
+        """From now on let clients publish to the exchange of this name, once it exists."""
         vhost = self.vhost
         before = vhost.exchanges.get(vhost.topic_exchange)
         if before is not None and before.onward is self.exchange:
@@ -179,7 +179,7 @@ class Sessions:
             self.exchange_added(vhost.exchanges[name])
 
     def exchange_added(self, exchange):
-        """Use a new exchange of the vhost, if it has the source's name."""
+        """If a new exchange of the vhost has the source's name, use it."""
         if exchange.name != self.vhost.topic_exchange or source.fault_of(exchange):
             return
         self.vhost.set_onward(exchange, self.exchange)
@@ -203,7 +203,7 @@ class Sessions:
     # for sessions and their queues
 
     def arranged(self, session, topic_filter, change):
-        """Count a filter added (1) or removed (-1)."""
+        """Count a filter that a session has added (``change`` 1) or removed (-1)."""
         self.subscriptions += change
         if is_shared(topic_filter):
             self.shared += change
@@ -220,7 +220,7 @@ class Sessions:
         self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
-        """Take the queue of a session: new, recovered or reopened."""
+        """Take the queue of a session, which is new, recovered or reopened."""
         client_id = queue.name.removeprefix(PREFIX)
         session = self.by_client.get(client_id)
         if session is None:
@@ -249,7 +249,7 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Begin ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
+        """Make new ``qos2_records`` with a new store. Returns with_identifiers(). Raises OutOfResources."""
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()
         self._qos2_records.is_stuck = True
@@ -318,7 +318,7 @@ class Sessions:
         self.vhost.create_queue(PREFIX + client_id, owner is None, False, arguments, owner)
 
     def _check_free(self, client_id):
-        """Refuse a client id whose queue name was declared before it was reserved."""
+        """Refuse a client id if a queue that is no session has the name of its queue."""
         name = PREFIX + client_id
         if name in self.vhost.queues:
             raise ResourceLocked(
@@ -360,7 +360,7 @@ def _arguments(owner, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, of_token, version, expiry in seconds) of an earlier run; tolerates invalid arguments."""
+    """(user, of_token, version, expiry in seconds) by a queue's arguments; defaults replace invalid ones."""
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
     return (

@@ -1,5 +1,5 @@
-"""Shared subscriptions: groups of sessions with one share name and filter (MQTT 5 §4.8.2), and the choice of
-the member that gets a message.
+"""Shared subscriptions: give each message to one member of a group of sessions, which have one share name and
+filter (MQTT 5 §4.8.2).
 
 Beside the MQTT exchange, which has one SharedSubscription per share name and filter, made by the first
 binding and dropped with the last. Never switches.
@@ -9,8 +9,8 @@ from gomq_py.broker.routing.route import LATER
 
 
 class Member:
-    """A member: ``session`` with its ``target`` (queue or sink); ``count``: its bindings; ``is_present``: it
-    is among the connected members; ``is_allowed``: its client may receive by the filter, as of ``rights``.
+    """A member of a share: ``session`` with its ``target`` (queue or sink). ``count``: its bindings;
+    ``is_present``: it is among the connected members; ``is_allowed``: what may_get() found, as of ``rights``.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -25,7 +25,7 @@ class Member:
         self.is_allowed = False
 
     def may_get(self, topic_filter):
-        """Whether its client may receive by the filter; asked once per change of rights."""
+        """Whether its client may receive by the filter; remembered until the client's rights change."""
         if self.rights != self.interests.rights:
             self.rights = self.interests.rights
             self.is_allowed = len(self.session.allowed([topic_filter])) > 0
@@ -33,7 +33,7 @@ class Member:
 
 
 class Rotation:
-    """``members`` in the order of their turns; the one at index ``next`` is next."""
+    """Has ``members`` in the order of their turns; ``next`` is the index of the next one."""
 
     __slots__ = ("members", "next")
 
@@ -56,12 +56,12 @@ class Rotation:
 
 
 class SharedSubscription(_routes.Destination):
-    """The Destination of all members: each message goes to one of them.
+    """The Destination of all members of a share: each message goes to one member.
 
-    Connected members take turns, in the order in which they subscribed or came back; without any, the absent
-    ones do. A member without room is skipped. The share is durable if any member is. A member whose store has
-    failed fails the share for good, and another one replaces it (``renewed``), because messages this one took
-    may have gone to that member.
+    Connected members take turns, in the order in which they subscribed or came back; absent members get only
+    what no connected one takes. A member without room is skipped. The share is durable if a member is. When a
+    member's store fails, another SharedSubscription replaces this one for good (``renewed``), because
+    messages that went to the member may be lost.
     """
 
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
@@ -87,7 +87,7 @@ class SharedSubscription(_routes.Destination):
         self._count_durable(member, 1)
 
     def remove(self, target):
-        """Undo one ``add``."""
+        """Undo one ``add`` of a session with this target."""
         member = self.members[target]
         member.count -= 1
         if not member.count:
@@ -104,7 +104,7 @@ class SharedSubscription(_routes.Destination):
             self._rotation_of(member).add(member)
 
     def renewed(self):
-        """Fail this share because a member's store has failed. Returns the share that replaces it."""
+        """Fail this share, because a member's store has failed. Returns the share that replaces it."""
         self.failed = True
         share = SharedSubscription(self.name, self.departed)
         share.members, share.present, share.absent = self.members, self.present, self.absent
@@ -112,15 +112,15 @@ class SharedSubscription(_routes.Destination):
         return share
 
     def publish(self, message):
-        """Publish to the next member. Returns its answer, or 0 if no member takes the message; 1 if no member
-        may receive it, because all are about to go.
+        """Publish to the next member. Returns the member's answer; 0 if no member takes the message; 1 if no
+        member was asked, because none may receive the message or all are about to go.
         """
         self.was_asked = False
         answer = self._publish(message, self.present) or self._publish(message, self.absent)
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
-        """The next_store() of the member to be asked first."""
+        """The next_store() of the member to be asked first; None if there is no such member."""
         for rotation in (self.present, self.absent):
             members = rotation.members
             for step in range(len(members)):
@@ -130,7 +130,7 @@ class SharedSubscription(_routes.Destination):
         return None
 
     def stores(self):
-        """The stores of all members: a message that one member has is not for the others."""
+        """The stores of all members: one of them has a message for all members."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):
@@ -166,7 +166,7 @@ class SharedSubscription(_routes.Destination):
 
 
 class SharedSubscriptions:
-    """The shares of one exchange: ``by_filter``, the filter of their bindings."""
+    """The shares of one exchange. ``by_filter``: {filter of the bindings: SharedSubscription}."""
 
     def __init__(self, departed):
         self.by_filter = {}
@@ -185,7 +185,7 @@ class SharedSubscriptions:
         return share, is_new
 
     def remove(self, topic_filter, session, target):
-        """Undo one ``add``. Returns (SharedSubscription, whether it is now empty)."""
+        """Undo one ``add``. Returns (SharedSubscription, whether it has no members now)."""
         share = self.by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]
@@ -204,6 +204,6 @@ class SharedSubscriptions:
         return [self.by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
 
     def renew(self, share):
-        """Replace a SharedSubscription by a new one. Returns it."""
+        """Replace a SharedSubscription by a new one, and return the new one."""
         self.by_filter[share.name] = renewed = share.renewed()
         return renewed

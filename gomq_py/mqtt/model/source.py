@@ -1,7 +1,7 @@
-"""Source: the exchange of a vhost that MQTT clients publish to and subscribe through.
+"""Source: checks and names the exchange of a vhost that MQTT clients publish to and subscribe through.
 
-It is the vhost's ``topic_exchange``; Sessions applies it. This module has its requirements and the parameter
-that names it for one vhost: ``exchange`` of the component ``mqtt``.
+The source is the vhost's ``topic_exchange``; Sessions applies it. This module has the requirements for it,
+and the parameter that names it for one vhost: ``exchange`` of the component ``mqtt``.
 """
 from gomq_py.broker.names import described, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -15,7 +15,7 @@ TYPE = "topic"
 
 
 def fault_of(exchange):
-    """Why this exchange cannot be the source, or ""."""
+    """Why this exchange cannot be the source; "" if it can."""
     if exchange.type != TYPE:
         return f"it is of type '{exchange.type}', and MQTT needs a topic exchange"
     return "it is internal, and clients could not publish to it" if exchange.internal else ""
@@ -31,8 +31,8 @@ def find(vhost):
 
 
 class SourceComponent(Component):
-    """The component's only parameter; ``default``: the name if it is not set. For administrators only: it
-    decides whose topic permissions count, and what all MQTT clients of the vhost publish.
+    """The parameter that names a vhost's source; ``default``: the name if it is not set. Only administrators
+    may set it: it decides which topic permissions count, and what all MQTT clients of the vhost publish.
     """
 
     administrators_only = True
@@ -41,7 +41,7 @@ class SourceComponent(Component):
         self._default = default
 
     def check(self, vhost, name, value):
-        """A missing exchange may be named: definitions import parameters first."""
+        """Check the parameter. The exchange may be missing, as definitions import parameters first."""
         if name != NAME:
             raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
         if not isinstance(value, str) or not value or not fits_short_string(value):

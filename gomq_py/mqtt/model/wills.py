@@ -1,13 +1,13 @@
-"""Wills: messages published for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one per client id.
+"""Wills: keeps messages to publish for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one each.
 
-Above keyed_store, which keeps them on disk, beside sessions, which report ends of connections and sessions;
-the door publishes them (mqtt.server.will). A will is published after its connection has ended other than by a
-DISCONNECT that forbids it: after its delay, or when its session ends, if earlier; never once the client is
-back in its session. Wills of clients connected when the broker ended are published after the restart, unless
-the client is back first. Never switches.
+Above keyed_store, which has them on disk; beside sessions, which report ends of connections and sessions. The
+door publishes wills (mqtt.server.will). A will is published when its connection has ended, unless DISCONNECT
+forbids it: after its delay, or when its session ends, if earlier; never once the client is back in its
+session. Wills of clients connected when the broker ended are published after the restart, unless the client
+is back first. Never switches.
 
 Right before a will is published, its future places in the destinations' logs are recorded, as in
-qos2_records: a boot after a kill in between checks them, and the will goes to destinations that lack it.
+qos2_records: after a kill in between, the boot checks them, and the will goes to destinations that lack it.
 """
 from functools import partial
 from typing import NamedTuple
@@ -43,9 +43,9 @@ _OF_TOKEN, _PLACES = "of-token", "places"  # records of earlier releases lack th
 
 class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
-    lifetime of the message, -1: unlimited. ``state`` as above; ``due_ms`` (Unix milliseconds): when a WAITING
-    will is due. ``of_token``: its user came with a token, whose rights another run does not know. ``places``:
-    QoS2Records.places() that have its message or are about to get it, checked as of ``came_ms``.
+    lifetime of the message, -1: unlimited. ``state``: see CONNECTED; ``due_ms`` (Unix milliseconds): when a
+    WAITING will is due. ``of_token``: its user came with a token, whose rights another run does not know.
+    ``places``: QoS2Records.places() that have its message or are about to get it, checked as of ``came_ms``.
     """
 
     client_id: str
@@ -65,8 +65,8 @@ class Will(NamedTuple):
 
 
 class Wills:
-    """The wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is done
-    with; ``user`` is None after a restart. Right before it publishes, the door calls ``begin(destinations,
+    """Keeps the wills of one vhost. The door's ``publish(will, user, begin)`` returns whether the will is
+    done with; ``user`` is None after a restart. Before it publishes, the door calls ``begin(destinations,
     message)``, which returns the destinations that lack the message. Without a door wills wait.
     """
 
@@ -90,7 +90,7 @@ class Wills:
 
     @property
     def count(self):
-        """Number of wills that may still be published."""
+        """How many wills may still be published."""
         return self.kept.index.count
 
     def start(self, publish, grace_ms):
@@ -110,8 +110,8 @@ class Wills:
     # events of a client
 
     def begin(self, client_id, user, will=None):
-        """Keep the Will (or None) of a User who has connected, in place of an earlier one. Returns whether it
-        is kept; it is on disk with the next flush.
+        """Keep the Will (or None) of a User who has connected, in place of an earlier will. Returns whether
+        the will is kept; the next flush puts it on disk.
         """
         self._forget(client_id)
         if will is None:
@@ -120,7 +120,7 @@ class Wills:
         return self._put(will)
 
     def connection_ended(self, client_id, wants_will):
-        """Start or forget a client's will. ``wants_will``: no DISCONNECT forbade it."""
+        """If ``wants_will`` (no DISCONNECT forbade it), publish or delay a client's will; else forget it."""
         if self.kept.closed:
             if wants_will:
                 self._miss(client_id, LOST)
@@ -140,7 +140,7 @@ class Wills:
             self._publish_now(will)
 
     def session_ended(self, client_id):
-        """Publish the waiting will of an ended session."""
+        """Publish an ended session's will if it is waiting."""
         if self.kept.closed:
             self._miss(client_id, OVER)
             return
@@ -158,7 +158,7 @@ class Wills:
             self._forget(client_id)
 
     def recovered(self, store):
-        """Load wills of an earlier run, as KeyedStore.recovered."""
+        """Load the wills of an earlier run; ``store`` as for KeyedStore.recovered()."""
         kept = self.kept
         kept.recovered(store)
         self._is_unread = store is None
@@ -169,7 +169,7 @@ class Wills:
             self._recover(client_id, self._get(client_id), store.pool.last_end, stores)
 
     def _client_ids(self):
-        """The client ids that have wills, in order. A generator."""
+        """A generator of the client ids that have wills, in order."""
         place = ""
         while page := self.kept.index.page(place):
             for client_id, _ in page:
@@ -188,7 +188,7 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """The part of a begun will of an earlier run for destinations that lack it; None if all have it."""
+        """The will of an earlier run for destinations that lack its message; None if all have the message."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)
@@ -199,7 +199,7 @@ class Wills:
         return will
 
     def _catch_up(self, store):
-        """After the store was reopened, apply the events of clients meanwhile. A generator of steps."""
+        """A generator of steps that applies what clients did while the store was closed."""
         stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # closed again
@@ -273,8 +273,8 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record the will's places right before the door gives its message to those ``destinations`` that
-        lack it from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
+        """Record the will's places before the door gives its message to those ``destinations`` that lack it
+        from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -289,7 +289,7 @@ class Wills:
         return lacking
 
     def _published(self, client_id, error):
-        """Delete a published will, now that its message is safe, unless there was an error."""
+        """Delete a published will, because its message is safe now. Keeps the will after an error."""
         if error is None and self.kept.closed and client_id not in self._users:
             self._miss(client_id, FORGOTTEN)
         will = self._get(client_id) if error is None else None
@@ -325,7 +325,7 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """Like _get(), but also None for a will that was published in this run without a mark."""
+        """Like _get(), but also returns None for a will published in this run that could not be marked."""
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):
@@ -346,7 +346,7 @@ class Wills:
         self.kept.delete(client_id)
 
     def close(self):
-        """End with the vhost or the broker."""
+        """Keep and publish nothing more, because the vhost or the broker ends."""
         self._due.stop()
         self.kept.close()
 

@@ -1,1 +1,1 @@
-"""The MQTT door: sockets and packets on one side, the broker's verbs on the other."""
+"""The MQTT door: reads and writes packets at sockets, and calls the broker's verbs."""

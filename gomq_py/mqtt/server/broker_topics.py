@@ -1,9 +1,9 @@
-"""Broker topics: ``$SYS/broker/...`` under Mosquitto's names, for clients that subscribe to them.
+"""Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
 Subscribe and the connection report sessions with such a filter. Every ten seconds, and soon after each
-subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost with such a client. Without
-such a client no value is computed and no timer runs. Values are never retained. Counting and publishing run
-in slices. Never switches.
+subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost that has such a session.
+Without such a session no value is computed and no timer runs. Values are never retained. Counting and
+publishing run in slices. Never switches.
 """
 import math
 import time
@@ -51,7 +51,7 @@ class BrokerTopics:
             self.subscribed(session)
 
     def subscribed(self, session):
-        """Note that a connected client's session has such a filter."""
+        """Note that the session of a connected client has a filter for broker topics."""
         self._sessions[session] = None
         if not self._is_soon:
             self._start(SOON_MS)
@@ -78,13 +78,13 @@ class BrokerTopics:
                 self.told()
 
     def told(self):
-        """End this round, complete or failed; the next one starts after the interval."""
+        """Note that this round has ended, complete or failed; the next round starts after the interval."""
         self._telling = None
         if self._sessions and self._timer is None:
             self._start(INTERVAL_MS)
 
     def _tell(self):
-        """Count, then publish to subscribers. A generator that yields where others may have their turn."""
+        """A generator that counts, then publishes to subscribers; at each yield others may have a turn."""
         for session in list(self._sessions):
             if session.connection is None or not wants(session):
                 del self._sessions[session]
@@ -103,7 +103,7 @@ class BrokerTopics:
                 yield
 
     def _count(self, counts):
-        """Count clients and session queues; a generator. Clients that leave meanwhile stay counted."""
+        """A generator that counts clients and session queues; clients that leave meanwhile stay counted."""
         clients = list(self._hub.clients)
         counts.update(self._totals())
         for one in clients:
@@ -123,7 +123,7 @@ class BrokerTopics:
                 yield
 
     def values(self):
-        """{topic: text}. Counts of octets and of publishes cover all protocols since the broker's start."""
+        """{topic: text}. Counts of octets and publishes cover all protocols since the broker started."""
         counts: Counter = Counter()
         for _ in self._count(counts):
             pass
@@ -150,7 +150,7 @@ class BrokerTopics:
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _totals(self):
-        """{topic behind $SYS/broker/: count} of clients and queues that no longer exist."""
+        """{topic without $SYS/broker/: count}, for clients and queues that no longer exist."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -172,7 +172,7 @@ def is_of_broker(topic_filter):
 
 
 class Telling(Job):
-    """One round of values; does ``steps`` (BrokerTopics._tell) in slices."""
+    """Publishes one round of values: carries out ``steps`` (BrokerTopics._tell) in slices."""
 
     name = "telling $SYS topics"
 
@@ -190,14 +190,14 @@ class Telling(Job):
         return False
 
     def failed(self, error):
-        """Give up this round; the next one follows."""
+        """Give up this round; the next round follows."""
         self._topics.told()
         return False
 
 
 class Loads:
-    """Events per minute, as Mosquitto's ``$SYS/broker/load/...``: exponential moving averages over three
-    periods, from the first call on. Counters may fall slightly: a closed client's may have been added twice.
+    """Computes events per minute as in Mosquitto's ``$SYS/broker/load/...``: moving averages over three
+    periods, from the first call on. Counters may fall slightly: a closed client's may be added twice.
     """
 
     def __init__(self):
@@ -206,7 +206,7 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": per minute}, by counters by name; {} at first. ``now_s``: of a monotonic clock."""
+        """{"name/Nmin": events per minute}, by {name: count}; {} at first. ``now_s``: a monotonic time."""
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s
@@ -224,7 +224,7 @@ class Loads:
 
 
 def publish(vhost, topic, text):
-    """Give a value to the subscribers of its topic in a vhost."""
+    """Give a value to the subscribers of its topic in a vhost, as a message."""
     exchange, now_ms = vhost.extras[EXTRA].exchange, vhost.timers.now_ms()
     key = crossing.swap(topic.encode())
     targets: dict = {}

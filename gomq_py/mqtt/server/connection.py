@@ -1,11 +1,11 @@
-"""Connection: one MQTT client from its first octet to its last.
+"""Connection: serves one MQTT client from its first octet to its last.
 
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
-The only place of this door that turns errors into packets. One greenlet does the login and takes up the
-session, another one ends it: all code in between runs in the hub and must not switch. Each wait for the peer
-has a time limit.
+No other module of this door turns errors into packets. One greenlet does the login and takes up the session,
+another greenlet ends the connection: all code in between runs in the hub and must not switch. Each wait for
+the peer has a time limit.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ PINGRESP = PingrespPacket().encode(MQTT_5)
 
 
 class Limits(NamedTuple):
-    """Limits in lists of connections; no channels, no frames. ``heartbeat_s`` is the keep alive."""
+    """A connection's limits, for lists of connections. ``heartbeat_s`` is the keep alive."""
 
     heartbeat_s: int
     channel_max: int = 0
@@ -56,9 +56,9 @@ class Limits(NamedTuple):
 
 
 class Connection(ClientConnection):
-    """A client of MQTT. From CONNACK on it has its ``session`` (mqtt.model) and the ``caller`` of verbs; from
-    CONNECT ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
-    ``is_leaving``: DISCONNECT came, with this ``leave_code``; an end without one is abnormal.
+    """Serves an MQTT client. From CONNACK on it has its ``session`` (mqtt.model) and the ``caller`` of verbs;
+    from CONNECT on ``receive_maximum``, ``maximum_packet_size`` (0: any) and ``topic_alias_maximum``.
+    ``is_leaving``: DISCONNECT came, with ``leave_code``; any other end is abnormal.
     """
 
     __slots__ = (
@@ -90,8 +90,8 @@ class Connection(ClientConnection):
     # its life
 
     def begin(self):
-        """Log the client in and take up its session. Returns whether the client is served from here on;
-        when_gone() then tells of its end. May switch.
+        """Log the client in and take up its session. Returns whether the client is served; when_gone() then
+        tells of the end. May switch.
         """
         login = LoginAttempt(self).run()
         if login is None or self.hub.is_closed:
@@ -124,7 +124,7 @@ class Connection(ClientConnection):
 
     @property
     def is_open(self):
-        """Whether requests are carried out: the end has not begun."""
+        """Whether requests are carried out, because the connection has not begun to end."""
         return self.state == OPEN
 
     @property
@@ -155,7 +155,7 @@ class Connection(ClientConnection):
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
-        """Leave the session, which takes most of the time of an end. Always False."""
+        """Leave the session, which is most of the work of an end. Always returns False."""
         try:
             self._leave_session()
         except Exception:
@@ -173,7 +173,7 @@ class Connection(ClientConnection):
             self._gone()
 
     def _take_leave(self):
-        """Send the last packet; the socket of a client that has got it lingers. May switch."""
+        """Send the last packet; if the client has got it, the socket lingers (hub.lingering). May switch."""
         if self.finish():
             self.hub.lingering.end(self.socket)
 
@@ -183,7 +183,7 @@ class Connection(ClientConnection):
         return self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _connect(self, greeting):
-        """Resume or begin the session; send CONNACK once it is on disk. False if not served. May switch."""
+        """Resume or begin the session; send CONNACK once it is on disk. False if refused. May switch."""
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
         if not self._takes_connack(greeting) or not will.check(self, greeting.will):
@@ -231,7 +231,7 @@ class Connection(ClientConnection):
         return True
 
     def _takes_connack(self, greeting):
-        """Whether the client accepts a packet as large as its CONNACK; otherwise its connection is closed."""
+        """Whether the client accepts a packet as large as its CONNACK. If not, close the connection."""
         most = self.maximum_packet_size
         if not most or fitting(greeting.connack(False), most):
             return True
@@ -239,8 +239,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """Check that the user may take over or end another user's session: with the right to configure its
-        queue, unless ``is_locked``. Raises ResourceLocked, NoPermission.
+        """Check that the user may take over or end another user's session. This needs the right to configure
+        the session's queue; if ``is_locked``, nobody may. Raises ResourceLocked, NoPermission.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -251,8 +251,8 @@ class Connection(ClientConnection):
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
 
     def _wait_until_safe(self, has_will):
-        """Return when the session and the will, if any, are on disk, or when the connection ends. Raises the
-        disk's error, but not that of a queue's files. May switch.
+        """Return when the session (with ``has_will``, also the will) is on disk, or when the connection ends.
+        Raises the disk's error, but not the error of a queue's files. May switch.
         """
         wills = self.sessions.wills.kept
         result = self._until_safe = AsyncResult()
@@ -265,7 +265,7 @@ class Connection(ClientConnection):
             self._until_safe = None
 
     def _leave_session(self):
-        """Leave the session, which ends unless it is kept. Safe to call twice."""
+        """Leave the session, which ends unless it is kept. A second call changes nothing."""
         if self.session is None:
             return
         self._stop_delivering()
@@ -280,25 +280,25 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether the will is to be published: unless DISCONNECT came with reason code 0 (3.x: any)."""
+        """Whether to publish the will: not before CONNACK, nor after DISCONNECT with code 0 (3.x: any)."""
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # events of the session
 
     def taken_over(self):
-        """End, because another connection has the client id."""
+        """End the connection, because another one has the client id."""
         if self.is_leaving:
             self._leave_session()  # its DISCONNECT came first, and waits for its turn
         self._stop_delivering()
         self._tell_end("another connection has taken over its client id", reason_codes.SESSION_TAKEN_OVER)
 
     def session_ended(self, reason):
-        """End, because the session was deleted or has expired."""
+        """End the connection, because the session was deleted or has expired."""
         self._stop_delivering()
         self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
 
     def how_it_broke(self):
-        """The reason as of every client, or the fault of its stream."""
+        """The reason why the connection broke: the fault of its stream, or what any client's would be."""
         error = self.stream.error
         if error is None:
             return super().how_it_broke()
@@ -328,7 +328,7 @@ class Connection(ClientConnection):
     # packets from the lane
 
     def packet(self, kind, walk):
-        """Handle the packet that the walk stands at. Returns False when the walk must stop. Never raises."""
+        """Handle the current packet of the walk. Returns False when the walk must stop. Never raises."""
         try:
             return self._packet(kind, walk) and self.has_time()
         except MQTTError as error:
@@ -365,18 +365,18 @@ class Connection(ClientConnection):
         self._stop()
 
     def has_plenty(self):
-        """Whether the client has enough work to wait for no answer: never over MQTT."""
+        """Returns False: reading may never wait, because an MQTT client may need an answer at once."""
         return False
 
     # ends
 
     def fail(self, error):
-        """End because of an MQTTError, and send the packet that reports it, if the version has one."""
+        """End the connection with the packet that reports an MQTTError, if the version has such a packet."""
         last_word = last_packet(error, self.version, connected=True) if self._is_connected else b""
         self._close(str(error), last_word)
 
     def force_close(self, reason):
-        """End, because an operator or the broker asks for it."""
+        """End the connection, because an operator or the broker asks for that."""
         queue = None if self.session is None else self.session.queue
         if queue is not None and queue.failed:
             self._tell_end(f"its session is closed: {reason}", reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
@@ -394,7 +394,7 @@ class Connection(ClientConnection):
         self._close(why, octets)
 
     def refuse(self, code, why):
-        """End with a CONNACK that refuses, if the client takes so large a packet."""
+        """End the connection with a refusing CONNACK, if the client accepts a packet of that size."""
         refusal = ConnackPacket(reason_code=code).encode(self.version)
         self._close(why, fitting(refusal, self.maximum_packet_size))
 
@@ -422,7 +422,7 @@ class Connection(ClientConnection):
     # signals
 
     def check_heartbeat(self):
-        """Called four times per keep alive: end if the client has been silent for too long."""
+        """End if the client was silent for too long; called four times per keep alive by the hub."""
         if self.is_silent(SILENT_CHECKS):
             keep_alive_s = self.limits.heartbeat_s
             self.fail(KeepAliveTimeout(f"silent for 1.5 times its keep alive of {keep_alive_s} s"))
@@ -438,13 +438,13 @@ class Connection(ClientConnection):
 
 
 class KeepAliveTimeout(MQTTError):
-    """Nothing came for 1.5 times the keep alive (§3.1.2.10)."""
+    """The client sent nothing for 1.5 times its keep alive (§3.1.2.10)."""
 
     reason_code = reason_codes.KEEP_ALIVE_TIMEOUT
 
 
 def _utf8(text):
-    """A string of MQTT without control characters, which a client need not take [MQTT5 1.5.4]."""
+    """The text as an MQTT string without control characters, which clients may refuse [MQTT5 1.5.4]."""
     return text.encode("utf-8", "replace").decode().translate(_WITHOUT_CONTROLS)
 
 

@@ -1,5 +1,5 @@
-"""Delivery: the consumer of a session's queue, and the sink of QoS 0 messages that no queue keeps; both write
-PUBLISH packets for one client.
+"""Delivery: writes PUBLISH packets for one client. Has the consumer of a session's queue, and the sink of QoS
+0 messages that no queue keeps.
 
 Above publication, which writes the packets, and sent (packet identifiers in flight); made by flows. The
 consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
@@ -33,14 +33,14 @@ REPLAYED_AT_ONCE = 64
 
 
 class SessionConsumer(consumers.Consumer):
-    """A consumer of its queue; delivers nothing before ``begin``.
+    """Consumes a session's queue for its client; delivers nothing before ``begin``.
 
-    ``sink`` (or None) sends what it has gathered before any message of the queue. ``ended(reason)`` is called
-    when the queue drops this consumer. ``dropped`` counts messages that the client does not accept or that do
-    not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: QoS 2 messages
-    are written and not sent yet. ``unsafe``: octets that wait until acknowledgers (followers) know their QoS
-    2 messages, or None; nothing is delivered meanwhile. Empty octets: the next QoS 2 message waits for a
-    store of identifiers.
+    ``sink`` (or None) sends what it has gathered before any message of the queue. The queue calls
+    ``ended(reason)`` when it drops this consumer. ``dropped``: how many messages the client does not accept
+    or do not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: QoS 2
+    messages are written, not sent. While ``unsafe`` is not None nothing is delivered: its octets wait until
+    acknowledgers (followers) know their QoS 2 messages; if empty, a QoS 2 message waits for a store of
+    identifiers.
     """
 
     __slots__ = (
@@ -65,13 +65,13 @@ class SessionConsumer(consumers.Consumer):
         self.unsafe = self.trace = self.release_timer = None
 
     def begin(self):
-        """Start delivering; the client is ready."""
+        """Start delivering, because the client is ready."""
         self.started = True
         if self.queue is not None:
             self.queue.offer(self)
 
     def stop(self):
-        """Detach. Messages in flight stay in ``sent``."""
+        """Leave the queue; messages in flight stay in ``sent``."""
         self.started = False
         self.unsafe = None
         self._stop_release_timer()
@@ -115,7 +115,7 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Like ``_deliver``, one by one, until the time is over: copying large headers may take 1 ms."""
+        """Like ``_deliver``, one by one while there is time: to copy large headers may take 1 ms."""
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._look() > 0:
@@ -160,8 +160,8 @@ class SessionConsumer(consumers.Consumer):
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
-        """Find the next message that the client may have and measure it. Returns the octets of its packet; 0:
-        no message, or too many undeliverable ones for this turn.
+        """Find and measure the next message that the client may have. Returns the octets of its packet, or 0
+        if there is no such message or too many were dropped in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -191,7 +191,7 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Write the measured message and take it. Returns the offset behind it, or ``at`` if it must wait."""
+        """Write the measured message and take it. Returns the offset behind it; ``at`` if it must wait."""
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
@@ -213,8 +213,8 @@ class SessionConsumer(consumers.Consumer):
         return at
 
     def _drop(self, message):
-        """Settle a message that the client must not get as if it were sent and acknowledged [MQTT-3.1.2-25];
-        set an unreadable message aside.
+        """Settle a message that the client must not get, as if it were acknowledged [MQTT-3.1.2-25]; but set
+        an unreadable message aside.
         """
         if self.publication.size == mqtt_publication.UNREADABLE:
             self.source.shift_head()
@@ -252,12 +252,12 @@ class SessionConsumer(consumers.Consumer):
         return self.sent.records is not None and self.sent.records.is_kept_elsewhere()
 
     def _send_when_safe(self, data):
-        """Send QoS 2 packets once the acknowledgers (followers) know them."""
+        """Send QoS 2 packets once the acknowledgers (followers) know the messages."""
         self.unsafe = data
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once identifiers are kept again; before, a kill would have them used for other messages."""
+        """Resume once another store keeps identifiers; before, a kill could let two messages have one."""
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 
@@ -278,13 +278,13 @@ class SessionConsumer(consumers.Consumer):
             self.large.forget(self)
 
     def resume_held(self):
-        """Deliver again: a large message may have memory now."""
+        """Deliver again, because a large message may get memory now."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def _release(self):
-        """Send PUBREL for messages that no longer exist, once the acknowledgers (followers) know that."""
+        """Send PUBREL for deleted messages, once the acknowledgers (followers) know of the deletion."""
         answers = Acknowledgements(self.publication.version)
         for identifier in self.sent.take_to_release():
             answers.add(PUBREL, identifier, 0)
@@ -303,7 +303,7 @@ class SessionConsumer(consumers.Consumer):
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def _is_not_released(self):
-        """Stop waiting for PUBCOMPs that have been due for long, until the next start of the broker."""
+        """Wait no more, until the broker is started again, for PUBCOMPs that are long overdue."""
         self.release_timer = None
         if self.sent.awaits_one and self.sent.room() == 0:
             self.sent.doubts = False
@@ -315,7 +315,7 @@ class SessionConsumer(consumers.Consumer):
             self.release_timer = None
 
     def emptied(self):
-        """The queue was purged: forget deliveries to be repeated."""
+        """Forget deliveries that should be repeated, because the queue is empty."""
         if self.started:
             self.sent.nothing_left()
             if self.sent.to_release:
@@ -328,8 +328,8 @@ class SessionConsumer(consumers.Consumer):
 
 
 class Sink(routes.Destination):
-    """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
-    ``sent`` and ``dropped`` count messages. ``trace(message)``, if not None, sees each message sent.
+    """Sends QoS 0 messages. ``session``: the model's; ``limit``: octets that may wait for the socket, besides
+    one large message. ``sent``, ``dropped``: counts. ``trace(message)`` or None sees each message sent.
     """
 
     __slots__ = (
@@ -354,7 +354,7 @@ class Sink(routes.Destination):
         self.trace = None
 
     def begin(self):
-        """Accept messages; the client is ready."""
+        """Accept messages from now on, because the client is ready."""
         self.is_open = True
 
     def stop(self):
@@ -364,7 +364,7 @@ class Sink(routes.Destination):
         self._give_spare()
 
     def publish(self, message):
-        """Send a message. Always returns 1: publishers are not told that the client does not read."""
+        """Send or drop a message. Always returns 1: publishers do not learn that a client is slow."""
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
@@ -419,7 +419,7 @@ class Sink(routes.Destination):
         """Nothing to do: a sink's messages do not wait for memory."""
 
     def _make_room(self, size):
-        """Make room for ``size`` more octets; False if no spare buffer is that large."""
+        """Make room for ``size`` more octets. Returns False if no spare buffer is that large."""
         if self.gathered + size > buffers.SPARE_OCTETS:
             self.send()
             if size > buffers.SPARE_OCTETS:

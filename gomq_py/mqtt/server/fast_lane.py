@@ -1,9 +1,9 @@
-"""Fast lane: one compiled walk over the packets of a read, with no Python object per message.
+"""Fast lane: handles the packets of a read in one compiled walk, without a Python object per message.
 
 Stream hands it the hub's input buffer. A plain PUBLISH (mqtt.wire.frames) goes straight to its destinations,
 a plain acknowledgement straight to inbound or outbound. Every other packet goes to ``connection.packet``,
-which gives the same answers, only slower (mqtt.server.publish). Never switches; reports to the connection
-what ends it.
+which gives the same answers, only slower (mqtt.server.publish). Never switches. Reports errors that end the
+connection to the connection.
 
 A PUBLISH is stored as a record of kind 2 (mqtt.wire.crossing). Its routing (the exchange's name, and the
 topic as routing key) is remembered with the route and written over the octets that end with the topic on the
@@ -28,7 +28,7 @@ FRONT = 512
 
 
 class LaneParts:
-    """Shared by all lanes of a hub and ``version``: the ``walk``, and the ``message`` of each PUBLISH."""
+    """What the lanes of a hub and ``version`` share: the ``walk``, and the ``message`` of each PUBLISH."""
 
     __slots__ = ("walk", "message")
 
@@ -49,8 +49,8 @@ class FastLane:
     version. ``is_slow``: every PUBLISH goes to ``connection.packet(kind, walk)``, which returns False to end
     the walk; ``is_blocked``: an alarm holds every PUBLISH.
 
-    Like an AMQP channel (broker.signals.totals) it counts ``publishes``, here at QoS 0. These need no
-    ``inbound``, so devices that send only them have none.
+    Like an AMQP channel (broker.signals.totals) a lane counts ``publishes``, here at QoS 0. A device that
+    publishes only at QoS 0 has no ``inbound``.
     """
 
     published = confirmed_count = 0  # QoS 0 asks for no answer
@@ -83,11 +83,11 @@ class FastLane:
         self.is_blocked = is_blocked
 
     def set_inbound(self, inbound):
-        """Set the Inbound, which the connection has made for the first packet that needs it."""
+        """Set the Inbound, which the connection has made for the first packet of QoS 1 or 2."""
         self.inbound = inbound
 
     def process(self, start, end, now_ms):
-        """Walk the whole packets in ``input[start:end]``. Returns the first octet not walked. Never raises.
+        """Walk the whole packets in ``input[start:end]``. Returns the first offset not walked. Never raises.
         """
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
@@ -117,7 +117,7 @@ class FastLane:
         return end
 
     def finish(self):
-        """End a read: touched destinations get their turn, and answers leave."""
+        """End a read: destinations that got messages have their turn, and answers leave."""
         self.scheduler.finish()
         if self.outbound.answers is not None:
             self.outbound.done()
@@ -125,15 +125,15 @@ class FastLane:
             self.inbound.done()
 
     def close(self):
-        """Drop a packet that has arrived in part, at the end of the connection."""
+        """Drop a large packet of which only a part has come, because the connection ends."""
         if self.large is not None:
             large = self.large
             self.large = None
             large.end()
 
     def _walk(self, is_blocked, may_hold):
-        """Walk to the end, to the first PUBLISH if ``is_blocked``, or, if ``may_hold``, to the first QoS 2
-        packet whose identifier cannot be kept (``held``). Returns the first octet not walked.
+        """Walk to the end; but stop at the first PUBLISH if ``is_blocked``, and, if ``may_hold``, at a QoS 2
+        packet whose identifier cannot be kept (``held``). Returns the first offset not walked.
         """
         walk = self.parts.walk
         while True:
@@ -225,7 +225,7 @@ class FastLane:
         return message
 
     def _route(self):
-        """The Route of the current topic, or None."""
+        """The Route of the current topic; None if the slow lane must route the message."""
         walk = self.parts.walk
         if self.remembered is None:
             self.remembered = RememberedRoutes(partial(_route_of, self.connection))
@@ -242,7 +242,7 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Store the message once destination number ``at`` can take it; the walk ends behind it."""
+        """Store the message once destination number ``at`` can take it; the walk ends behind the message."""
         message = self.parts.message
         walk = self.parts.walk
         message.own()
@@ -252,7 +252,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that all destinations of the route have been given, and note its answer."""
+        """Count a message that all destinations of the route were given, and note the answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -263,7 +263,7 @@ class FastLane:
     # large packets
 
     def _begin_large(self, start, end):
-        """Gather a packet that does not fit in front of the next read. Returns the first octet not walked."""
+        """Begin to gather a packet too large for the buffer. Returns the first offset not walked."""
         at = self.at
         size = 0
         for place in range(1, HEADER_MAX):

@@ -1,16 +1,16 @@
-"""Flows: the messages between one client and the broker, in both directions.
+"""Flows: passes messages between one client and the broker, in both directions.
 
-Inbound: a client's publishes at QoS 1 and 2: the packet identifiers in use, and the answers.
+Inbound has a client's publishes at QoS 1 and 2: knows their packet identifiers, and answers them.
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
-Between the lanes of a connection and the flushes. Answers are noted as octets while a read is walked, and
-leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never stores a
-message and never switches.
+Inbound is between the lanes of a connection and the flushes. Answers are noted as octets while a read is
+walked, and leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never
+stores a message and never switches.
 
-Outbound: all messages to one client, and its acknowledgements of them. Between the connection, whose lanes
-pass on acknowledgements, and the model's session: the consumer of the session's queue (delivery), its sink,
-and the messages in flight (sent). Never yields.
+Outbound sends all messages to one client, and takes the client's acknowledgements. Outbound is between the
+connection, whose lanes pass on acknowledgements, and the model's session. It has the consumer of the
+session's queue (delivery), the sink, and the messages in flight (sent). Never yields.
 """
 from functools import partial
 
@@ -43,7 +43,7 @@ WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
 class Refusal(MQTTError):
-    """A refused PUBLISH: answered with the reason code, or the end where MQTT has no such answer."""
+    """Refuses a PUBLISH: the answer has the reason code, or the connection ends if MQTT has no answer."""
 
     def __init__(self, reason_code, text):
         super().__init__(text)
@@ -51,13 +51,13 @@ class Refusal(MQTTError):
 
 
 class Inbound:
-    """``receive_maximum``: most publishes of QoS 1 and 2 in flight. ``received``: QoS 2 identifiers that are
-    not released, which belong to the session. ``is_over``: the connection ends, and no packet is walked any
-    more. Like an AMQP channel (broker.signals.totals) it counts ``publishes`` (all QoS), ``published`` (those
-    that ask for an answer) and ``confirmed_count`` (answered with success).
+    """Handles a client's publishes. ``receive_maximum``: most in flight at QoS 1 and 2. ``received``: QoS 2
+    identifiers that are not released, which the session owns. ``is_over``: the connection ends; no packet is
+    walked any more. Like an AMQP channel (broker.signals.totals), Inbound counts ``publishes`` (all QoS),
+    ``published`` (those that ask for an answer) and ``confirmed_count`` (answered with success).
 
-    While the disk refuses the store of identifiers, the client is not read, as during an alarm: no QoS 2
-    message is taken and no PUBREL answered until another store has replaced it.
+    While the disk refuses the store of identifiers, nothing is read from the client, as during an alarm: QoS
+    2 messages and answers to PUBREL wait until another store has replaced that one.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Inbound:
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """Begin a PUBLISH of QoS 1 or 2. Returns NEW, and it is in flight now, or the identifier's state."""
+        """Begin a PUBLISH of QoS 1 or 2. Returns NEW if it is in flight now, else why it is not."""
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -95,7 +95,7 @@ class Inbound:
         return NEW
 
     def hold(self):
-        """Stop reading while the store of identifiers is stuck. Returns whether it is."""
+        """Whether the store of identifiers is stuck. If so, reading stops until another store replaces it."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
@@ -109,7 +109,7 @@ class Inbound:
         hold.release()
 
     def is_new(self, qos, packet_identifier):
-        """begin() for the slow lane. True: store the message; False: it has been answered. Raises Refusal."""
+        """Like begin(). Returns whether to store the message; if not, it is answered. Raises Refusal."""
         state = self.begin(qos, packet_identifier)
         if state == TOO_MANY:
             raise Refusal(
@@ -126,8 +126,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Note the answer to a message that all destinations have had; ``taken``: all took it. ``queues``
-        (tuple or None): to be on disk before the answer, or, if not ``taken``, all destinations.
+        """Note the answer to a message that was given to all destinations; ``taken``: all took it. ``queues``
+        (tuple or None): to be flushed before the answer; if not ``taken``, all destinations.
         """
         self.publishes += 1
         if qos:
@@ -152,7 +152,7 @@ class Inbound:
             self.connection.fail(Refusal(QUOTA_EXCEEDED, "a queue has refused a message"))
 
     def _is_told(self):
-        """Whether the client can be told of a refusal; otherwise it sends its message again."""
+        """Whether a refusal can be answered. If not, the client will send its message again."""
         return self.version >= MQTT_5 and not self.is_over
 
     def refused(self, qos, packet_identifier, reason_code):
@@ -162,8 +162,8 @@ class Inbound:
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):
-        """The topic name of an alias: ``topic``, which it stands for from now on, or if that is empty the
-        name set before. Raises TopicAliasInvalid, ProtocolError.
+        """The topic name for an alias: ``topic``, for which the alias stands from now on; or, if ``topic`` is
+        empty, the name set before. Raises TopicAliasInvalid, ProtocolError.
         """
         if alias > TOPIC_ALIASES:
             raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
@@ -178,7 +178,7 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Answer a repeated PUBLISH of QoS 2. False: pause, because the first one still waits for files."""
+        """Answer a repeated PUBLISH of QoS 2. False: pause, as the message still waits for files."""
         if self.received.is_storing(packet_identifier):
             hold = self.connection.stream.hold(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
@@ -218,7 +218,7 @@ class Inbound:
         self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
-        """End a read: noted answers leave as soon as their flushes are done."""
+        """End a read: its answers leave as soon as their flushes are done."""
         if self.answers.used == 0:
             return
         if self.has_released:
@@ -234,13 +234,13 @@ class Inbound:
         self.pending.done(batch, unsynced)
 
     def leave(self):
-        """Before the connection ends: send the answers that may leave now, and drop the rest."""
+        """Send the answers that may leave now, and drop all others, because the connection will end."""
         self.is_over = True
         self.done()
         self.pending.mute()
 
     def close(self):
-        """After the connection has ended: drop answers. Flushes still count, because the session goes on."""
+        """Drop answers, because the connection has ended. Flushes still count for the session."""
         self.is_over = True
         self.connection = None  # breaks a reference cycle
         self.pending.mute()
@@ -248,9 +248,9 @@ class Inbound:
     # for the answers
 
     def lost(self, answers, destinations):
-        """The answers after a failed flush. ``destinations``: all of the messages', if a store has lost
-        messages; else None. Identifiers stay known if the client can only be told by the end of its
-        connection, so that destinations that have a message do not take its repeat.
+        """The answers to send after a failed flush. ``destinations``: all that got the messages, if a store
+        has lost some; else None. If only the end of the connection can tell the client, identifiers stay
+        known: when messages come again, destinations that have them do not get them twice.
         """
         refused = Acknowledgements(self.version)
         noted = _parts(answers)
@@ -271,8 +271,8 @@ class Inbound:
 
 
 class Batch(Answer):
-    """The answers of a read: ``pubacks`` of them are PUBACKs, ``confirms`` report taken messages; ``added``
-    and ``mark`` (mqtt.model.received) say which identifiers are on disk when they leave.
+    """The answers of one read: ``pubacks`` of them are PUBACKs, ``confirms`` report that messages were taken.
+    ``added``, ``mark``: for Received.sure(), when the answers leave.
     """
 
     __slots__ = ("inbound", "answers", "pubacks", "confirms", "added", "mark")
@@ -301,9 +301,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers wait for a new store of identifiers, because the old one failed. It may still
-        know an identifier that a PUBCOMP or refusal frees, and would take the client's next message for the
-        old one.
+        """Whether the answers wait for a new store of identifiers, because the old store failed. The old
+        store may still know identifiers that a PUBCOMP or refusal frees, and after a kill take a client's
+        next message for the old one.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
@@ -324,9 +324,9 @@ class Batch(Answer):
 
 
 class Outbound:
-    """The outgoing half of ``connection``. Calls in order: start() when the session has been taken over, in
-    the same turn; begin() behind CONNACK; attach() when the session gets a queue; stop() before the session
-    is left.
+    """Sends one client its messages. The connection calls start() in the turn in which it has taken the
+    session over, begin() after CONNACK, attach() when the session gets a queue, and stop() before it leaves
+    the session.
     """
 
     __slots__ = (
@@ -360,7 +360,7 @@ class Outbound:
         self.attach()
 
     def attach(self):
-        """Take the session's queue, if it has one that is not taken."""
+        """Take the session's queue, if there is one that was not taken before."""
         queue = self.session.queue
         if queue is None or self.consumer is not None or self.is_stopped:
             return
@@ -375,7 +375,7 @@ class Outbound:
             self._begin_consumer()
 
     def begin(self):
-        """After CONNACK: send outstanding PUBRELs, and deliver."""
+        """Send outstanding PUBRELs, and start delivering. Called after CONNACK."""
         self.is_begun = True
         if self.consumer is not None:
             self._begin_consumer()
@@ -396,7 +396,7 @@ class Outbound:
     # for who looks on
 
     def trace(self, traced):
-        """Call ``traced(message)`` for each message sent from now on; None: stop."""
+        """Call ``traced(message)`` for each message sent from now on; stop that if it is None."""
         self.traced = traced
         if self.sink is not None:
             self.sink.trace = traced
@@ -404,7 +404,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(QoS 0 messages sent by the sink, messages dropped: not read in time, or too large)."""
+        """(QoS 0 messages that the sink sent, messages dropped because they were too large or not read)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent
@@ -416,7 +416,7 @@ class Outbound:
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
-        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if it is not awaited."""
+        """Handle a PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError if another one is due."""
         if self.is_stopped:  # another connection has the messages in flight
             return
         todo = _sent.UNKNOWN
@@ -434,7 +434,7 @@ class Outbound:
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
 
     def acknowledged_with(self, kind, packet_identifier, reason_code):
-        """Handle an acknowledgement with a reason code: from 0x80 on it refuses the message."""
+        """Handle an acknowledgement with a reason code: PUBREC refuses the message from 0x80 on."""
         if kind != PUBREC or reason_code < REFUSED:
             self.acknowledged(kind, packet_identifier)
             return
@@ -449,7 +449,7 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End a read: send its PUBRELs, once the acknowledgers (followers) know what is taken."""
+        """End a read: send its PUBRELs, once acknowledgers (followers) know what the client has taken."""
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()
@@ -482,7 +482,7 @@ class Outbound:
         self.consumer.begin()
 
     def _ended(self, reason):
-        """The queue was deleted."""
+        """Close the connection, because the queue has dropped the consumer."""
         if not self.is_stopped:
             self.connection.force_close(reason)
 

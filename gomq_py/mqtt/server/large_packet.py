@@ -1,7 +1,7 @@
-"""Large packets: a packet that does not fit in front of a read, gathered read by read.
+"""Large packets: gathers a packet that does not fit in front of a read, read by read.
 
 Below the fast lane; a client of the body budget (hub.budget). Rights and room for a PUBLISH's payload are
-checked as soon as its head has arrived; after a refusal no more octets are kept.
+checked as soon as its head has arrived. If they are refused, no more octets are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
@@ -14,8 +14,8 @@ HEAD_MAX = 256 * 1024
 
 
 class LargePacket:
-    """``octets``: ``room`` unused octets, then the received part of the packet of ``size`` octets.
-    ``is_publish``: its head is checked. ``limits`` are the lane's.
+    """Gathers one packet. ``octets``: ``room`` unused octets, then the received part of ``size`` octets.
+    ``is_publish``: the head must be checked. ``limits`` are the lane's.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class LargePacket:
         self._head = self._refusal = None
 
     def missing(self):
-        """Octets that have not arrived."""
+        """How many octets of the packet have not arrived."""
         return self._left
 
     def add(self, octets):
@@ -68,14 +68,14 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """For a complete packet: if its head was refused, answer it and return True. Raises MQTTError."""
+        """If the head was refused, answer the packet, now complete, and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)
         return True
 
     def end(self):
-        """Release the memory budget: the packet is complete or abandoned."""
+        """Release the memory budget, because the packet is complete or abandoned."""
         self._connection.hub.bodies.release(self)
         self.resume_held()
 
@@ -87,14 +87,14 @@ class LargePacket:
 
     @property
     def is_held_up(self):
-        """Whether the broker holds the connection's reading; a client cannot cause that."""
+        """Whether the broker itself holds the connection's reading, which no client can bring about."""
         return self._connection.stream.paused
 
     def resume_held(self):
-        """Read on: there is room for the rest, or the packet is abandoned."""
+        """Read on, because there is room for the rest or the packet is abandoned."""
         if self._hold is not None:
             self._hold.release()
 
     def give_up(self, why):
-        """Fail the connection: it held up others for too long."""
+        """Fail the connection, because the packet has held up others for too long."""
         self._connection.fail(QuotaExceeded(why))

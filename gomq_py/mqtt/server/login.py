@@ -1,8 +1,8 @@
 """Login: reads CONNECT and decides whether the client may enter.
 
 Runs in the connection's greenlet. Writes refusals directly to the socket, waiting, because nothing else
-writes to it yet. A client has ``mqtt_login_timeout`` for it all, and holds no more than one small packet
-until then. broker.verbs.entering decides; the connection goes on with the session and CONNACK.
+writes to it yet. A client has ``mqtt_login_timeout`` to log in; until then one small packet of it is kept.
+broker.verbs.entering decides; then the connection begins the session and sends CONNACK.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -49,7 +49,7 @@ RECEIVE_MAXIMUM = 65_535  # §3.1.2.11.3: the default of a client that sends no 
 
 
 class LoginEnd(Exception):
-    """The login has failed. ``reply``: octets to send before the close; the text is for the log."""
+    """Ends a login that failed. ``reply``: octets to send before the close; the text is for the log."""
 
     def __init__(self, text, reply=b""):
         super().__init__(text)
@@ -57,8 +57,8 @@ class LoginEnd(Exception):
 
 
 class Login(NamedTuple):
-    """Result of a login: ``connect`` is the packet, ``rest`` the octets read behind it. ``mechanism``: how
-    the client authenticated, by SASL's name.
+    """The result of a login: ``connect`` is the packet, ``rest`` the octets read behind it. ``mechanism``:
+    the SASL name of how the client authenticated.
     """
 
     user: Any
@@ -69,7 +69,7 @@ class Login(NamedTuple):
 
 
 class LoginAttempt(ClientLogin):
-    """The login of one client."""
+    """Lets one client log in."""
 
     __slots__ = ("_socket", "_most_octets", "_deadline", "_certified_name", "_octets")
 
@@ -83,7 +83,7 @@ class LoginAttempt(ClientLogin):
         self._octets = bytearray()
 
     def run(self):
-        """A Login, or None if the client is refused, with the reason in the log. May switch."""
+        """The Login; None if the client is refused, with the reason in the log. May switch."""
         name, host = self.connection.name, self.connection.peer_host
         try:
             with self._deadline:
@@ -139,7 +139,7 @@ class LoginAttempt(ClientLogin):
         return Login(user, vhost, connect, bytes(self._octets), mechanism)
 
     def _checked(self, connect, user_name):
-        """The User, of whom the event exchange is told. Raises LoginRefused. May switch."""
+        """The User who is logged in; tells the event exchange. Raises LoginRefused. May switch."""
         protocol = VERSION_NAMES[connect.version]
         # None: a certificate, or nothing, takes the password's place
         password = None if connect.user_name is None else connect.password or b""
@@ -154,7 +154,7 @@ class LoginAttempt(ClientLogin):
         return user
 
     def _named(self, connect):
-        """(vhost, user) in CONNECT, as VHOST:USER or USER; else the certificate's. Raises AccessRefused."""
+        """(vhost, user) by CONNECT's VHOST:USER or USER, else by the certificate. Raises AccessRefused."""
         name = connect.user_name
         if name is None:
             return self._usual_vhost(), self._certified_name or self._anonymous()
@@ -164,8 +164,8 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost of a client that names none: by certificate, by port, or the default one. The maps are
-        RabbitMQ's; as global parameters they may hold anything.
+        """The vhost of a client that names no vhost: by its certificate, else by port, else the default
+        vhost. The maps are RabbitMQ's global parameters, which may hold anything.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -176,7 +176,7 @@ class LoginAttempt(ClientLogin):
         return vhost_name
 
     def _port(self):
-        """Our port that the client has connected to, as text; empty for a unix socket."""
+        """The broker's port that the client has connected to, as text; empty for a unix socket."""
         address = self._socket.getsockname()
         return str(address[1]) if isinstance(address, tuple) else ""
 
@@ -190,8 +190,8 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _try_to_send(self, octets):
-        """Send a refusal to a client that may be gone already; unread octets must not reset it first. May
-        switch.
+        """Send a refusal to a client that may be gone already, and read on: unread octets would reset the
+        connection. May switch.
         """
         if not octets:
             return
@@ -207,7 +207,7 @@ class LoginAttempt(ClientLogin):
 
 
 def client_id_fault(client_id, user_name, settings):
-    """Why a user may not have this client id, or ""; an empty id is replaced later."""
+    """Why a user may not have this client id, or "" if he may. (An empty id is replaced later.)"""
     if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
         return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
     if settings.mqtt_client_id_validation == "username" and client_id != user_name:
@@ -216,13 +216,13 @@ def client_id_fault(client_id, user_name, settings):
 
 
 def _connack(connect, code):
-    """A CONNACK that refuses, if the client accepts its size; session present is 0 in it (§3.2.2.1.1)."""
+    """A refusing CONNACK; b"" if it is too large for the client. Session present is 0 (§3.2.2.1.1)."""
     return fitting(ConnackPacket(reason_code=code).encode(connect.version), connect.maximum_packet_size)
 
 
 class Greeting:
-    """A CONNECT's requests within the limits of the settings, and the CONNACK. ``expiry_s``: how long the
-    session outlives the connection. Request problem information has no effect: reason strings are sent in
+    """What a CONNECT requests, within the limits of the settings; makes the CONNACK. ``expiry_s``: how long
+    the session outlives the connection. Request problem information has no effect: reason strings are sent in
     DISCONNECT alone, which may always have them.
     """
 
@@ -260,7 +260,7 @@ class Greeting:
             self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
 
     def _keep_alive_s(self, asked_s, most_s):
-        """Keep alive in seconds. A client of 3.x keeps its own, because it cannot be told another."""
+        """Keep alive in seconds. A client of 3.x keeps the time it asked for: CONNACK cannot change that."""
         if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
             return asked_s
         self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]

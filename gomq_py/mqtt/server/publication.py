@@ -1,4 +1,4 @@
-"""Publication: a stored message as the PUBLISH packet for one client.
+"""Publication: writes a stored message as the PUBLISH packet for one client.
 
 Between delivery or sink and mqtt.wire. One object per connection, filled for each message: measure() gives
 the packet's size, then write() writes it where there is room. Properties of MQTT messages go out as stored;
@@ -30,8 +30,8 @@ _SCAN = PropertyScan()
 
 
 class Publication:
-    """``version`` of the protocol; ``packet_max``: octets of a packet that the client accepts; ``alias_max``:
-    its highest topic alias. ``qos`` and ``size``: of the message measured last.
+    """Measures and writes one client's packets. ``packet_max``: octets of a packet that the client accepts;
+    ``alias_max``: its highest topic alias. ``qos``, ``size``: of the message measured last.
     """
 
     __slots__ = (
@@ -61,8 +61,8 @@ class Publication:
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet for a message at ``qos``; -1: the QoS of subscriptions and publish. More than
-        ``packet_max``: do not send; UNREADABLE: the message can be sent to no client.
+        """Octets of the packet for a message at ``qos`` (-1: the lower QoS of subscriptions and publish). A
+        result over ``packet_max`` must not be sent; UNREADABLE: no client can get the message.
         """
         flags = message.flags
         is_amqp = message.kind == BASIC
@@ -148,7 +148,7 @@ class Publication:
             self.properties_length = ALIAS_OCTETS
 
     def _cross(self, message, now_ms):
-        """Cross basic properties to those of a PUBLISH, in the hub's scratch buffer."""
+        """Convert basic properties to properties of a PUBLISH, in the hub's scratch buffer."""
         expiry_s = -1
         if message.expires_at_ms:
             expiry_s = seconds_left(message.expires_at_ms, now_ms)
@@ -181,7 +181,7 @@ class Publication:
         return at + self.block_length
 
     def _name(self, message):
-        """Note that the client knows this topic by its alias."""
+        """Note that the client now knows the message's topic by its alias."""
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         key = bytes(message.buffer[at + 1:at + 1 + message.buffer[at]])
         self.aliases_given += 1

@@ -1,4 +1,4 @@
-"""Publish: the slow lane: PUBLISHes that the fast lane leaves, such as retained messages, topic aliases,
+"""Publish: the slow lane handles each PUBLISH that the fast lane leaves: retained messages, topic aliases,
 topics without a remembered route, and everything that is refused.
 
     publish                        PUBLISH -> Publication -> destinations, and its answer
@@ -25,7 +25,7 @@ _BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
-    """Envelope of a PUBLISH with this routing key; ``properties`` of MQTT 5, without their length."""
+    """The envelope of a PUBLISH with this routing key. ``properties``: of MQTT 5, without their length."""
 
     __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
 
@@ -60,7 +60,7 @@ class MQTTEnvelope(Envelope):
 # publishing
 
 def publish(connection, walk):
-    """Handle the PUBLISH that the walk stands at. Returns False when reading must pause. Raises MQTTError."""
+    """Handle the walk's current PUBLISH. Returns False when reading must pause. Raises MQTTError."""
     if not walk.plain:
         walk.decode()
         raise AssertionError("the walk refuses what the codec accepts")
@@ -106,7 +106,7 @@ def _topic(connection, walk):
 
 
 def check_head(connection, head):
-    """Check a PUBLISH by its codec.PublishHead. Raises a Refusal, or a ProtocolError for its alias."""
+    """Check the PublishHead of a PUBLISH. Raises a Refusal, or a ProtocolError for a wrong topic alias."""
     try:
         topic = head.topic or connection.inbound.alias(head.topic_alias, b"")
         _check(connection, topic, head.payload_octets)
@@ -117,7 +117,7 @@ def check_head(connection, head):
 
 
 def refuse_whole(connection, head, error):
-    """Answer a PUBLISH whose head was refused, once it is complete. Raises MQTTError."""
+    """Answer a PUBLISH that is complete now and whose head was refused. Raises MQTTError."""
     try:
         if connection.inbound.is_new(head.qos, head.packet_identifier):
             raise error
@@ -174,7 +174,7 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Go on with a fast-lane publish: destination ``at`` answered LATER; ``taken``: earlier ones took it."""
+    """Go on after destination ``at`` of a fast-lane publish answered LATER; ``taken``: all before took it."""
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
 
@@ -230,7 +230,7 @@ def _refusal(error):
 
 
 def is_answered(connection, qos):
-    """Whether MQTT has an answer that refuses a PUBLISH; otherwise the connection ends."""
+    """Whether MQTT has an answer that refuses a PUBLISH. If not, a refusal ends the connection."""
     return qos > 0 and connection.version >= MQTT_5
 
 
@@ -252,6 +252,6 @@ def route_of(connection, key):
 
 
 def routing_of(connection, key):
-    """The routing as stored for messages with this topic: two short strings."""
+    """The routing for stored messages with this topic: two short strings, exchange and routing key."""
     exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)

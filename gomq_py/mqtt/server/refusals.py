@@ -1,4 +1,4 @@
-"""Refusals: MQTT's codes for refusals of the core and for ends of connections. A table.
+"""Refusals: gives MQTT's codes for what the core refuses and for ends of connections. A table.
 
 MQTT 3.1 and 3.1.1 have six codes for CONNACK and none later. Their code for a wrong password is 5, "not
 authorized"; 4 means a malformed user name or password (3.1.1, table 3.1).
@@ -16,7 +16,7 @@ IDENTIFIER_REJECTED_3, UNAVAILABLE_3, NOT_AUTHORIZED_3 = 2, 3, 5
 
 
 class FilterRefused(Refused):
-    """A well-formed topic filter that this broker does not accept."""
+    """Refuses a well-formed topic filter that this broker does not accept."""
 
 
 # Refused logins: (MQTT 5's reason code, the return code of 3.1 and 3.1.1).
@@ -57,7 +57,7 @@ def client_id_code(version):
 
 
 def session_code(error, version):
-    """CONNACK's code for an accepted login without a session."""
+    """CONNACK's code when the login was accepted and the session was not."""
     code, return_code = next(
         (codes for kind, codes in _SESSION.items() if isinstance(error, kind)), _UNAVAILABLE)
     return code if version >= MQTT_5 else return_code

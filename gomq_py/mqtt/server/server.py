@@ -1,7 +1,7 @@
 """MQTT server: serves each accepted socket.
 
-A listener of the node calls it; it makes one Connection per socket. State that all protocols share is the
-hub's (hub.context). Never accepts and never parses.
+A listener of the node calls the server, which makes one Connection per socket. State that all protocols share
+is the hub's (hub.context). Never accepts and never parses.
 """
 from functools import partial
 
@@ -22,7 +22,7 @@ LOG = logger("mqtt")
 
 
 class MQTTServer:
-    """Serves MQTT clients of ``broker``, in ``hub``. ``make_inbound`` makes the Inbound of each."""
+    """Serves MQTT clients of ``broker``, in ``hub``. ``make_inbound`` makes each connection's Inbound."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
@@ -47,7 +47,7 @@ class MQTTServer:
                 "MQTT clients may publish and subscribe to everything: permission_check_enabled is false")
 
     def _rights_changed(self, user):
-        """Have deliveries check rights anew; drop the wills of a deleted user."""
+        """Have deliveries check a user's rights anew; forget the wills of a deleted user."""
         for connection in self.hub.clients.of_user(user.identity):
             if connection.door == DOOR and connection.session is not None:
                 connection.session.interests.rights_changed()
@@ -66,7 +66,7 @@ class MQTTServer:
         return self._lane_parts[version]
 
     def look_after(self, vhost):
-        """Apply the settings' limits to a vhost, and start its wills. Called again with each client."""
+        """Apply the settings' limits to a vhost, and start its wills; each client's login calls it."""
         settings, sessions = self.settings, vhost.extras[EXTRA]
         sessions.retained.max_messages = settings.mqtt_max_retained_messages
         sessions.retained.max_octets = settings.mqtt_max_retained_octets
@@ -74,7 +74,7 @@ class MQTTServer:
 
     def handle(self, socket, address):
         """Let a client in, and serve it from then on without a greenlet. Returns a function that registers a
-        callback for its end, or None if it has ended; the caller then closes the socket. May switch.
+        callback for the connection's end; None if the caller must close the socket. May switch.
         """
         if self.hub.clients.is_closing:
             return None

@@ -1,7 +1,7 @@
-"""Subscribe: SUBSCRIBE and UNSUBSCRIBE: rights, limits, the session's subscriptions, and the answers.
+"""Subscribe: handles SUBSCRIBE and UNSUBSCRIBE: checks rights and limits, changes the session, and answers.
 
-Handlers of the connection. An answer for a durable session leaves when its changes are on disk; answers leave
-in order. Never switches.
+The connection calls these handlers. Answers leave in order; for a durable session they leave when the changes
+are on disk. Never switches.
 """
 from collections import deque
 
@@ -21,7 +21,7 @@ from gomq_py.mqtt.wire.topics import binding_key, is_shared, split_shared
 
 
 class Answers:
-    """Answers to SUBSCRIBE and UNSUBSCRIBE, in order. A filter's retained messages follow its SUBACK."""
+    """Sends answers to SUBSCRIBE and UNSUBSCRIBE in order, and retained messages after their SUBACK."""
 
     __slots__ = ("_pending", "_connection", "_told", "_is_closed")
 
@@ -47,7 +47,7 @@ class Answers:
         self._pending = self._connection = None  # break reference cycles
 
     def tell(self, replays):
-        """Add retained messages to be sent behind the next SUBACK."""
+        """Note replays of retained messages, which begin after the next SUBACK."""
         self._told += (*replays,)
 
     def _send(self, octets):
@@ -86,7 +86,7 @@ class _Suback(Answer):
 
 
 def subscribe(connection, packet):
-    """SUBSCRIBE: each filter is answered for itself."""
+    """Handle a SUBSCRIBE; each filter gets its own reason code."""
     _check_room(connection, SubackPacket, packet.subscriptions)
     identifier = packet.properties.get("subscription_identifier", 0)
     answer = _Suback(SubackPacket, connection, packet.packet_identifier)
@@ -96,7 +96,7 @@ def subscribe(connection, packet):
 
 
 def unsubscribe(connection, packet):
-    """UNSUBSCRIBE; needs no rights."""
+    """Handle an UNSUBSCRIBE, which needs no rights."""
     _check_room(connection, UnsubackPacket, packet.topic_filters)
     answer = _Suback(UnsubackPacket, connection, packet.packet_identifier)
     _Filters(
@@ -105,7 +105,7 @@ def unsubscribe(connection, packet):
 
 
 def _check_room(connection, make, filters):
-    """Check that the client accepts an answer of this size, which is required. Raises PacketTooLarge."""
+    """Check that the client accepts a packet as large as the answer. Raises PacketTooLarge if not."""
     answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
     if not fitting(answer, connection.maximum_packet_size):
         raise PacketTooLarge(
@@ -140,13 +140,13 @@ class _Filters(Job):
         return False
 
     def failed(self, error):
-        """Fail the connection; the filters done so far are not answered."""
+        """Fail the connection: the filters done so far get no answer."""
         self._hold.release()
         self._connection.fail(MQTTError("a fault of the broker"))
         return False
 
     def _some(self):
-        """Do a slice, and answer behind the last filter. Returns whether filters are left."""
+        """Handle some filters; answer after the last filter. Returns whether filters are left."""
         clock = SliceClock()
         while self._filters:
             self._answer.codes.append(self._one(self._filters.popleft()))
@@ -159,7 +159,7 @@ class _Filters(Job):
 
 
 def _subscribe_one(connection, wanted, identifier, replays):
-    """The reason code for one filter. Its retained messages are added to ``replays`` unless it is shared."""
+    """The reason code for one filter. Unless it is shared, its retained messages are added to ``replays``."""
     # A Mosquitto bridge must not get back its own publishes and needs RETAIN kept; before MQTT 5 it cannot
     # ask for that by options.
     is_bridge = connection.is_bridge
@@ -187,8 +187,8 @@ def _subscribe_one(connection, wanted, identifier, replays):
 
 
 def check_rights(connection, topic_filter):
-    """Check that the client may receive messages by this filter: its rights to bind the session's queue to
-    the exchange of topics. Without that exchange only stored messages come. Raises NoPermission.
+    """Check that the client may receive messages by this filter: it needs the rights to bind the session's
+    queue to the exchange of topics. (Without that exchange only stored messages come.) Raises NoPermission.
     """
     bindings.check_own(
         connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,

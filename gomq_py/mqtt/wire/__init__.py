@@ -1,1 +1,1 @@
-"""MQTT octets to packets and properties, and back. No I/O, no gevent."""
+"""Turns MQTT octets into packets and properties, and back. No I/O, no gevent."""

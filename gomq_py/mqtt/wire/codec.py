@@ -1,5 +1,5 @@
-"""Codec: one packet of any type from octets, a stream of octets as packets, and the last packet before a
-close. No I/O, a leaf.
+"""Codec: decodes one packet of any type, cuts a stream of octets into packets, and encodes the last packet
+before a close. No I/O, a leaf.
 """
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 def check_first_octet(first, version, sender):
-    """The class of the packet with this first octet. Raises an MQTTError for a wrong type or flags. CONNECT
-    comes first [MQTT-3.1.0-1] and never again [MQTT-3.1.0-2]; until then the version is NO_VERSION.
+    """The class of the packet with this first octet. Raises an MQTTError for a wrong type or flags. Only the
+    first packet may and must be CONNECT [MQTT-3.1.0-1, 3.1.0-2]; before it the version is NO_VERSION.
     """
     packet = PACKETS.get(first >> 4)
     if packet is None or packet.SINCE > version > NO_VERSION:
@@ -35,7 +35,7 @@ def check_first_octet(first, version, sender):
 
 def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS):
     """(class of the packet, offset of its variable header, offset behind the packet); None if more octets are
-    needed. A packet that is too large is refused by its fixed header.
+    needed. Raises an MQTTError for a wrong header and for a packet that is too large.
     """
     if at >= end:
         return None
@@ -61,7 +61,7 @@ def decode_fixed_header(octets, at, end, version, sender, limits=DEFAULT_LIMITS)
 
 
 def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
-    """The packet that fills ``octets`` (bytes) exactly. Raises an MQTTError."""
+    """The packet that ``octets`` (bytes) hold from end to end. Raises an MQTTError."""
     head = decode_fixed_header(octets, 0, len(octets), version, sender, limits)
     if head is None or head[2] != len(octets):
         raise MalformedPacket(f"{len(octets)} octets that are not one packet")
@@ -82,8 +82,8 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 
 class PublishHead(NamedTuple):
-    """Fields of a PUBLISH of which only the beginning has arrived. ``topic``: octets, empty if
-    ``topic_alias`` replaces it. ``payload_octets``: upper bound, includes the properties.
+    """The fields of a PUBLISH of which only the beginning has come. ``topic``: octets, empty if
+    ``topic_alias`` replaces it. ``payload_octets``: how many at most, as the properties are counted, too.
     """
 
     qos: int
@@ -144,8 +144,8 @@ def _after_properties(octets, at, end, packet_end):
 
 
 def last_packet(error, version, connected):
-    """Octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
-    packet. Before CONNECT was accepted (not ``connected``) the error may name the version.
+    """The octets that a server sends before it closes because of an MQTTError; b"" if the version has no such
+    packet. If a CONNECT was not accepted (not ``connected``), the error may name the version.
     """
     if connected:
         if version < MQTT_5:
@@ -166,7 +166,7 @@ def _code_in(packet, error):
 
 
 def fitting(octets, packet_max):
-    """A packet's octets; b"" if they exceed the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
+    """The octets of a packet, or b"" if they exceed the receiver's maximum (0: any) [MQTT-3.1.2-24]."""
     return octets if not 0 < packet_max < len(octets) else b""
 
 
@@ -187,7 +187,7 @@ class PacketReader:
         self.buffer += octets
 
     def next_packet(self):
-        """The next whole packet, or None. Raises an MQTTError, after which the reader is useless."""
+        """The next whole packet, or None. Raises an MQTTError; after that the reader cannot be used."""
         head = decode_fixed_header(self.buffer, 0, len(self.buffer), self.version, self.sender, self.limits)
         if head is None or head[2] > len(self.buffer):
             return None

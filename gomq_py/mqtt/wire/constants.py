@@ -1,4 +1,4 @@
-"""Constants: numbers of MQTT that several modules need, and the limits of one packet. A leaf.
+"""Constants: defines numbers of MQTT that several modules need, and the limits of one packet. A leaf.
 
 A compiled module imports its constants by name; its .pxd gives their C types.
 """
@@ -59,8 +59,8 @@ HEADER_MAX = 5  # the first octet and a remaining length of four
 
 
 class Limits(NamedTuple):
-    """Limits of one packet: octets with its fixed header, properties (user properties repeat), filters of a
-    SUBSCRIBE or UNSUBSCRIBE, and octets of a PUBLISH's payload (checked elsewhere).
+    """Limits of one packet. ``packet_octets`` include the fixed header; ``properties``: how many;
+    ``subscriptions``: how many filters; ``payload_octets``: of a PUBLISH (checked elsewhere).
     """
 
     packet_octets: int = VARIABLE_MAX + HEADER_MAX

@@ -1,4 +1,4 @@
-"""Crossing: topics as routing keys, and properties of MQTT as basic properties, both ways. A leaf.
+"""Crossing: turns topics into routing keys, and properties of MQTT into basic properties, and back. A leaf.
 
     topic <-> routing key   "/" and "." are exchanged, so nothing grows and nothing is lost:
                             sensors/v1.2/t <-> sensors.v1/2.t
@@ -87,12 +87,12 @@ _SWAPPED = bytes.maketrans(b"/.", b"./")
 # topics and routing keys
 
 def swap(name):
-    """topics.swapped() of octets: the routing key of a topic, the topic of a routing key."""
+    """Exchange "/" and "." in octets: a topic becomes its routing key, and a routing key its topic."""
     return name.translate(_SWAPPED)
 
 
 def write_swapped(out, at, p, start, length):
-    """Write swap() of ``length`` octets at ``out[at]``; returns the offset behind them."""
+    """Write swap() of ``length`` octets of ``p`` at ``out[at]``; returns the offset behind them."""
     for place in range(length):
         octet = p[start + place]
         if octet == SLASH:
@@ -104,14 +104,14 @@ def write_swapped(out, at, p, start, length):
 
 
 def is_topic(p, at, length):
-    """Whether these octets are a topic name or its routing key. Other messages do not cross to MQTT."""
+    """Whether these octets are a topic name or its routing key. If not, a message stays out of MQTT."""
     return length > 0 and topics.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
 
 def skip_string(p, at, end):
-    """The offset behind the string or binary data at ``at``; -1 if it runs past ``end``."""
+    """The offset behind the string or binary data at ``at``; -1 if the data would pass ``end``."""
     if end - at < 2:
         return -1
     after = at + 2 + octets.be16(p, at)
@@ -119,7 +119,7 @@ def skip_string(p, at, end):
 
 
 def skip_property(p, at, end):
-    """The offset behind the property at ``at`` (< ``end``); -1 if it is unknown or runs past ``end``."""
+    """The offset behind the property at ``at`` (< ``end``); -1 if it is unknown or would pass ``end``."""
     identifier = p[at]
     at += 1
     if identifier == USER_PROPERTY:
@@ -146,7 +146,7 @@ def skip_property(p, at, end):
 
 
 def is_block(p, at, end):
-    """Whether ``at`` to ``end`` is a run of properties that a PUBLISH or a will may have."""
+    """Whether the octets from ``at`` to ``end`` are properties that a PUBLISH or a will may have."""
     while at < end:
         at = skip_property(p, at, end)
         if at < 0:
@@ -155,7 +155,7 @@ def is_block(p, at, end):
 
 
 def find_property(p, at, end, identifier):
-    """The offset of the first value with this identifier in a well-formed block; -1 if none."""
+    """The offset of the first value with this identifier in a well-formed block; -1 if there is none."""
     while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
@@ -239,7 +239,7 @@ class MQTTForm(forms.Form):
         return at
 
     def write_headers(self, out, at, limit, p, start, end, content_type, correlation, response):
-        """Write the headers made from properties, up to ``limit``."""
+        """Write the headers that come from properties, but not beyond ``limit``."""
         payload_format = find_property(p, start, end, PAYLOAD_FORMAT_INDICATOR)
         if payload_format >= 0 and p[payload_format] == 1 and at + FORMAT_KEY_BYTES + 2 <= limit:
             octets.copy(out, at, FORMAT_KEY, 0, FORMAT_KEY_BYTES)
@@ -267,13 +267,13 @@ class MQTTForm(forms.Form):
 
 
 def is_short_text(p, at):
-    """Whether the binary data at ``at`` can be a short string."""
+    """Whether the binary data at ``at`` is text that fits a short string."""
     length = octets.be16(p, at)
     return length <= SHORT_MAX and topics.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
-    """Whether the string at ``at`` is a topic below $default, with something behind it."""
+    """Whether the string at ``at`` is $default/ and a topic that is not empty."""
     return (
         octets.be16(p, at) > DEFAULT_EXCHANGE_BYTES
         and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
@@ -282,7 +282,7 @@ def is_of_default_exchange(p, at):
 
 
 def write_reply_to(out, at, p, response):
-    """Write the address of the response topic at ``response``, if it fits a short string."""
+    """Write reply_to for the response topic at ``response``, if it fits a short string."""
     length = octets.be16(p, response)
     if is_of_default_exchange(p, response):
         length -= DEFAULT_EXCHANGE_BYTES
@@ -310,7 +310,7 @@ def write_short(out, at, p, start, length):
 
 
 def write_header(out, at, limit, key, key_at, key_length, kind, p, value):
-    """Write a header with the string or binary data at ``p[value]``, unless it would pass ``limit``."""
+    """Write a header with the string or binary data at ``p[value]``, unless that would pass ``limit``."""
     length = octets.be16(p, value)
     if at + key_length + 5 + length > limit:
         return at
@@ -344,14 +344,14 @@ def write_milliseconds(out, at, seconds):
 # from basic properties
 
 def block_bound(properties_length):
-    """Most octets that write_block() writes."""
+    """How many octets write_block() writes at most."""
     # The largest growth: a boolean without a name, from 3 octets to 10.
     bound = AMQP_BYTES + 4 * properties_length
     return bound if bound < BLOCK_MAX else BLOCK_MAX
 
 
 def flags_of(p, at, length, persistent):
-    """Record flags (kind 2) of a message with these checked basic properties."""
+    """The flags of a record of kind 2 for a message with these checked basic properties."""
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
@@ -370,8 +370,8 @@ def flags_of(p, at, length, persistent):
 
 
 def write_block(out, at, p, start, length, expiry_s):
-    """Write basic properties as those of a PUBLISH, without their length, in block_bound() octets at
-    ``out[at]``. ``expiry_s``: -1: unlimited. Returns the offset behind them; -1: they are malformed.
+    """Write basic properties as properties of a PUBLISH, without their length, at ``out[at]`` (block_bound()
+    octets are free). ``expiry_s``: -1: unlimited. Returns the offset behind; -1: malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:
@@ -405,7 +405,7 @@ def write_block(out, at, p, start, length, expiry_s):
 
 
 def write_basics(out, at, limit, p, start, scan, has_response):
-    """Write the properties that are not headers."""
+    """Write those properties of a PUBLISH that do not come from headers."""
     flag = properties.CONTENT_TYPE
     while flag >= properties.CLUSTER_ID:
         if scan.flags & flag:
@@ -438,7 +438,7 @@ AMQP_NAMES = {
 
 
 def write_told(out, at, limit, identifier, p, table, table_end, key, key_length):
-    """Write an MQTT property from the header of ours that stands for it, if the header exists."""
+    """Write the MQTT property for which a header mqtt.* stands, if the header exists."""
     found = fields.find_key(p, table, table_end, key, key_length) if table < table_end else -1
     if found < 0:
         return at
@@ -452,7 +452,7 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
 
 
 def write_response_topic(out, at, limit, p, start, length):
-    """Write the response topic of a reply_to, if that is the address of a topic."""
+    """Write the response topic for a reply_to, if the reply_to is the address of a topic."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
         length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
@@ -469,7 +469,7 @@ def write_response_topic(out, at, limit, p, start, length):
 
 
 def write_string(out, at, limit, identifier, p, start, length):
-    """Write a property with these octets, unless it passes ``limit``, is too long, or is not valid text."""
+    """Write a property with these octets, unless it would pass ``limit``, is too long or is no valid text."""
     if length > STRING_MAX or at + 3 + length > limit:
         return at
     if identifier != CORRELATION_DATA and topics.scan_text(p, start, start + length) < 0:
@@ -508,7 +508,7 @@ def write_user_property(out, at, limit, name, name_at, name_length, p, start, le
 
 
 def write_user_properties(out, at, limit, p, table, table_end):
-    """Write headers that are texts, numbers or booleans."""
+    """Write those headers that are texts, numbers or booleans as user properties."""
     count = 0
     while table < table_end and count < USER_PROPERTIES_MAX:
         length = p[table]
@@ -531,8 +531,8 @@ def write_user_properties(out, at, limit, p, table, table_end):
 
 
 def integer_of(p, at):
-    """The value at ``at`` if it is an integer, else -1. Other types are not decoded: an array may be long,
-    and this runs once per recipient.
+    """The value at ``at`` if it is an integer, else -1. No other type is decoded: an array may be long, and
+    this runs once per recipient.
     """
     if p[at] in b"bBsuIilL":
         return fields.read_value(p, at)
@@ -540,7 +540,7 @@ def integer_of(p, at):
 
 
 def text_of(p, at):
-    """A number or a boolean as text; b"" for any other type."""
+    """A number or a boolean at ``at`` as text; b"" if the value has any other type."""
     kind = p[at]
     if kind == BOOLEAN:
         return b"true" if p[at + 1] else b"false"
@@ -555,7 +555,7 @@ FORM = MQTTForm()
 
 
 def record_flags(qos, retain, replayed=False, named=False):
-    """The flags of a record of kind 2."""
+    """The flags of a record of kind 2: its QoS, and whether it has RETAIN, is a replay, is NAMED."""
     flags = qos << QOS_SHIFT | (RETAIN if retain else 0)
     return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
 
@@ -566,18 +566,18 @@ def qos_of(flags):
 
 
 def is_acknowledged(flags):
-    """Whether a record of kind 2 with these flags was published at QoS 1 or 2, and is no replay."""
+    """Whether a record of kind 2 with these flags was published at QoS 1 or 2; False for replays."""
     return qos_of(flags) > 0 and not flags & REPLAYED
 
 
 def with_publisher(block, client_id):
-    """Properties of a PUBLISH followed by the publisher's client id, for records that are NAMED."""
+    """A PUBLISH's properties followed by the publisher's client id, as in records that are NAMED."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 
 
 def without_publisher(block, flags):
-    """(properties as published, client id of the publisher or None) of a record of kind 2."""
+    """(properties as published, the publisher's client id or None) by a record of kind 2."""
     if not flags & NAMED:
         return block, None
     at = block.rfind(PUBLISHER_KEY)
@@ -587,7 +587,7 @@ def without_publisher(block, flags):
 
 
 def basic_of(routing, raw, flags):
-    """Basic properties of a stored PUBLISH: ``routing``, ``raw`` as in the record. Raises ValueError."""
+    """The basic properties of a stored PUBLISH; ``routing``, ``raw``: from its record. Raises ValueError."""
     p = routing + raw
     data = bytearray(FORM.basic_bound(len(raw)))
     end = FORM.write_basic(
@@ -598,7 +598,7 @@ def basic_of(routing, raw, flags):
 
 
 def block_of(raw, expiry_s=-1):
-    """Basic properties as those of a PUBLISH, bytes to bytes. Raises ValueError for malformed ones."""
+    """Basic properties as properties of a PUBLISH; both are bytes. Raises ValueError if malformed."""
     data = bytearray(block_bound(len(raw)))
     end = write_block(octets.pointer(data), 0, octets.pointer(raw), 0, len(raw), expiry_s)
     if end < 0:
@@ -607,10 +607,10 @@ def block_of(raw, expiry_s=-1):
 
 
 def is_block_of(raw):
-    """is_block() of bytes."""
+    """is_block() for bytes."""
     return is_block(octets.pointer(raw), 0, len(raw))
 
 
 def flags_of_basic(raw, persistent):
-    """flags_of() of well-formed properties that are bytes."""
+    """flags_of() for well-formed basic properties that are bytes."""
     return flags_of(octets.pointer(raw), 0, len(raw), persistent)

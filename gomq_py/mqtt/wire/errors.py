@@ -1,7 +1,7 @@
-"""Errors: faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
+"""Errors: classes for faults of a packet, with the reason code that reports each (MQTT 5 §4.13). A leaf.
 
-Each of them ends the connection. MQTT 5 tells the client why, in CONNACK or DISCONNECT; MQTT 3.1 and 3.1.1
-only close, except for a CONNECT with a fault that has a return code (codec.last_packet).
+Each fault ends the connection. MQTT 5 tells the client why, in CONNACK or DISCONNECT; MQTT 3.1 and 3.1.1 only
+close, except for a CONNECT with a fault that has a return code (codec.last_packet).
 """
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import CONNACK, DISCONNECT, NO_VERSION
@@ -12,13 +12,13 @@ SHOWN_MAX = 64
 
 
 def shown(text):
-    """A peer's text for an error: quoted, without control characters, and short."""
+    """A peer's text as an error shows it: quoted, without control characters, and short."""
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
 class MQTTError(Exception):
-    """A packet that is not accepted. For a CONNECT: ``version`` is the protocol version it names, else 0, and
-    ``packet_max`` its maximum packet size (0: any).
+    """A fault of a packet, which is not accepted. For a CONNECT: ``version`` is the protocol version in it,
+    else 0, and ``packet_max`` its maximum packet size (0: any).
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
@@ -31,7 +31,7 @@ class MQTTError(Exception):
 
     @property
     def name(self):
-        """The reason code's name."""
+        """The name of its reason code."""
         packet = DISCONNECT if reason_codes.may_carry(DISCONNECT, self.reason_code) else CONNACK
         return reason_codes.name_of(packet, self.reason_code)
 
@@ -40,42 +40,42 @@ class MQTTError(Exception):
 
 
 class MalformedPacket(MQTTError):
-    """Octets that do not parse."""
+    """The octets of a packet cannot be parsed."""
 
     reason_code = reason_codes.MALFORMED_PACKET
 
 
 class ProtocolError(MQTTError):
-    """A packet that parses and that the protocol forbids, here or everywhere."""
+    """The packet can be parsed, but the protocol forbids it, at this moment or always."""
 
     reason_code = reason_codes.PROTOCOL_ERROR
 
 
 class UnsupportedProtocolVersion(MQTTError):
-    """A CONNECT with a version that this broker does not speak."""
+    """A CONNECT has a version that this broker does not speak."""
 
     reason_code = reason_codes.UNSUPPORTED_PROTOCOL_VERSION
 
 
 class ClientIdentifierNotValid(MQTTError):
-    """A CONNECT without a client identifier that asks for a lasting session or is of MQTT 3.1."""
+    """A CONNECT has no client identifier, but asks for a lasting session or is of MQTT 3.1."""
 
     reason_code = reason_codes.CLIENT_IDENTIFIER_NOT_VALID
 
 
 class TopicAliasInvalid(MQTTError):
-    """A topic alias of 0."""
+    """A topic alias is 0 or too high."""
 
     reason_code = reason_codes.TOPIC_ALIAS_INVALID
 
 
 class PacketTooLarge(MQTTError):
-    """More octets than this side accepts in one packet."""
+    """A packet has more octets than this side accepts."""
 
     reason_code = reason_codes.PACKET_TOO_LARGE
 
 
 class QuotaExceeded(MQTTError):
-    """More properties or topic filters in one packet than this side accepts."""
+    """A packet has more properties or topic filters than this side accepts."""
 
     reason_code = reason_codes.QUOTA_EXCEEDED

@@ -1,10 +1,9 @@
-"""Fields: the data types of MQTT (MQTT 5 §1.5) from octets and to them. A leaf.
+"""Fields: decodes and encodes the data types of MQTT (MQTT 5 §1.5). A leaf.
 
     Byte, Two Byte Integer, Four Byte Integer   big-endian
     Variable Byte Integer                       1 to 4 octets of 7 bits, lowest first; bit 7: another follows
     UTF-8 Encoded String, Binary Data           u16 length, octets
     UTF-8 String Pair                           two strings
-
 """
 from struct import Struct
 
@@ -15,8 +14,8 @@ _TWO, _FOUR = Struct(">H"), Struct(">I")
 
 
 class Reader:
-    """Takes fields off the front of ``octets`` (bytes) between ``at`` and ``end``; ``packet`` names them in
-    errors. From MQTT 5 on overlong integers are refused. Raises MalformedPacket if octets are missing.
+    """Takes fields off the front of ``octets`` (bytes), from ``at`` to ``end``. ``packet`` names the packet
+    in errors. From MQTT 5 on it refuses overlong integers. Raises MalformedPacket if octets are missing.
     """
 
     __slots__ = ("octets", "at", "end", "packet", "version")
@@ -32,7 +31,7 @@ class Reader:
         return self.at < self.end
 
     def fault(self, text):
-        """A MalformedPacket to be raised."""
+        """A MalformedPacket with this text, for the caller to raise."""
         return MalformedPacket(f"{self.packet}: {text}")
 
     def take(self, count, what):
@@ -52,7 +51,7 @@ class Reader:
         return _FOUR.unpack(self.take(4, what))[0]
 
     def variable_byte_integer(self, what):
-        """A Variable Byte Integer. MQTT 5 refuses more octets than the number needs [MQTT-1.5.5-1]."""
+        """A Variable Byte Integer. MQTT 5 refuses it in more octets than needed [MQTT-1.5.5-1]."""
         value = shift = 0
         while True:
             octet = self.byte(what)
@@ -85,14 +84,14 @@ class Reader:
         return self.utf8_string(f"the name of {what}"), self.utf8_string(f"the value of {what}")
 
     def part(self, count, what):
-        """A Reader for the next ``count`` octets, which this one skips."""
+        """A Reader for the next ``count`` octets, which this Reader skips."""
         start = self.at
         self.take(count, what)
         return Reader(self.octets, start, self.at, self.packet, self.version)
 
 
 def variable_byte_integer(value):
-    """Octets of a Variable Byte Integer; ValueError if it is too large."""
+    """The octets of a Variable Byte Integer. Raises ValueError if the value is too large."""
     if not 0 <= value <= VARIABLE_MAX:
         raise ValueError(f"{value} does not fit a variable byte integer")
     octets = bytearray()
@@ -116,20 +115,20 @@ def four_byte_integer(value):
 
 
 def binary_data(octets):
-    """Octets of Binary Data; ValueError if they are too many."""
+    """The octets of Binary Data. Raises ValueError if there are too many."""
     if len(octets) > STRING_MAX:
         raise ValueError(f"{len(octets)} octets do not fit a string or binary data")
     return _TWO.pack(len(octets)) + octets
 
 
 def utf8_string(text):
-    """Octets of a UTF-8 Encoded String; ValueError for U+0000, too many octets or surrogates."""
+    """The octets of a UTF-8 Encoded String. Raises ValueError for U+0000, surrogates, too much text."""
     if "\0" in text:
         raise ValueError("a string contains U+0000")
     return binary_data(text.encode("utf-8"))
 
 
 def utf8_string_pair(pair):
-    """Octets of a UTF-8 String Pair of (name, value)."""
+    """The octets of a UTF-8 String Pair, (name, value). Raises ValueError like utf8_string()."""
     name, value = pair
     return utf8_string(name) + utf8_string(value)

@@ -1,4 +1,4 @@
-"""Frames: a read buffer walked packet by packet, and packets written into an output buffer, without an object
+"""Frames: walks a read buffer packet by packet, and writes packets into an output buffer, without an object
 per packet.
 
 The fast lane's half of the wire. PacketWalk finds the whole packets in a buffer. It also finds the fields of
@@ -22,7 +22,7 @@ ROOM, ROOM_KEPT = 160, 4096
 
 
 def first_octets(version, sender):
-    """Which octets may begin a packet, as a table of 256 octets of 0 and 1."""
+    """A table of 256 octets: 1 for each octet that may begin a packet of the sender, else 0."""
     allowed = bytearray(256)
     for first in range(256):
         try:
@@ -39,13 +39,13 @@ _first_octets: dict = {}
 class PacketWalk:
     """Walks the packets of one connection; the object is reused for every read.
 
-    Offsets are into the buffer and hold until the next call of ``next_packet``. Every packet: ``at`` to
-    ``position``, its variable header from ``start``. A ``plain`` PUBLISH: ``topic_at``, ``topic_length`` (0:
-    an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0), ``payload_at``,
-    ``payload_length``. Its MQTT 5 properties, without their length: ``properties_at``, ``properties_length``,
-    ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet; -1: absent):
-    ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has reason code
-    success: ``packet_identifier``.
+    Offsets are into the buffer and hold until the next call of ``next_packet``. A packet lies from ``at`` to
+    ``position``, its variable header from ``start``. A ``plain`` PUBLISH has ``topic_at``, ``topic_length``
+    (0: an alias replaces it), ``qos``, ``dup``, ``retain``, ``packet_identifier`` (0 at QoS 0),
+    ``payload_at``, ``payload_length``. Its MQTT 5 properties, without their length, have ``properties_at``,
+    ``properties_length``, ``topic_alias`` (0: none), and offsets of values (behind the identifier's octet;
+    -1: absent): ``payload_format_at``, ``message_expiry_at``, ``topic_alias_at``. A plain acknowledgement has
+    ``packet_identifier``, and its reason code is success.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class PacketWalk:
         return self.position
 
     def next_packet(self):
-        """The type of the next whole packet, or 0. Raises an MQTTError once a wrong fixed header is there."""
+        """The type of the next whole packet; 0: none. Raises an MQTTError for a wrong fixed header."""
         p = self.p
         at = self.position
         end = self.end
@@ -161,11 +161,11 @@ class PacketWalk:
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
-        """A copy of octets of the packet found last."""
+        """A copy of ``length`` octets from ``at`` of the buffer, which has the packet found last."""
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
-        """Find the fields of a PUBLISH; False if they are malformed."""
+        """Find the fields of a PUBLISH. Returns False if they are malformed."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
@@ -202,13 +202,13 @@ class PacketWalk:
         return True
 
     def forget_properties(self, at):
-        """Reset the properties to none, at ``at``."""
+        """Note that the packet has no properties; they would begin at ``at``."""
         self.properties_at = at
         self.properties_length = self.topic_alias = 0
         self.payload_format_at = self.message_expiry_at = self.topic_alias_at = -1
 
     def take_properties(self, p, at, end):
-        """Find the properties of a PUBLISH; False if they are malformed, not allowed or too many."""
+        """Find the properties of a PUBLISH. Returns False if they are malformed, forbidden or too many."""
         count = 0
         has_content_type = has_response = has_correlation = False
         while at < end:
@@ -241,7 +241,7 @@ class PacketWalk:
         return True
 
     def take_number(self, p, at, end, identifier):
-        """Take a numeric property of a PUBLISH. Returns the offset behind it, or -1."""
+        """Take a numeric property of a PUBLISH. Returns the offset behind it, -1 if it is wrong."""
         if identifier == MESSAGE_EXPIRY_INTERVAL and self.message_expiry_at < 0 and end - at >= 4:
             self.message_expiry_at = at
             return at + 4
@@ -258,7 +258,7 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """Take a string with no scan_text bits but ``accepted``. Returns the offset behind it, or -1."""
+        """Take a string with no scan_text() bits but ``accepted``. Returns the offset behind; -1 if wrong."""
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
@@ -266,14 +266,14 @@ class PacketWalk:
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):
-        """Take binary data. Returns the offset behind it, or -1."""
+        """Take binary data. Returns the offset behind, or -1 if octets are missing."""
         if end - at < 2:
             return -1
         after = at + 2 + octets.be16(p, at)
         return after if after <= end else -1
 
     def take_variable(self, p, at, end):
-        """Read a minimal variable byte integer into ``value``. Returns the offset behind it, or -1."""
+        """Read a minimal variable byte integer into ``value``. Returns the offset behind; -1 if wrong."""
         self.value = 0
         shift = 0
         while at < end and shift < 28:
@@ -301,7 +301,7 @@ class PacketWalk:
 
 
 def variable_size(value):
-    """Octets of a variable byte integer."""
+    """How many octets a variable byte integer takes."""
     if value < 128:
         return 1
     if value < 16384:
@@ -330,7 +330,7 @@ def publish_body(version, qos, topic_length, properties_length, payload_length):
 
 
 def publish_size(version, qos, topic_length, properties_length, payload_length):
-    """Octets of a PUBLISH. ``properties_length`` counts all properties; before MQTT 5 there are none."""
+    """How many octets a PUBLISH takes. ``properties_length``: of all properties, ignored before MQTT 5."""
     size = publish_body(version, qos, topic_length, properties_length, payload_length)
     return 1 + variable_size(size) + size
 
@@ -370,7 +370,7 @@ def write_acknowledgement(out, at, version, kind, packet_identifier, reason_code
 
 
 def encode_publish(version, flags, topic, packet_identifier, properties, payload):
-    """A PUBLISH as bytes. Topic, properties (without their length) and payload are octets, used unchecked."""
+    """A PUBLISH as bytes. Topic, properties (without their length) and payload are unchecked octets."""
     topic_length = len(topic)
     properties_length = len(properties) if version >= MQTT_5 else 0
     payload_length = len(payload)
@@ -398,7 +398,7 @@ def encode_acknowledgement(version, kind, packet_identifier, reason_code=0):
 
 
 class Acknowledgements:
-    """The acknowledgements caused by one read, which leave together. ``used``: octets since take()."""
+    """Gathers the acknowledgements of one read, which leave together. ``used``: octets since take()."""
 
     __slots__ = ("version", "used", "room", "answers", "at")
 

@@ -1,4 +1,4 @@
-"""Packets: the fifteen control packets of MQTT 3.1, 3.1.1 and 5 as objects, from and to octets. No I/O, a
+"""Packets: decodes and encodes the fifteen control packets of MQTT 3.1, 3.1.1 and 5, as objects. No I/O, a
 leaf.
 
 A packet is (MQTT 5 §2)
@@ -7,7 +7,7 @@ A packet is (MQTT 5 §2)
     1     1-4  remaining length, a variable byte integer
     ...        variable header, payload
 
-This is the slow lane: every packet, fully checked. mqtt.wire.frames walks plain PUBLISHes and
+This is the slow lane: it takes every packet and checks it fully. mqtt.wire.frames walks plain PUBLISHes and
 acknowledgements without objects and leaves all others to this module. Where MQTT 3.1 is vaguer than 3.1.1, it
 is read as Mosquitto reads it: reserved bits count from 3.1.1 on.
 """
@@ -33,7 +33,7 @@ FILTERS_OCTETS_MAX = 1 << 20
 
 
 class Decoding(NamedTuple):
-    """Context that a packet is decoded in."""
+    """The context in which a packet is decoded."""
 
     version: int
     sender: str
@@ -42,10 +42,10 @@ class Decoding(NamedTuple):
 
 
 class Packet:
-    """Base of all packets. ``FIELDS``: (name, default) of each field.
+    """The base class of all packets. ``FIELDS``: (name, default) of each field.
 
-    ``FLAGS``: the lower half of the first octet; ``SENDERS``: the sides that may send it; ``SINCE``: the
-    first version that has it.
+    ``FLAGS``: the lower half of the first octet; ``SENDERS``: the sides that may send the packet; ``SINCE``:
+    the first version that has it.
     """
 
     TYPE = 0
@@ -76,7 +76,7 @@ class Packet:
         return self.FLAGS
 
     def encode(self, version):
-        """The packet's octets; ValueError or struct.error for values that do not fit."""
+        """The packet's octets. Raises ValueError or struct.error for values that do not fit."""
         body = self.body(version)
         return bytes((self.TYPE << 4 | self.flags(),)) + fields.variable_byte_integer(len(body)) + body
 
@@ -113,7 +113,7 @@ class Will(NamedTuple):
 
 class ConnectPacket(Packet):
     """CONNECT. ``clean_start`` is 3.1.1's clean session. None marks a field that was not sent. ``is_bridge``:
-    a Mosquitto bridge before MQTT 5, which relies on not getting back its own publishes.
+    the client is a Mosquitto bridge before MQTT 5, which relies on not getting its own publishes back.
     """
 
     TYPE, NAME, SENDERS = CONNECT, "CONNECT", frozenset((CLIENT,))
@@ -125,7 +125,7 @@ class ConnectPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Take the fields. Raises UnsupportedProtocolVersion for an unknown version [MQTT-3.1.2-2]."""
+        """Read the fields. Raises UnsupportedProtocolVersion for an unknown version [MQTT-3.1.2-2]."""
         name = reader.utf8_string("protocol name")
         if name not in PROTOCOL_NAMES.values():
             raise reader.fault(f"protocol name {shown(name)}")  # [MQTT-3.1.2-1]
@@ -146,7 +146,7 @@ class ConnectPacket(Packet):
 
     @property
     def maximum_packet_size(self):
-        """Largest packet that the client accepts, octets; 0: any. Set once the properties are decoded."""
+        """Octets of the largest packet that the client accepts; 0: any. Known after the properties."""
         return self.properties.get("maximum_packet_size", 0)
 
     def _take_header(self, reader, how):
@@ -209,7 +209,7 @@ class ConnectPacket(Packet):
 
 
 def _name(reader, what):
-    """A string that stands in logs and names of queues, so without control characters."""
+    """A string without control characters, because logs and names of queues will have it."""
     text = reader.utf8_string(what)
     if fault := topics.text_fault(what, text):
         raise reader.fault(fault)
@@ -287,13 +287,13 @@ class PublishPacket(Packet):
 
 
 class _Acknowledgement(Packet):
-    """PUBACK, PUBREC, PUBREL and PUBCOMP."""
+    """The base of PUBACK, PUBREC, PUBREL and PUBCOMP."""
 
     FIELDS = (("packet_identifier", 0), ("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Reason code and properties may be missing from the end (§3.4.2.1)."""
+        """Read the fields. Properties, or properties and reason code, may be left out (§3.4.2.1)."""
         self.packet_identifier = _packet_identifier(reader)
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
@@ -353,7 +353,7 @@ class Subscription(NamedTuple):
 
 
 class SubscribePacket(Packet):
-    """SUBSCRIBE."""
+    """SUBSCRIBE: a client asks for messages by topic filters."""
 
     TYPE, NAME, FLAGS, SENDERS = SUBSCRIBE, "SUBSCRIBE", 2, frozenset((CLIENT,))
     FIELDS = (("packet_identifier", 0), ("subscriptions", ()), ("properties", None))
@@ -433,7 +433,7 @@ class SubackPacket(Packet):
 
 
 class UnsubscribePacket(Packet):
-    """UNSUBSCRIBE."""
+    """UNSUBSCRIBE: a client ends subscriptions."""
 
     TYPE, NAME, FLAGS, SENDERS = UNSUBSCRIBE, "UNSUBSCRIBE", 2, frozenset((CLIENT,))
     FIELDS = (("packet_identifier", 0), ("topic_filters", ()), ("properties", None))
@@ -461,19 +461,19 @@ class UnsubackPacket(SubackPacket):
 
 
 class PingreqPacket(Packet):
-    """PINGREQ."""
+    """PINGREQ: a client shows that it is there, and asks for PINGRESP."""
 
     TYPE, NAME, SENDERS = PINGREQ, "PINGREQ", frozenset((CLIENT,))
 
     def decode(self, reader, how):
-        """Nothing follows the fixed header."""
+        """Read no fields: nothing follows the fixed header."""
 
     def body(self, version):
         return b""
 
 
 class PingrespPacket(PingreqPacket):
-    """PINGRESP."""
+    """PINGRESP: the answer to PINGREQ."""
 
     TYPE, NAME, SENDERS = PINGRESP, "PINGRESP", frozenset((SERVER,))
 
@@ -486,7 +486,7 @@ class DisconnectPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Reason code and properties may be missing from the end (§3.14.2)."""
+        """Read the fields. Properties, or properties and reason code, may be left out (§3.14.2)."""
         self.reason_code, self.properties = 0, {}
         if how.version >= MQTT_5 and reader:
             self.reason_code = _reason_code(reader, self, how)
@@ -501,14 +501,14 @@ class DisconnectPacket(Packet):
 
 
 class AuthPacket(Packet):
-    """AUTH."""
+    """AUTH: a step of an authentication (MQTT 5)."""
 
     TYPE, NAME, SINCE = AUTH, "AUTH", MQTT_5
     FIELDS = (("reason_code", 0), ("properties", None))
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Reason code and properties are missing together (§3.15.2.1)."""
+        """Read the fields. Reason code and properties may be left out together (§3.15.2.1)."""
         self.reason_code, self.properties = 0, {}
         if reader:
             self.reason_code = _reason_code(reader, self, how)

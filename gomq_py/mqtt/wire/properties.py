@@ -1,4 +1,4 @@
-"""Properties of MQTT 5 (§2.2.2): one table by which they are decoded, encoded and checked. A leaf.
+"""Properties: decodes, encodes and checks the properties of MQTT 5 (§2.2.2), by one table. A leaf.
 
 On the wire: the length of all properties (a variable byte integer), then identifier and value of each. In
 Python: a dict of values by name; a property that may repeat has a list of values in their order.
@@ -34,7 +34,7 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A row of the table. ``packets``: where it may occur; ``repeats``: where repeatedly. ``check(name,
+    """A row of the table. ``packets``: where it may occur; ``repeats``: where it may repeat. ``check(name,
     value)`` raises an MQTTError for a bad value; ``senders``: packet -> the only side that may send it.
     """
 
@@ -109,7 +109,7 @@ _BY_NAME = {row.name: row for row in _ROWS}
 
 
 def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
-    """The properties at a Reader's place, as a dict; ``packet`` is a packet's type, or WILL."""
+    """The properties that a Reader stands at, as a dict. ``packet``: the type of their packet, or WILL."""
     left = reader.part(reader.variable_byte_integer("property length"), "the properties")
     found = {}
     count = 0
@@ -140,13 +140,13 @@ def decode_properties(reader, packet, sender, limits=DEFAULT_LIMITS):
 
 
 def encode_properties(properties, packet):
-    """Octets of a dict of properties, with their length. Raises ValueError for a wrong property."""
+    """The octets of a dict of properties, after their length. Raises ValueError for a wrong property."""
     octets = encode_values(properties, packet)
     return fields.variable_byte_integer(len(octets)) + octets
 
 
 def encode_values(properties, packet):
-    """As encode_properties, without the length."""
+    """Like encode_properties(), without the length in front."""
     parts = []
     for name, value in properties.items():
         row = _BY_NAME.get(name)

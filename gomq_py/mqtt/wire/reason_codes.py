@@ -1,4 +1,4 @@
-"""Reason codes: names, packets that may carry them (MQTT 5 §2.4), and MQTT 3.1.1's codes. A leaf."""
+"""Reason codes: defines their names, their packets (MQTT 5 §2.4), and MQTT 3.1.1's codes. A leaf."""
 from gomq_py.mqtt.wire.constants import (
     AUTH, CONNACK, DISCONNECT, MQTT_5, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK,
 )
@@ -122,5 +122,5 @@ def name_of(packet, code, version=MQTT_5):
 
 
 def connack_return_code(code):
-    """CONNACK's return code in MQTT 3.1 and 3.1.1 for a reason code. None: close without a CONNACK."""
+    """CONNACK's return code in MQTT 3.1 and 3.1.1 for a reason code; None: close without a CONNACK."""
     return _RETURN_CODES.get(code)

@@ -1,5 +1,5 @@
-"""Topics: valid topic names and filters, matching of names by filters, shared subscriptions, and checks of
-strings without objects (MQTT 5 §1.5.4, §4.7, §4.8.2). A leaf.
+"""Topics: checks topic names, filters and shared subscriptions, matches names and filters, and checks strings
+without objects (MQTT 5 §1.5.4, §4.7, §4.8.2). A leaf.
 
 A message is published to a topic name; a subscription asks for a topic filter. Both are levels separated by
 ``/``; a level may be empty. ``+`` stands for one level, ``#`` at the end for any number of levels, including
@@ -30,7 +30,7 @@ ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
 
 
 def topic_name_fault(name):
-    """The fault of a topic name, or "". ``name`` is UTF-8 without U+0000."""
+    """Why a text is no topic name, or "" if it is. ``name`` is UTF-8 without U+0000."""
     if not name:
         return "a topic name is at least one character long"  # [MQTT-4.7.3-1]
     if SINGLE_LEVEL in name or MULTI_LEVEL in name:
@@ -39,14 +39,14 @@ def topic_name_fault(name):
 
 
 def is_topic_name(text):
-    """Whether a text, which need not come from an MQTT string, is a topic name."""
+    """Whether a text is a topic name. It may be any text, not only a string of MQTT."""
     if text.isascii() and text.isprintable():  # nearly all are; a search for control characters costs more
         return 0 < len(text) <= STRING_MAX and SINGLE_LEVEL not in text and MULTI_LEVEL not in text
     return not topic_name_fault(text) and "\0" not in text
 
 
 def topic_filter_fault(topic_filter):
-    """The fault of a topic filter, or ""."""
+    """Why a text is no topic filter, or "" if it is."""
     if not topic_filter:
         return "a topic filter is at least one character long"  # [MQTT-4.7.3-1]
     if MULTI_LEVEL in topic_filter or SINGLE_LEVEL in topic_filter:
@@ -62,7 +62,7 @@ def topic_filter_fault(topic_filter):
 
 
 def text_fault(what, text):
-    """The fault of a name's characters, or ""."""
+    """Why a name's characters are not allowed, or "" if they are; ``what`` names it in the text."""
     if _CONTROL.search(text):
         return f"{what} {shown(text)} contains a control character"
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
@@ -71,7 +71,7 @@ def text_fault(what, text):
 
 
 def is_broker_topic(topic):
-    """Whether the octets of a topic name are a topic that only the broker publishes to."""
+    """Whether a topic name (octets) is for the broker's own publishes only."""
     return topic.startswith(_OF_BROKER) and _BRIDGE_STATE.fullmatch(topic) is None
 
 
@@ -81,7 +81,7 @@ def is_shared(topic_filter):
 
 
 def shared_fault(topic_filter):
-    """The fault of a shared subscription's filter (is_shared), or ""."""
+    """Why a filter that is_shared() is no shared subscription, or "" if it is."""
     share_name, separator, rest = topic_filter.removeprefix(SHARE_PREFIX).partition(SEPARATOR)
     if not share_name:
         return f"topic filter {shown(topic_filter)} has an empty share name"  # [MQTT-4.8.2-1]
@@ -101,7 +101,7 @@ def split_shared(topic_filter):
 
 
 def swapped(text):
-    """The text with "/" and "." exchanged: the routing key of a topic, or the topic of a routing key."""
+    """The text with "/" and "." exchanged: a topic becomes its routing key, a routing key its topic."""
     return text.translate(_SWAP)
 
 
@@ -111,7 +111,7 @@ def binding_key(topic_filter):
 
 
 def matches(topic_filter, topic_name):
-    """Whether a filter, not of a shared subscription, matches a topic name. Both are str, or both bytes."""
+    """Whether a filter matches a topic name. The filter is not shared. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):
         # Any decoding will do: only / + # $ matter, and no other character's octets contain them.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
@@ -149,7 +149,7 @@ def matches(topic_filter, topic_name):
 
 
 def scan_text(p, at, end):
-    """ILL_FORMED for octets that are no UTF-8 or hold U+0000, else WILDCARD and CONTROL as bits."""
+    """ILL_FORMED for octets that are no UTF-8 or have U+0000, else the bits WILDCARD and CONTROL."""
     found = 0
     while at < end:
         octet = p[at]
