@@ -74,7 +74,7 @@ def _check_path():
 
 
 def create_control_app(node):
-    """The WSGI app of the control socket: as ``create_app``, for the local operator, without login."""
+    """The WSGI app of the control socket: that of ``create_app`` for the LocalOperator, without a login."""
     app = create_app(node)
     app.extensions["gomq.operator"] = LocalOperator()
     return app

@@ -1,10 +1,10 @@
-"""Clients of one management port: limits their number, in all and per address, and the time they may keep the
-server waiting.
+"""Clients: limits the number of clients of one management port, in all and per address, and the time that a
+client may keep the server waiting.
 
-The server reports when it waits for a client and when it works for one; one timer is set for the client that
-is late first. If the port is full and another client connects, the one that has kept the server waiting
-longest, among those of the address with the most, is closed once it has had ``PATIENCE_S``: so idle
-connections keep nobody out. Never reads and never writes.
+The server reports when it waits for a client and when it works for a client; one timer runs for the client
+whose time is over first. If another client connects to a full port, the address with the most clients loses
+the client that has kept the server waiting longest, if that was at least ``PATIENCE_S``: so idle connections
+keep nobody out. Never reads and never writes.
 """
 import socket
 import time
@@ -63,7 +63,7 @@ class Clients:
 
     def has_room(self):
         """True if another client may connect. Otherwise closes the client that has kept the server waiting
-        longest, if that was PATIENCE_S, and calls ``room_again`` when another check makes sense.
+        longest, if at least for PATIENCE_S, and calls ``room_again`` when another check makes sense.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -151,7 +151,7 @@ class Clients:
 
 
 def _end(client, told):
-    """Shut down a client's socket; ``told``: it may still be sent an answer."""
+    """Shut down a client's socket; ``told``: for reading only, so that the client still gets an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -159,7 +159,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """One timer of this thread's hub: calls back once, at the earliest of its start times."""
+    """A timer of this thread's hub, which calls back once, at the earliest time that start() asked for."""
 
     def __init__(self, callback):
         self._callback = callback
@@ -167,7 +167,7 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call back in ``seconds``, or earlier if already started so."""
+        """Call back in ``seconds``, or earlier if an earlier start() asked for that."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:

@@ -20,7 +20,7 @@ def find_vhost(name):
 
 
 def caller(vhost_name):
-    """The request's user in a vhost that it may look into, for verbs. Raises NoSuchObject, NotAuthorised.
+    """The request's user as the caller of verbs in a vhost. Raises NoSuchObject, NotAuthorised.
 
     For tracing the request appears as a connection with one channel, as in RabbitMQ.
     """

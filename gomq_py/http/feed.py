@@ -1,8 +1,8 @@
-"""Feed: changes since a number, for viewers that follow a broker instead of reloading its lists.
+"""Feed: records a broker's changes, for viewers that follow them instead of reloading lists.
 
-Beside rates: subscribes to the broker's events when changes are first asked for. A ring of the last changes,
-numbered consecutively. Numbers begin with the time in microseconds, so that those of an earlier run are below
-all of this run's.
+Subscribes to the broker's events when a viewer first asks for changes. Keeps the last changes in a ring and
+numbers them consecutively, from the time in microseconds on: all numbers of an earlier run are smaller than
+those of this run.
 """
 import time
 from collections import deque

@@ -1,4 +1,4 @@
-"""Heads and chunks of requests: accepts only unambiguous ones.
+"""Heads: reads the heads and chunks of requests, and accepts only unambiguous ones.
 
 If a proxy that shares a connection among its clients reads a request otherwise than this server, one client
 can write the next one's request. So a request that RFC 9112 allows a server to mend, or that another server
@@ -29,7 +29,7 @@ _ONCE = ("host", "content-length", "transfer-encoding", "content-type", "authori
 
 
 class MalformedHead(ValueError):
-    """The head is refused; the text says why."""
+    """The head of a request is malformed; the error's text says why."""
 
 
 class MalformedChunks(OSError):
@@ -93,7 +93,7 @@ class Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Raises MalformedChunks, and the errors of the file. May switch."""
+        """Fill the buffer from the body; returns the count of octets. Raises MalformedChunks. May switch."""
         self._before()
         if self._ended:
             return 0

@@ -3,7 +3,7 @@ all viewers.
 
 Below paging. A column is one fact of each row (``messages``, whether a name matches a filter). The first
 viewer that needs it reads it from the model in slices; later viewers in the interval reuse it. Each request
-makes its own list of rows, of those the viewer may see: new rows are read one by one, and deleted ones are in
+makes its own list of the rows that the viewer may see: new rows are read one by one, and deleted ones are in
 no list. So a column affects the order alone, never what a viewer sees.
 
 The index keeps numbers, texts and row ids, so it keeps no queue in memory.
@@ -106,7 +106,7 @@ class Index:
 
     @property
     def row_count(self):
-        """Rows of all columns together."""
+        """The number of rows in all columns together."""
         return sum(kept.row_count for kept in self._kept.values())
 
     def _fresh(self, key):
@@ -158,7 +158,7 @@ class _Column:
 
 
 class _Kept:
-    """One column as read in one interval, for each requested list of rows."""
+    """The values of one column that one interval has read, for each requested list of rows."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -209,7 +209,7 @@ def in_order(values):
     """Indexes of values in order, an array: None first, then numbers, then texts and all else as text, so
     that no list fails to sort. May switch.
 
-    No tuple per value: 100 000 of them had the cycle collector stop the loop for 20 to 100 ms, several times.
+    Makes no tuple per value: for 100 000 tuples the cycle collector stopped the loop for 20 to 100 ms.
     """
     kinds = {kind for _, some in chunks(values) for kind in set(map(type, some))}
     if kinds <= NUMBERS or kinds == {str}:

@@ -34,7 +34,7 @@ _LONGER: Any = object()
 
 
 class TooLong(Exception):
-    """An element is too long; the text is for the client."""
+    """An element is too long; the error's text is meant for the client."""
 
 
 def parsed(pieces):
@@ -221,7 +221,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """The position where the element that begins here, or the one around it, has to end."""
+    """``limit``, or for None the position where the element that begins here has to end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX

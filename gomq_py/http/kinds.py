@@ -41,7 +41,7 @@ class Kind:
 
 
 def _kept(value):
-    """The cached form of a field without a fact: no objects, which are large with many rows."""
+    """A field's value as the index keeps it: a number or None unchanged, anything else as short text."""
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 

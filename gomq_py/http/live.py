@@ -1,9 +1,9 @@
-"""Live: endless answers, as server-sent events (HTML's), for changes and for the log.
+"""Live: answers requests with endless streams of server-sent events (HTML's), for changes and for the log.
 
-Between a source, which wakes its followers, and the server, which writes what they yield. A follower sleeps
-until there is an event, and sends all that are due together, so that a busy broker costs a viewer no more
-than a few writes a second. Each stream counts as a connection of its port ([mgmt] max_connections), and their
-number is limited, so that other clients find room. It ends with its login or its port, or when its client has
+A source wakes its followers; the server writes what a follower yields. A follower sleeps until there is an
+event, and sends all due events together, so that a busy broker costs a viewer no more than a few writes a
+second. Each stream counts as a connection of its port ([mgmt] max_connections), and the number of streams is
+limited, so that other clients find room. A stream ends with its login or its port, or when its client has
 gone, which an occasional line detects.
 """
 import time
@@ -36,7 +36,7 @@ class Viewer:
         self._session, self._proof, self._sessions = g.session, g.proof, login.sessions()
 
     def is_good(self):
-        """Whether the login is still valid. Does not count as a use of the session."""
+        """Whether the login is still valid. The question does not count as a use of the session."""
         if self._session is not None and not self._sessions.is_good(self._session):
             return False
         return self._proof.is_good(time.time())
@@ -109,7 +109,7 @@ def answer(source, tell):
 
 
 class _Stream:
-    """The octets of a stream, for WSGI. It is a follower until ``close``, which is always called."""
+    """A stream for WSGI, which iterates over its octets. Follows the source until the server closes it."""
 
     def __init__(self, source, followers, event, viewer, tell):
         self._source = source

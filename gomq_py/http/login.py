@@ -181,7 +181,7 @@ def check_login():
 
 
 def require_tag(tag):
-    """Raises NotAuthorised unless the user's tags include ``tag`` or it is ANYBODY."""
+    """Raises NotAuthorised unless the user's tags include ``tag``, or ``tag`` is ANYBODY."""
     if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
@@ -226,7 +226,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """The issuer's origin, in a tuple; () if a policy could not name it."""
+    """(origin of the tokens' issuer,); () if a Content-Security-Policy cannot name that origin."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port
@@ -239,7 +239,7 @@ def issuer_origins(given):
 
 
 def policy_with_issuer(policy, given):
-    """A Content-Security-Policy that lets the page connect to the issuer, if sign-on is set up."""
+    """This Content-Security-Policy; if sign-on is set up, extended so that a page may reach the issuer."""
     if sign_on_settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

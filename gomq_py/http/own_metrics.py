@@ -1,7 +1,7 @@
-"""Own metrics: families without a name in RabbitMQ: ages of messages, how often they came back, durations of
-flushes, latency of the loop, shovels and federation links.
+"""Own metrics: metric families that RabbitMQ lacks, of ages and returns of messages, durations of flushes,
+latency of the loop, shovels and federation links.
 
-Beside metrics. Reads only; costly values (the loop's latency) are measured during a scrape, never at other
+Reads only; costly values (the loop's latency) are measured during a scrape, never at other
 times.
 """
 import time
@@ -274,7 +274,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """The event loop's latency: the longest of some turns, timed now. May switch."""
+    """The event loop's latency: the duration of the longest of some rounds, run now. May switch."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

@@ -23,7 +23,7 @@ _files: dict[str, "_File"] = {}
 
 
 class _File:
-    """A file as read at this ``stamp``; ``packed`` is its gzip."""
+    """A file's content. ``stamp``: the file's time and size when read; ``packed``: the content as gzip."""
 
     __slots__ = ("stamp", "octets", "packed", "tag", "content_type")
 

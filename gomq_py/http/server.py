@@ -38,7 +38,7 @@ REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class _LogSink:
-    """Takes pywsgi's log lines, at debug level: they report no faults of the broker."""
+    """Logs pywsgi's lines at debug level, because they report no faults of the broker."""
 
     @staticmethod
     def write(line):
@@ -153,7 +153,7 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. An unread rest is discarded, or the connection ends with the answer."""
+    """A request's body for WSGI. If the application leaves a rest, discards it or closes the connection."""
 
     def __init__(self, handler, asked, most):
         """``asked``: pywsgi's Input, which sends a due 100-continue; up to ``most`` octets are discarded."""
@@ -165,11 +165,11 @@ class _Body:
         self._lost = False
 
     def read(self, size=-1):
-        """Raises BodyLost. May switch."""
+        """Up to ``size`` octets of the body; -1: all. Raises BodyLost. May switch."""
         return self._taken(self._body.read, size)
 
     def readline(self, size=-1):
-        """As ``read``."""
+        """The next line of the body. Raises BodyLost. May switch."""
         return self._taken(self._body.readline, size)
 
     def __iter__(self):
@@ -244,7 +244,7 @@ class ManagementHandler(WSGIHandler):
         return False
 
     def handle_one_response(self):
-        """As pywsgi's, but a request for a WebSocket does not reach the application. May switch."""
+        """Answer one request: a request for a WebSocket here, all others in the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
@@ -329,7 +329,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """Admits clients by Clients, and reports their end."""
+    """pywsgi's server, which asks Clients whether to admit a client, and tells it when a client has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.

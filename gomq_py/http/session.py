@@ -158,8 +158,8 @@ def _cookie_names():
 
 
 def _plain_cookie_name():
-    """The cookie's name without the prefix, with the port in ``Host``: browsers keep cookies by that host,
-    and a proxy may change it. Without a port it is the scheme's own.
+    """The cookie's name without the prefix. Ends with the port in ``Host``, if there is one: a browser keeps
+    cookies by host, whatever the port.
     """
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port

@@ -43,7 +43,7 @@ def vhost(one):
 
 
 def user(one):
-    """A user; the hash is the one that definitions carry, the password itself is not stored."""
+    """A user with the hash of its password, in the form that definitions carry."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": dict(one.limits),
@@ -175,7 +175,7 @@ def queue_state(one):
 
 
 def consumers_of(one):
-    """The consumers of a queue, which has no ring before its first one."""
+    """The consumers of a queue as a list, which is empty if there are none."""
     return list(one.ring.consumers) if one.ring is not None else []
 
 
@@ -194,7 +194,7 @@ def active_tag(one):
 
 
 def owner(one):
-    """The connection that owns an exclusive queue."""
+    """The connection that owns an exclusive queue, as JSON; {} for any other queue."""
     connection = one.exclusive_owner
     if connection is None or not hasattr(connection, "peer"):
         return {}
@@ -215,7 +215,7 @@ def consumer(one, connection):
 
 
 def channel_details(channel, connection):
-    """The channel of an entity."""
+    """A channel with its connection, as a field in the JSON of a consumer or another entity."""
     host, port = peer_of(connection)
     return {
         "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name,
@@ -345,7 +345,7 @@ def peer_of(one):
 
 
 def address_of(ask):
-    """(host, port); empty for a unix socket or a closed one."""
+    """(host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
     try:
         address = ask()
     except OSError:

@@ -54,7 +54,7 @@ def of_gone_queues(totals):
 
 
 def of_exchanges(vhost):
-    """(unroutable messages, those of them that were returned)."""
+    """(count of unroutable messages, count of unroutable messages that were returned)."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable

@@ -63,7 +63,7 @@ class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)``: (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
+        """``serving(protocol)`` returns (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub

@@ -151,7 +151,7 @@ def delete_retained(vhost, topic):
 
 
 def _retained(message, topic, vhost, most):
-    """A retained message as JSON; a payload that is no UTF-8 in base64, as for messages of queues."""
+    """A retained message as JSON. A payload that is no UTF-8 is in base64, as in messages of queues."""
     described = message.describe()
     return {
         "topic": topic, "vhost": vhost, **shapes.content_shown(message, "auto", most),

@@ -144,7 +144,7 @@ def delete_global_parameter(name):
 
 
 def set_value(put, framed=str):
-    """Set the body's ``value``. Raises BadRequest with the component's reason, ``framed``."""
+    """Call ``put`` with the body's ``value``; a ValueError becomes a BadRequest with ``framed(error)``."""
     value = body(required=("value",))["value"]
     try:
         put(value)

@@ -66,7 +66,7 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """The default queue type in a body; RabbitMQ's page sends an empty text or ``undefined`` for no choice.
+    """The default queue type in a body; None for "" and ``undefined``, which RabbitMQ's page may send.
     """
     if kind in (None, "", "undefined"):
         return None

@@ -17,7 +17,7 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation(NamedTuple):
-    """``answers``: {status: schema or None}; ``body``: name in schemas.BODIES; ``media``: the answer's."""
+    """How a request is described: ``answers`` is {status: schema or None}, ``body`` a name in BODIES."""
 
     answers: dict
     body: str | None = None
@@ -46,7 +46,7 @@ def puts(body):
 
 
 def does(body=None, query=()):
-    """An operation without a body in its answer."""
+    """An operation whose answer has no body."""
     return Operation({204: None}, body, query)
 
 
