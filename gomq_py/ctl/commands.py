@@ -1,6 +1,6 @@
-"""The command group: the options of every command, its API and its output.
+"""The command group: defines the options that all commands share.
 
-The commands are in the modules beside.
+The other modules of this package define the commands.
 """
 import errno
 import os
@@ -20,7 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Takes its options before or after the command, as rabbitmqctl; shows errors of the broker in a line."""
+    """Takes its options before or after the command, as rabbitmqctl does; shows broker errors in a line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -82,7 +82,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(the option that a word names, whether it holds the value too, as ``--vhost=x`` and ``-px`` do)."""
+    """(option that a word names, or None; whether the word has the value, too: ``--vhost=x``, ``-px``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)

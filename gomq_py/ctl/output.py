@@ -1,4 +1,4 @@
-"""Output: lists as aligned tables, tab separated lines or JSON. Nothing else writes to standard output."""
+"""Output: prints lists as aligned tables, tab separated lines or JSON to standard output."""
 import json
 import sys
 
@@ -40,7 +40,7 @@ class Output:
             click.echo(f"{key}: {shown(value)}")
 
     def value(self, key, value):
-        """Print one field as ``fields`` does; the value alone if quiet."""
+        """Print one field as ``fields`` does; if quiet, print the value alone."""
         if self.quiet and self.form != "json":
             click.echo(shown(value))
         else:
@@ -64,7 +64,7 @@ class Output:
 
 
 def has(row, column):
-    """Whether nested objects have ``a.b``."""
+    """Whether nested objects have the field ``column``, such as ``a.b``."""
     for part in column.split("."):
         if not isinstance(row, dict) or part not in row:
             return False
@@ -73,7 +73,7 @@ def has(row, column):
 
 
 def at(row, column):
-    """The value of ``a.b`` in nested objects, or None."""
+    """The value of the field ``column``, such as ``a.b``, in nested objects, or None."""
     for part in column.split("."):
         row = row.get(part) if isinstance(row, dict) else None
     return row

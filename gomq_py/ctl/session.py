@@ -1,4 +1,4 @@
-"""Session: the API, output and virtual host of a command, and names that a shell offers for its arguments.
+"""Session: gives a command its API, output and virtual host, and gives a shell names for its arguments.
 
 Completion hides its errors, never waits long, and offers no name that a shell would misread.
 """

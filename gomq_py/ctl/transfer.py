@@ -23,7 +23,7 @@ def export_definitions(session, file, only_vhost):
 
 
 def write_definitions(definitions, file):
-    """Write definitions as JSON for people."""
+    """Write definitions as indented JSON."""
     json.dump(definitions, file, indent=2, ensure_ascii=False)
     file.write("\n")
 
