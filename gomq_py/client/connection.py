@@ -39,7 +39,7 @@ _CONTROL_MOST = 8
 
 
 class Connection(Stream):
-    """Connects and logs in when made.
+    """An AMQP connection, which connects and logs in when it is made.
 
     Raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
 
@@ -141,8 +141,8 @@ class Connection(Stream):
         return self._reader.take_rest()
 
     def release(self):
-        """(bytes received and not dispatched yet, the socket): both belong to the caller for good. The
-        connection and its channels must not be used any more, and hold nothing.
+        """Give the caller (bytes received and not dispatched yet, the socket) for good. The connection and
+        its channels must not be used any more.
         """
         octets, sock = self._reader.take_rest(), self._transport.release()
         self.error = ConnectionClosed(0, "its socket was given away")
@@ -150,7 +150,7 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """End ``take_over``, with the bytes of an incomplete frame; then the connection can be closed."""
+        """End ``take_over``; ``octets`` begin an incomplete frame. Then the connection can be closed."""
         self._reader.feed(octets)
 
     # Called by channels.
@@ -164,7 +164,7 @@ class Connection(Stream):
         self._failed.append(channel)
 
     def failure_told(self, channel):
-        """Note that a call on the channel has raised its error."""
+        """Note that a call has raised the channel's error, which ``drain`` then does not raise again."""
         if channel in self._failed:
             self._failed.remove(channel)
 
@@ -208,7 +208,7 @@ class Connection(Stream):
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
     def _await_start(self):
-        """Wait for the broker's first method. A peer that closes before may expect TLS."""
+        """Wait for the broker's first method. If the peer closes instead, the error may suggest TLS."""
         try:
             return self._await_control((ConnectionStart,), self.timeout_s)
         except ConnectionClosed as error:
@@ -302,5 +302,5 @@ class Connection(Stream):
 
 
 def _agree(ours, theirs):
-    """The smaller of two limits; 0 means none."""
+    """The smaller of two limits, of which 0 means no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs

@@ -1,4 +1,4 @@
-"""Messages of a client: delivered, got from a queue, or returned by the broker.
+"""Messages that a client gets: delivered, taken by basic.get, or returned by the broker.
 
 A leaf over the codec.
 """
@@ -28,7 +28,7 @@ class Message:
 class Delivery(Message):
     """A message from a queue, to be settled on the channel it came from unless it was taken with ``no_ack``.
 
-    ``consumer_tag`` is "" and ``message_count`` set for one taken by basic.get.
+    A message taken by basic.get has the ``consumer_tag`` "" and a ``message_count``.
     """
 
     __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")

@@ -10,7 +10,7 @@ class ClientError(Exception):
 
 
 class ClosedError(ClientError):
-    """Closed by the broker, by us or by the network.
+    """The broker, this client or the network closed a channel or connection.
 
     ``reply_code`` is 0 if no close method gave a reason; class and method id name the failed method.
     """
@@ -32,7 +32,7 @@ class ClosedError(ClientError):
         return copy
 
     def is_same(self, other):
-        """Whether both errors report the same end."""
+        """Whether both errors report the same end of a channel or connection."""
         return other is not None and (self._first or self) is (other._first or other)
 
 
@@ -65,6 +65,6 @@ class Disconnected(NotConfirmed):
 
 
 def is_distrust(error):
-    """Whether the error is about a certificate, and final: another authority or another host."""
+    """Whether a certificate was refused for a reason that time does not mend, such as another host."""
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

@@ -40,12 +40,12 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
 class Link:
-    """``start`` connects; after each connect, ``on_up(connection)`` declares and consumes, in the link's
-    thread.
+    """A connection kept up by a thread. ``start`` connects; after each connect the thread calls
+    ``on_up(connection)``, which declares and consumes.
 
-    ``on_down(error)`` hears of each loss, ``on_end(error)`` of the end: None after ``close``, else the error
-    of the last attempt. ``on_channel_closed(error)`` may mend a channel that the broker closed, or returns
-    False to reconnect. ``backoff``: how often and how long to try; ``worked()`` and a lasting connection
+    The thread calls ``on_down(error)`` after each loss, and at the end ``on_end(error)`` with the last error
+    or, after ``close``, None. ``on_channel_closed(error)`` may mend a channel that the broker closed, or
+    returns False to reconnect. ``backoff``: how often and how long to try; ``worked()`` and a lasting connection
     reset it. ``final``: error classes of ``on_up`` that end the link, because another attempt is of no use.
     Options are those of Connection.
     """

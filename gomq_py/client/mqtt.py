@@ -47,7 +47,7 @@ class Session:
 
 
 class MQTTClient(Stream):
-    """Connects and logs in when made.
+    """An MQTT client, which connects and logs in when it is made.
 
     Raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
 
@@ -207,7 +207,7 @@ class MQTTClient(Stream):
         self._answer(PingrespPacket)
 
     def disconnect(self, reason_code=0, properties=None):
-        """Send DISCONNECT and close; no effect on a closed connection. Reason code 0x04 asks for the will."""
+        """Send DISCONNECT and close; no effect on a closed connection. Code 0x04: the will is published."""
         if self.error is not None:
             return
         try:
@@ -259,7 +259,7 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """A server need send nothing but PINGRESP, so a PINGREQ is due when either side was silent."""
+        """The time to send PINGREQ: either side was silent, as a server need send nothing but PINGRESP."""
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):

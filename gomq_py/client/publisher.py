@@ -25,7 +25,7 @@ class _Message:
 
 
 class Publisher:
-    """Its owner sets ``link``, whose callbacks call ``up``, ``down``, ``channel_closed`` and ``end``."""
+    """Publishes over ``link``, which its owner sets; its callbacks call ``up``, ``down`` and the rest."""
 
     def __init__(self):
         self.link = None
@@ -34,7 +34,7 @@ class Publisher:
         self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """A Future: None once the broker has confirmed; or it fails with Refused, Unroutable, Disconnected.
+        """Publish. The Future ends with None at the confirm, or with Refused, Unroutable or Disconnected.
 
         From any thread. ``serve_s``: the caller, which is not a greenlet, will wait for so long and may do
         the work of the link's thread meanwhile.
@@ -74,9 +74,9 @@ class Publisher:
         self._unconfirmed = {}
 
     def channel_closed(self, connection, error):
-        """True if it was the publisher's channel.
+        """Handle the end of a channel; True if it was the publisher's, else False.
 
-        All messages in flight fail, because any of them may have caused it.
+        Then all messages in flight fail, because any of them may have caused it.
         """
         if self._channel is None or not error.is_same(self._channel.error):
             return False

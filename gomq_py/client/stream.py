@@ -19,7 +19,7 @@ _WARY_READ_OCTETS = 4096
 
 
 class Stream:
-    """Connects when made; a subclass parses the protocol.
+    """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
 
     ``timeout_s`` bounds each wait for an answer; it wins over the parameters' option connection_timeout.
     ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
@@ -220,12 +220,12 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End and raise the reason, or an earlier reason."""
+        """End the connection and raise the reason: this error, or that of an earlier end."""
         self.end(error)
         raise (self.error or error).again() from cause
 
     def end(self, error):
-        """End with this reason, unless ended; closes the socket."""
+        """End the connection with this reason and close the socket, unless the connection has ended."""
         if self.error is not None:
             return
         self.error = error
@@ -242,7 +242,7 @@ class Stream:
         return sent
 
     def _wait_for_room(self, until):
-        """Wait until the socket takes more, as long as the peer may be silent, or until ``until``."""
+        """Wait until the socket takes more; fail if the peer is silent for too long, or at ``until``."""
         wait_s = self._silence_left()
         if until is not None:
             left_s = until - time.monotonic()

@@ -1,4 +1,4 @@
-"""Transport: a non-blocking socket, plain or TLS, and waiting for it.
+"""Transport: reads, writes and waits for a non-blocking socket, plain or TLS.
 
 The only module of the client that knows sockets.
 
@@ -93,7 +93,7 @@ class Transport:
 
 
 def _sibling(module, name):
-    """gevent.socket -> gevent.select; socket -> select."""
+    """The module ``name`` beside a module: for "select" gevent.socket -> gevent.select, socket -> select."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 

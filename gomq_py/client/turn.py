@@ -1,4 +1,4 @@
-"""Turn: who serves a link's connection, the link's thread or a caller that waits.
+"""Turn: decides whether the link's thread or a waiting caller serves a link's connection.
 
 A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
 more time than all else on our side. So a caller may take the place of the link's thread while the thread only
@@ -12,7 +12,7 @@ import threading
 
 
 class Turn:
-    """A lock and the events to wait for. The link's thread has it first; ``wait`` lets callers take it."""
+    """The right to serve a connection. The link's thread has the right, and lends it during ``wait``."""
 
     def __init__(self, connection_number, wake_number):
         self._numbers = (connection_number, wake_number)
