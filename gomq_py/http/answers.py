@@ -239,7 +239,7 @@ def cut(item, paths):
 # fields of a body or a query
 
 def boolean_of(wanted, key, default=False):
-    """A boolean field; the words true and false are accepted, as in RabbitMQ. Raises BadRequest."""
+    """The boolean field ``key``, else ``default``; accepts the words true and false. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -249,7 +249,7 @@ def boolean_of(wanted, key, default=False):
 
 
 def text_of(wanted, key, default=None):
-    """A string field. Raises BadRequest for any other type."""
+    """The string field ``key``, else ``default``. Raises BadRequest if that is no string."""
     value = wanted.get(key, default)
     if not isinstance(value, str):
         raise BadRequest(f"{key} must be a string")
@@ -271,7 +271,7 @@ def pattern_of(text, ignore_case):
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
-    """An integer field, also as text. Raises BadRequest."""
+    """The integer field ``key``, else ``default``; accepts digits in a text. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str):
         value = number_in(value)
@@ -281,7 +281,7 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """The ``arguments`` field, an object whose content the caller checks. Raises BadRequest."""
+    """The object in the field ``arguments``, whose content the caller checks; else {}. Raises BadRequest."""
     arguments = wanted.get("arguments", {})
     if arguments == []:
         return {}  # PHP clients send this for an empty object

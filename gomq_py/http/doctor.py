@@ -56,7 +56,7 @@ class Doctor:
         return self._found
 
     def close(self):
-        """Drop the findings and lengths."""
+        """Drop the findings and the lengths of queues that were kept for a comparison."""
         self._found, self._lengths = None, {}
 
     def _examine(self, node):

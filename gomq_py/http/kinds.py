@@ -16,8 +16,8 @@ KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """``build(row)`` returns its JSON; ``name_of(row)`` the text that a filter matches; ``now(row)`` the
-    current row, or None if it is gone.
+    """A kind of rows. ``build(row)`` returns the JSON of a row; ``name_of(row)`` the text that a filter
+    matches; ``now(row)`` the row as it is now, or None if the row is gone.
 
     ``numbers(rows)``: an id for each row, valid while the row exists; None if rows are made for each request.
     """

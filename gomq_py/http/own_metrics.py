@@ -149,7 +149,7 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """For each queue with returned messages: how many came back how often."""
+        """For each queue with returned messages: how many messages came back at most so many times."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
             "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",

@@ -319,7 +319,7 @@ class History:
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Restart the short samples: old ones would hide the day's."""
+        """Drop all short samples, which would hide those of the day, and add a new one."""
         self._samples.clear()
         self.add(unix_s, values)
 

@@ -234,7 +234,7 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """Read the fields of a head; pywsgi's name. Raises MalformedHead, HTTPException. May switch."""
+        """Read the fields of a head, for pywsgi. Raises MalformedHead, HTTPException. May switch."""
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields

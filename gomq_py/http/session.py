@@ -73,7 +73,7 @@ class Sessions:
         return number, session
 
     def find(self, number):
-        """The Session with this number, or None without a valid one. Counts as a use."""
+        """The valid Session with this number, or None. The call counts as a use of the session."""
         session = self._sessions.get(_digest(number))
         if session is None:
             return None

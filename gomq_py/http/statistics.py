@@ -50,7 +50,7 @@ def windows():
 
 
 def with_history():
-    """Show the curves that the query asks for; for requests about single things."""
+    """Have ``view`` return the curves that the query asks for, in a request about a single thing."""
     g.windows = windows()
 
 

@@ -140,7 +140,7 @@ def _holder(user, vhost):
 
 
 def _granted(grant, *values):
-    """Grant, and raise BadRequest for an invalid expression."""
+    """Call ``grant(*values)``; raises BadRequest if a value is an invalid expression."""
     try:
         grant(*values)
     except ValueError as error:
