@@ -195,7 +195,7 @@ def redacted(uri):
 
 
 def _header(value):
-    """A text as a header's value: octets, on one line."""
+    """A text as octets on one line, to be the value of a header."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 

@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 class Finding(NamedTuple):
-    """One line of the examination."""
+    """One line of what an examination has found."""
 
     level: str
     subject: str
@@ -63,7 +63,7 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Judge an answer; a refused request becomes a finding instead."""
+    """Yield the findings of ``judge`` about the answer at a path, or a finding that the request failed."""
     try:
         answer = api.get(path)
     except APIError as error:

@@ -292,7 +292,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """The content of the acks file; empty if there is none."""
+    """What a segment's acks file says, as record.Acks; an empty Acks if the file is missing."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

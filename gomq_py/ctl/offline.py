@@ -68,8 +68,8 @@ def _check_schema(root):
 
 
 class Definitions:
-    """The definitions in a data folder: ``exported()`` is the broker's export; ``problems`` are lines about
-    unreadable parts.
+    """Reads the definitions in a data folder. ``exported()`` has the form of a broker's export; ``problems``
+    are lines about unreadable parts.
 
     ``kinds`` are the broker's (broker.topology.kinds). Raises FolderError if a log cannot be read at all.
     """

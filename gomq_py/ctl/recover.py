@@ -91,7 +91,7 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """The path of an unreadable log, which is moved to set-aside/ unless it is empty. Raises FolderError."""
+    """Move an unreadable log to set-aside/, unless it is empty; returns its old path. Raises FolderError."""
     path = os.path.join(root, name)
     try:
         with open(path, "rb") as file:

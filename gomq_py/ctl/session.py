@@ -1,4 +1,4 @@
-"""Session: gives a command its API, output and virtual host, and gives a shell names for its arguments.
+"""Session: gives a command its API, output and virtual host, and offers a shell names for arguments.
 
 Completion hides its errors, never waits long, and offers no name that a shell would misread.
 """
@@ -51,7 +51,7 @@ def make_session(
 
 
 def _control_socket(given):
-    """The named control socket, or the one of this machine's broker; empty without one. Raises APIError."""
+    """The path of the given control socket, or of this machine's broker's; "": none. Raises APIError."""
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
             raise APIError(f"no control socket at {given}, or you may not use it")
@@ -65,7 +65,7 @@ def _control_socket(given):
 
 
 def names(*path, per_vhost=True, field="name"):
-    """A ``shell_complete`` for names in the list at ``path``."""
+    """A function for click's ``shell_complete``, which offers the names in the list at ``path``."""
 
     def complete(context, _parameter, incomplete):
         try:
