@@ -29,7 +29,7 @@ class Backoff:
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt):
-        """``wait_s`` without jitter and without a limit of attempts."""
+        """The wait before attempt ``attempt`` in seconds, without jitter, after any number of attempts."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
@@ -37,7 +37,7 @@ class Backoff:
 class Attempts:
     """Counts failures in a row of a thing kept up: a connection, a consumer at another broker.
 
-    A success that ends at once does not end the row, or a peer that accepts everybody and then drops them
+    A success that ends at once does not end the row; otherwise a peer that accepts and at once drops clients
     would be tried after the shortest wait each time. A row ends with a success that did its work, or that
     lasted longer than the next wait.
     """

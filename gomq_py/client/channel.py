@@ -198,12 +198,12 @@ class Channel:
             self.id, properties, body, self.connection.frame_max)
 
     def confirm_select(self):
-        """Number the publishes from now on, for the broker to confirm."""
+        """Begin confirm mode: publishes are numbered from here on, and the broker confirms each."""
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s=None):
-        """Wait until every publish is confirmed; True if none was refused since the last call.
+        """Wait until the broker has answered every publish; True if it refused none since the last call.
 
         Raises Timeout.
         """
@@ -227,7 +227,7 @@ class Channel:
     # Consuming
 
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
-        """Limit unsettled deliveries: of each consumer started later, or (``global_``) of the channel."""
+        """Limit the unsettled deliveries of each consumer started later; with ``global_`` of the channel."""
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
 

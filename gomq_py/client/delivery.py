@@ -6,7 +6,7 @@ from gomq_py.content.properties import Properties
 
 
 class Message:
-    """A body and its properties, decoded at first use; ``raw_properties``: encoded, to publish unchanged."""
+    """A body and its properties. ``properties`` decodes ``raw_properties`` when it is first asked for."""
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 
@@ -42,11 +42,11 @@ class Delivery(Message):
         self.message_count = getattr(method, "message_count", None)
 
     def ack(self, multiple=False):
-        """Acknowledge this delivery (``multiple``: and every delivery before it)."""
+        """Acknowledge this delivery, and with ``multiple`` every earlier delivery of the channel."""
         self.channel.ack(self.delivery_tag, multiple)
 
     def nack(self, multiple=False, requeue=True):
-        """Refuse this delivery: requeue, drop or dead-letter the message."""
+        """Refuse this delivery: requeue the message, or have it dead-lettered or dropped."""
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue=True):

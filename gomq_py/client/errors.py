@@ -49,7 +49,7 @@ class Timeout(ClientError, TimeoutError):
 
 
 class NotConfirmed(ClientError):
-    """The broker did not accept a publish, or may not have."""
+    """The broker refused a publish, or this client cannot know whether the broker accepted it."""
 
 
 class Refused(NotConfirmed):
@@ -61,7 +61,7 @@ class Unroutable(NotConfirmed):
 
 
 class Disconnected(NotConfirmed):
-    """There is no connection, and the wait for one is over."""
+    """There is no connection, and the link does not try again."""
 
 
 def is_distrust(error):

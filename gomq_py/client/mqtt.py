@@ -172,7 +172,7 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier=None):
-        """Wait until the server has accepted a publish (None: all of them); returns its reason code, or None.
+        """Wait until the server has accepted a publish, and return its reason code; None: wait for all.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -197,7 +197,7 @@ class MQTTClient(Stream):
         return self._next(self.messages, timeout_s)
 
     def acknowledge(self, message, reason_code=0, properties=None):
-        """Answer a message of QoS 1 or 2 (``automatic=False``): PUBACK or PUBREC."""
+        """Answer a message of QoS 1 by PUBACK or of QoS 2 by PUBREC, for ``automatic=False``."""
         kind = PubackPacket if message.qos == 1 else PubrecPacket
         self.send_packet(kind(
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
@@ -225,8 +225,8 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
-        """The next packet that no call has waited for: an answer, or with ``automatic=False`` a step of QoS
-        2; None after ``timeout_s``. PUBLISH comes from ``next_message``.
+        """The next packet other than a PUBLISH that no other call has taken, such as an answer; None after
+        ``timeout_s``.
         """
         return self._next(self._packets, timeout_s)
 

@@ -73,11 +73,11 @@ class Stream:
         raise NotImplementedError
 
     def send_sign_of_life(self):
-        """Send a heartbeat: nothing was sent for half an interval."""
+        """Send a heartbeat, because nothing was sent for half an interval."""
         raise NotImplementedError
 
     def ended(self, error):
-        """Called once the connection has ended."""
+        """Hook for subclasses: the connection has ended with this error."""
 
     # Called by users.
 
@@ -96,7 +96,7 @@ class Stream:
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a heartbeat must be sent or is missed; None without an interval."""
+        """Seconds until a heartbeat must be sent, or the broker is silent too long; None without interval."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
@@ -116,7 +116,7 @@ class Stream:
             self.send(b"")
 
     def flush_ready(self):
-        """``flush`` without waiting: True if all is sent; otherwise ``flush`` sends the rest."""
+        """Send held output without waiting; True if all is sent, else False, and ``flush`` sends the rest."""
         self._held = False
         try:
             if self._outgoing:
@@ -127,7 +127,7 @@ class Stream:
         return not self._outgoing
 
     def has_sent_all(self):
-        """Whether nothing waits for room in the socket."""
+        """Whether the socket has taken all output."""
         return not self._outgoing
 
     def has_more(self):
