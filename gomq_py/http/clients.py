@@ -26,7 +26,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """One connection. ``late``: the connection was timed out, and further octets from it are ignored."""
+    """One connection. ``late``: its time was over, and the server ignores what it still sends."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
@@ -46,7 +46,7 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when a client has left, or when a full port should be checked again."""
+        """Calls ``room_again()`` when a client has left, or has_room() may have another answer."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -71,7 +71,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """The Client of an accepted socket; None if it must be closed, with the reason logged."""
+        """The Client of an accepted socket; None, after a line in the log, if the caller must close it."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -105,12 +105,12 @@ class Clients:
         client.until = self._clock() + seconds
 
     def took(self, client, octets):
-        """Extend the limit for octets that the client has sent or taken."""
+        """Extend the client's time by that for ``octets`` octets, which the client has sent or taken."""
         client.until += octets / LEAST_OCTETS_PER_S
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Context of a wait for the client to send or (``writing``) read; a late client is shut down."""
+        """Context of a wait until the client sends or, for ``writing``, reads. Shuts down a late client."""
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
         try:
@@ -132,8 +132,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close the client that has waited longest, of the address with the most clients; if it has waited
-        less than PATIENCE_S, check again later.
+        """Close the client that has kept the server waiting longest, of the address with the most clients; if
+        not for PATIENCE_S, check again later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)

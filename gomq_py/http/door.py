@@ -77,7 +77,7 @@ def _wake(source, thread_id):
 
 
 class Door:
-    """One listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
+    """Serves one listening socket. ``protocol``, ``address`` and ``port`` are those of the socket."""
 
     def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None):
         name = listening.getsockname()
@@ -93,7 +93,7 @@ class Door:
         self._server.start()
 
     def abandon(self):
-        """Close the socket in a forked child."""
+        """Close a forked child's copy of the socket; the parent goes on to accept."""
         self._server.abandon()
 
     def close(self):
@@ -104,10 +104,10 @@ class Door:
 
 
 class Node:
-    """One running broker, as the management doors see it. They never use another door: connections come from
-    the hub's ``clients``, shovels and links from their supervisors.
+    """One running broker, as the management doors see it. They use no other kind of door: connections come
+    from the hub's ``clients``, shovels and links from their supervisors.
 
-    ``listeners()`` returns the open ones, with protocol, address and port; ``name`` is the node's:
+    ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
     ``log_source`` wakes its followers.

@@ -16,7 +16,7 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change. ``vhost`` and ``user`` (a User's identity): its owners, or None; ``facts``: more fields."""
+    """One change. ``vhost`` and ``user`` (a User's identity) own what changed, or are None."""
 
     what: str
     at_ms: int
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
 
 class Feed:
-    """The changes of one broker, from its Events. Tests pass ``unix_s``."""
+    """Records the changes that one broker's Events report. Tests pass ``unix_s``."""
 
     def __init__(self, events, kept=KEPT, unix_s=time.time):
         self._events = events
@@ -44,7 +44,7 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """[(number, Change)] after that number; None if the number is too old."""
+        """[(number, Change)] of all changes after ``number``; None if ``number`` is too old or too high."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None

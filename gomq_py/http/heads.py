@@ -43,10 +43,10 @@ def check_request_line(line):
 
 
 def read_fields(file):
-    """The octets of the field lines and the empty line behind them, checked, without white space around
-    values.
+    """Read and check the field lines and the empty line behind them. Returns their octets, without white
+    space around values.
 
-    Truncated lines, and too many or too long ones, are returned unchanged for later checks to refuse. Raises
+    Returns truncated lines, and too many or too long lines, unchanged: a later check refuses them. Raises
     MalformedHead. May switch.
     """
     lines = []
@@ -81,7 +81,7 @@ def check_framing(fields, version):
 
 
 class Chunks(io.RawIOBase):
-    """The octets of a chunked body, read from a buffered reader. ``before()`` is called before each read."""
+    """Reads the octets of a chunked body from a buffered reader; calls ``before()`` before each read."""
 
     def __init__(self, file, before):
         self._file = file

@@ -1,8 +1,8 @@
 """Kinds of rows in long lists: each with its JSON, the facts it is filtered and sorted by, and a check
 whether it still exists.
 
-Tables; only reads. A fact is the value of one JSON field, read without building the whole object. Lists can
-be sorted by other fields, too, at the cost of the whole object per row once in an interval.
+Tables only. A fact is the value of one JSON field, read without building the whole object. Lists can also be
+sorted by a field without a fact, which builds the whole object of each row once in an interval.
 """
 from operator import itemgetter
 

@@ -29,7 +29,7 @@ RETRY_MS = 2000
 
 
 class Viewer:
-    """The user of a stream, kept beyond the request: ``g`` ends with the answer's head."""
+    """The user of a stream. Outlives ``g``, which ends with the head of the answer."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
@@ -43,7 +43,7 @@ class Viewer:
 
 
 class Followers:
-    """The event streams of one port, which end with it. ``settings`` are the broker's."""
+    """The event streams of one port, which end when the port closes. ``settings`` are the broker's."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -64,7 +64,7 @@ class Followers:
         self._users[event] = user.identity
 
     def leave(self, event):
-        """Remove a stream that has ended."""
+        """Remove the stream of this Event, which has ended."""
         self._users.pop(event, None)
 
     def close(self):
@@ -81,7 +81,7 @@ class Source:
         self.followers = {}
 
     def wake(self):
-        """Wake all followers. Cheap without followers."""
+        """Wake all followers; takes no time without followers."""
         for event in self.followers:
             event.set()
 

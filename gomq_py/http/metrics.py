@@ -1,8 +1,8 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-One method per family of RabbitMQ's /metrics/detailed, and more, each yielding families for
-``exposition.rendered``. Reads the model's counters, keeps nothing. Series per object are made lazily; sums
-over many objects are made in slices.
+Has a method for each family of RabbitMQ's /metrics/detailed, and more methods, each of which yields families
+for ``exposition.rendered``. Reads the model's counters, keeps nothing. Makes series per object lazily, and
+sums over many objects in slices.
 """
 import os
 import resource
@@ -57,7 +57,7 @@ class Families:
             "product_version": gomq_py.__version__})
 
     def churn(self, _vhosts=None):
-        """Connections, channels and queues opened and closed since the start."""
+        """How many connections, channels and queues were opened and closed since the start."""
         churn = self._node.churn()
         for name, text, counter in rows.CHURN:
             yield self._counter(name, text, churn[counter])

@@ -156,7 +156,7 @@ class OwnFamilies:
             (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
-        """For each consumer of a stream the messages between it and the end of the stream."""
+        """For each consumer of a stream the number of messages that it has yet to get."""
         samples = []
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
@@ -170,7 +170,7 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """For each queue with set-aside messages: their number."""
+        """The number of set-aside messages of each queue that has set some aside."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))

@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters ``first`` to ``last`` (exclusive), with details, in a JSON object; returns it."""
+        """Add the counters ``first`` to ``last`` (exclusive), with details, to the dict ``shape``; returns it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -85,7 +85,7 @@ class View:
 
 
 class Rates:
-    """Rates and histories of one broker: a sample every ``interval_s``, of which ``samples_max`` are kept.
+    """Keeps rates and histories of one broker: a sample every ``interval_s``, the last ``samples_max``.
     ``spawn`` starts the sampling greenlet; tests pass the clocks.
     """
 
@@ -119,7 +119,7 @@ class Rates:
         self._histories.clear()
 
     def close(self):
-        """Drop all and end the sampling: its sleeping greenlet would keep the broker alive. May switch."""
+        """End the sampling greenlet, which would keep the broker alive, and drop all. May switch."""
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
@@ -275,7 +275,7 @@ class _Looks(dict):
     __slots__ = ()
 
     def find(self, thing):
-        """The _Look, or None."""
+        """The last _Look at the thing, or None."""
         return self.get(_reference(thing))
 
     def add(self, thing, at, values):

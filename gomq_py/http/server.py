@@ -46,7 +46,7 @@ class _LogSink:
 
     @staticmethod
     def flush():
-        """Nothing is buffered."""
+        """Does nothing, because no line is buffered."""
 
 
 class _HeadRefused(ValueError):
@@ -58,7 +58,7 @@ class _HeadRefused(ValueError):
 
 
 class _Incoming(io.RawIOBase):
-    """The input of a client, for a buffered reader; counts its octets and limits their time."""
+    """The input of a client, for a buffered reader; limits the octets and the time of each step."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -75,7 +75,7 @@ class _Incoming(io.RawIOBase):
 
     @property
     def connection(self):
-        """The client's socket itself."""
+        """The client's socket."""
         return self._client.connection
 
     def expect_head(self, first):
@@ -86,11 +86,11 @@ class _Incoming(io.RawIOBase):
         )
 
     def expect_body(self):
-        """The head is complete; the time limit of the body starts with its first read."""
+        """Note that the head is complete: the body's first read starts the body's time limit."""
         self._step = None
 
     def readinto(self, buffer):
-        """Raises _HeadRefused, BodyLost, OSError. May switch."""
+        """Receive into the buffer; returns the count. Raises _HeadRefused, BodyLost, OSError. May switch."""
         if self._handed_over:
             return 0
         if self._step is None:
@@ -107,7 +107,7 @@ class _Incoming(io.RawIOBase):
         self._handed_over = True
 
     def _idle(self, count):
-        """Idle keep-alive connections wait here, up to the idle limit."""
+        """The step between requests, up to the idle limit: the first octets begin the step of the head."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -143,7 +143,7 @@ class _Outgoing:
         return getattr(self._connection, name)
 
     def sendall(self, octets):
-        """Raises OSError if the client does not take the octets in time. May switch."""
+        """Send all octets. Raises OSError if the client does not take them in time. May switch."""
         view = memoryview(octets)
         at = 0
         while at < len(view):
@@ -156,7 +156,7 @@ class _Body:
     """A request's body for WSGI. If the application leaves a rest, discards it or closes the connection."""
 
     def __init__(self, handler, asked, most):
-        """``asked``: pywsgi's Input, which sends a due 100-continue; up to ``most`` octets are discarded."""
+        """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: octets to discard at most."""
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue
@@ -306,7 +306,7 @@ class ManagementHandler(WSGIHandler):
         return str(status), line.encode()
 
     def log_request(self):
-        """Do nothing: requests may carry names, and a dashboard makes thousands."""
+        """Log nothing: a request may contain names, and a dashboard makes thousands of requests."""
 
 
 def _has_gone(client):

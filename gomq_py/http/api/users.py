@@ -88,7 +88,7 @@ def delete_users():
 
 
 def _delete(names):
-    """For each name, delete the user first, so that no login succeeds, then its connections. May switch."""
+    """Delete each of these users, so that logins fail, then close the user's connections. May switch."""
     for name in paced(names):
         user = node().broker.users.delete_user(name)
         for connection in paced([] if user is None else node().clients.of_user(user.identity)):
