@@ -1,4 +1,4 @@
-"""Finds the entities that a path names, if the user may see them. Otherwise raises an error for the answer."""
+"""Finds the entities that a path names, if the user may see them, or raises an error for the answer."""
 from flask import g, request
 
 from gomq_py.broker.names import described

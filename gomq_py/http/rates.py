@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Add the counters ``first`` to ``last`` (exclusive), with details, to the dict ``shape``; returns it."""
+        """Set the counters ``first`` to ``last`` (exclusive), with details, in a dict, which is returned."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
