@@ -28,7 +28,7 @@ class APIError(Exception):
 
     @property
     def exit_code(self):
-        """1: the broker refused; 2: no broker, or it accepts no commands now (503)."""
+        """The command's exit code: 1 if the broker refused, 2 if none answered, or only by 503."""
         return EXIT_UNREACHABLE if self.status in (0, 503) else EXIT_REFUSED
 
 
@@ -65,7 +65,7 @@ class API:
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def get(self, *path, **query):
-        """The JSON at /api/path, whose parts are encoded here. Raises APIError."""
+        """The decoded JSON at /api/path; encodes the parts of the path itself. Raises APIError."""
         return self.request("GET", path, query=query)
 
     def put(self, *path, body=None, headers=None):

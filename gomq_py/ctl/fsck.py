@@ -1,4 +1,4 @@
-"""fsck: check a data folder that no broker holds, octet by octet, through the formats alone.
+"""fsck: checks a data folder that no broker holds, octet by octet, by the formats of its files.
 
 Reads, never writes. The traces of a crash are no damage: a torn end, a record behind the last flush, a head
 that was never written. Damage is flushed or sealed data that fails its check, and names in a wrong place.
@@ -96,7 +96,7 @@ class _Owned:
         return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
 
     def check(self, folder, name, findings):
-        """Report a folder that no queue in the definitions owns; nothing if they cannot be read."""
+        """Report a folder without a queue in the definitions; do nothing if these cannot be read."""
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
@@ -209,7 +209,7 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The msgs file's head, else made from the acks file's; None without one or if another segment's."""
+    """The head of the msgs file, or made from its acks file; None if missing or another segment's."""
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:

@@ -112,7 +112,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """The value of a parameter's key: for URIs a text if there is one, else a list; others unchanged."""
+    """The value for a parameter's key. A single URI becomes a text, several become a list."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)

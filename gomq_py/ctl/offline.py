@@ -184,7 +184,7 @@ def _vhost(name, record):
 
 
 class _Users:
-    """Users and their rights, from the records of their log."""
+    """Collects users and their rights from the records of the users' log."""
 
     def __init__(self):
         self._users = {}
@@ -222,7 +222,7 @@ class _Users:
                 user["topics"][where] = {key: record[key] for key in _TOPIC_RIGHTS}
 
     def exported(self):
-        """The lists of an export that are about users."""
+        """The lists of an export that concern users: users, permissions and topic permissions."""
         users = self._users.items()
         return {
             "users": [

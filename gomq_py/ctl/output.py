@@ -6,7 +6,7 @@ import click
 
 
 class Output:
-    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` prints the data only."""
+    """Prints results. ``form``: table, text (tab separated) or json; ``quiet``: the data only."""
 
     def __init__(self, form="table", quiet=False):
         self.form = form
@@ -47,13 +47,13 @@ class Output:
             self.fields({key: value})
 
     def said(self, text):
-        """Print a sentence about a result; not in JSON, not if quiet."""
+        """Print a sentence about a result; do nothing if ``form`` is json or ``quiet`` is set."""
         if not self.quiet and self.form != "json":
             click.echo(text, err=True)
 
     @staticmethod
     def json(value):
-        """Print JSON, indented on a terminal."""
+        """Print a value as JSON; on a terminal, indent it."""
         indent = None if not sys.stdout.isatty() else 2
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         try:

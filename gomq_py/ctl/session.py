@@ -22,7 +22,7 @@ _PAGED = ("queues", "exchanges", "connections")
 
 @dataclass
 class Session:
-    """API, output and virtual host of a command."""
+    """Holds the API, output and virtual host of a command."""
 
     api: API
     out: Output
@@ -34,7 +34,7 @@ def make_session(
     control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
     node=None, timeout_s=TIMEOUT_S,
 ):
-    """The Session for the group's options. Raises APIError."""
+    """Make the Session that the options of the command group ask for. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:
@@ -113,5 +113,5 @@ OF_ARGUMENT = {
 
 
 def argument(name, **options):
-    """A click argument that the shell completes as OF_ARGUMENT says for its name."""
+    """A click argument; a shell completes its values if OF_ARGUMENT has the argument's name."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)

@@ -74,7 +74,7 @@ def import_from(session, there, dry_run):
 
 
 def definitions_of(other):
-    """The definitions of another broker, by its API. Raises APIError."""
+    """The definitions that the API ``other`` exports. Raises APIError."""
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         # RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest.
