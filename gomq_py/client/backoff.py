@@ -1,12 +1,12 @@
-"""Back-off: how long to wait before the next attempt of a connection or a task. A leaf."""
+"""Back-off: says how long to wait before the next attempt of a connection or a task. A leaf."""
 
 import random
 import time
 
 
 class Backoff:
-    """Waits that double from ``first_s`` up to ``most_s``, so that clients do not overrun a broker that comes
-    back.
+    """Says how long to wait: times that double from ``first_s`` up to ``most_s``, so that clients do not
+    overrun a broker that comes back.
 
     Each wait is shortened at random by up to the share ``jitter``: clients that were cut off together
     reconnect one by one. ``retries``: attempts after the first; None: for ever.
@@ -35,7 +35,7 @@ class Backoff:
 
 
 class Attempts:
-    """Counts failures in a row of a thing kept up: a connection, a consumer at another broker.
+    """Counts the failures in a row of a thing that is kept up, such as a connection.
 
     A success that ends at once does not end the row; otherwise a peer that accepts and at once drops clients
     would be tried after the shortest wait each time. A row ends with a success that did its work, or that

@@ -1,5 +1,5 @@
-"""Channel of the blocking client: one Python method per AMQP method. Calls wait for their answers; deliveries
-and returned messages are collected for the caller.
+"""Channel of the blocking client: has one Python method per AMQP method. Calls wait for their answers; the
+channel collects deliveries and returned messages for the caller.
 """
 from collections import deque
 
@@ -43,7 +43,7 @@ class _Incoming:
 class Channel:
     """An AMQP channel, opened by ``Connection.channel``.
 
-    Calls raise ChannelClosed or ConnectionClosed if the broker closes, Timeout if it does not answer.
+    Calls raise ChannelClosed or ConnectionClosed if the broker closes one, Timeout if it does not answer.
 
     ``deliveries``: those to consumers without a callback; ``returned``: messages that the broker returned;
     ``cancelled``: tags of consumers that the broker cancelled. The caller empties these three.

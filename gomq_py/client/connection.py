@@ -44,10 +44,10 @@ class Connection(Stream):
     Raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
 
     Keyword arguments win over the URL's query. The arguments ``heartbeat_s``, ``frame_max`` and
-    ``channel_max`` are requests; the attributes are the negotiated values, 0: none. ``timeout_s`` bounds each
-    wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be a client.url.Parameters,
-    and ``connected`` a connected socket of that module, owned from here on. ``wary``: for an untrusted peer,
-    and a caller that does not consume here (client.stream).
+    ``channel_max`` are requests; the attributes are the negotiated values, 0: no limit. ``timeout_s`` bounds
+    each wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be client.url.Parameters,
+    and ``connected`` a connected socket of that module, which the Connection then owns. ``wary``: for an
+    untrusted peer and a caller that does not consume here (client.stream).
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Connection(Stream):
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Close in order, unless closed. Do not use the channels any more. May switch."""
+        """Close the connection by the protocol, unless it is closed; its channels end, too. May switch."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
@@ -150,7 +150,7 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """End ``take_over``; ``octets`` begin an incomplete frame. Then the connection can be closed."""
+        """End ``take_over`` with the ``octets`` of an incomplete frame. Then the connection can be closed."""
         self._reader.feed(octets)
 
     # Called by channels.

@@ -1,4 +1,4 @@
-"""Errors of client connections. A leaf: the codes and texts are the broker's own."""
+"""Errors of client connections. Codes and texts in them are the broker's own. A leaf."""
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, which may pass: a clock is set, a certificate
 # renewed.
@@ -53,7 +53,7 @@ class NotConfirmed(ClientError):
 
 
 class Refused(NotConfirmed):
-    """The broker refused the message (basic.nack): a queue is full, or the disk failed."""
+    """The broker refused a message by basic.nack, for example because a queue is full."""
 
 
 class Unroutable(NotConfirmed):

@@ -249,7 +249,7 @@ class MQTTClient(Stream):
         return octets
 
     def give_back(self, octets):
-        """End ``take_over``, with the bytes of an incomplete packet left over."""
+        """End ``take_over`` with the ``octets`` of an incomplete packet."""
         self._reader.feed(octets)
 
     # Called by the stream.

@@ -1,7 +1,7 @@
-"""Publishing over a link from any number of threads: each message is a Future that ends with its confirm.
+"""Publisher: publishes over a link for any number of threads; the Future of a message ends with its confirm.
 
-Messages that were unconfirmed when the connection was lost are published again on the next one: at least
-once. A caller that cancels the Future stops the repeats.
+Publishes messages again that were unconfirmed when the connection was lost, so a message may arrive twice.
+A caller that cancels the Future stops the repeats.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -25,7 +25,7 @@ class _Message:
 
 
 class Publisher:
-    """Publishes over ``link``, which its owner sets; its callbacks call ``up``, ``down`` and the rest."""
+    """Publishes over ``link``, which the owner sets; the link's callbacks call ``up``, ``down`` and so on."""
 
     def __init__(self):
         self.link = None
@@ -51,7 +51,7 @@ class Publisher:
 
     @property
     def unconfirmed_count(self):
-        """Messages that are sent and unconfirmed, or wait for a connection."""
+        """The number of messages that are sent and unconfirmed, or wait for a connection."""
         return len(self._unconfirmed) + len(self._waiting)
 
     # In the link's thread.
@@ -68,7 +68,7 @@ class Publisher:
                 raise
 
     def down(self):
-        """The connection is lost: keep unconfirmed messages for the next one."""
+        """Keep unconfirmed messages for the next connection, because this connection is lost."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
@@ -87,7 +87,7 @@ class Publisher:
         return True
 
     def end(self, error):
-        """Fail all messages: there will be no connection."""
+        """Fail all messages, because the link will have no connection any more."""
         self.down()
         waiting, self._waiting = self._waiting, []
         for message in waiting:
@@ -122,8 +122,8 @@ class Publisher:
     def _wire_form(self, properties):
         """Encoded properties. Raises ValueError if they do not fit into a frame.
 
-        The broker would close the connection over a frame that is too large, and the next one over the same
-        message.
+        The broker would close the connection because of such a frame, and the next connection because of the
+        same message.
         """
         if properties is None:
             return None

@@ -1,5 +1,5 @@
-"""Stream: the part of a client's connection that both protocols share: whole frames or packets out, bytes in,
-waiting for an answer, heartbeats, and the end.
+"""Stream: the part of a client's connection that AMQP and MQTT share. Writes whole frames or packets, reads
+bytes, waits for answers, sends heartbeats, and ends the connection.
 
 Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for room,
 input is read, so that two peers that both write do not deadlock.
@@ -54,7 +54,7 @@ class Stream:
     # Implemented by a protocol.
 
     def close(self):
-        """Close in order, unless closed."""
+        """Close the connection by the protocol, unless it is closed."""
         raise NotImplementedError
 
     @property
@@ -92,7 +92,7 @@ class Stream:
         return self._transport.socket
 
     def fileno(self):
-        """The socket's descriptor, for a select of one's own."""
+        """The socket's descriptor, for callers that wait with select themselves."""
         return self._transport.socket.fileno()
 
     def due_in(self):
@@ -289,7 +289,7 @@ class Stream:
         self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
 
     def _lost(self, error):
-        """End because the socket failed.
+        """End the connection because the socket failed.
 
         The broker's last frames may still be in the reader, and say more than the error.
         """

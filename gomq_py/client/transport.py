@@ -19,7 +19,7 @@ CHAIN_TOO_LONG = 22
 
 
 class Transport:
-    """Bytes to and from one peer; blocks only in ``wait`` and ``connect``."""
+    """A socket to one peer; only ``wait`` and ``connect`` block."""
 
     def __init__(self, socket_module):
         self._socket_module = socket_module

@@ -2,8 +2,8 @@
 
 A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
 more time than all else on our side. So a caller may take the place of the link's thread while the thread only
-waits for the socket, send its message itself and read the answer. It gives the place back as soon as anything
-else comes up.
+waits for the socket, send its message itself and read the answer. The caller gives the place back as soon as
+anything else comes up.
 """
 
 import select
