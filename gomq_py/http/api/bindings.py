@@ -1,4 +1,4 @@
-"""/api/bindings: list, add and delete, by source, destination and the binding's properties key."""
+"""/api/bindings: lists, adds and deletes bindings, named by source, destination and properties key."""
 from urllib.parse import quote
 
 from flask import Blueprint

@@ -1,4 +1,4 @@
-"""/api/connections, /api/channels, /api/consumers: list them; close connections."""
+"""/api/connections, /api/channels, /api/consumers: lists all three kinds, and closes connections."""
 from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics

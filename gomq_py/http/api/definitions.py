@@ -1,4 +1,4 @@
-"""/api/definitions: export and import of an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
+"""/api/definitions: exports and imports an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
 
 from flask import Blueprint, request

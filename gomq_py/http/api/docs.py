@@ -1,6 +1,6 @@
-"""/docs: the description of the API, as OpenAPI for programs and as a page for people; /api redirects there.
+"""/docs: describes the API, as OpenAPI for programs and as a page for people; /api redirects there.
 
-Needs no login and tells no secret.
+The description needs no login and tells no secret.
 """
 from html import escape
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""/api/queues/…/messages, move, copy, replay: look at messages without taking them, and move them elsewhere.
+"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, and moves messages.
 """
 from flask import Blueprint, request
 from gevent.event import AsyncResult

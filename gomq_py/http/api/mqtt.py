@@ -1,6 +1,6 @@
-"""/api/mqtt: connections, sessions, subscriptions and retained messages of MQTT: list, show, end.
+"""/api/mqtt: lists, shows and ends connections, sessions, subscriptions and retained messages of MQTT.
 
-A user sees its own, all with the monitoring tag; retained messages are visible as to an MQTT client.
+Users see their own sessions, or all with the monitoring tag, and retained messages that they may read.
 """
 from flask import Blueprint, g, request
 

@@ -1,5 +1,5 @@
-"""/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords are
-hidden.
+"""/api/parameters and /api/global-parameters: shows and sets values that components keep in the definitions.
+Hides passwords.
 """
 from flask import Blueprint, g
 

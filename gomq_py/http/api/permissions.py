@@ -1,6 +1,6 @@
-"""/api/permissions and /api/topic-permissions: users' rights in vhosts, and on routing keys.
+"""/api/permissions and /api/topic-permissions: grants rights in vhosts, and rights on routing keys.
 
-For administrators.
+Only administrators may use these routes.
 """
 from flask import Blueprint
 

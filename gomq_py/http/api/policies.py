@@ -1,6 +1,6 @@
-"""/api/policies and /api/operator-policies: rules over names, for present and future entities.
+"""/api/policies and /api/operator-policies: lists, sets, previews and deletes policies of both kinds.
 
-One implementation, registered twice.
+Both paths share one implementation.
 """
 from flask import Blueprint, g
 

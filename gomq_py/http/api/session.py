@@ -1,4 +1,4 @@
-"""/api/session: log in with a cookie, for pages; show the session; log out. gomq-py's own."""
+"""/api/session: logs a page in and out by a cookie, and shows its session. A route of gomq-py alone."""
 import time
 
 from flask import Blueprint, current_app, g, request

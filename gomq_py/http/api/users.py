@@ -1,4 +1,4 @@
-"""/api/users: list, create, change and delete users. For administrators."""
+"""/api/users: lists, creates, changes and deletes users, for administrators."""
 from flask import Blueprint, request
 
 from gomq_py.http import shapes

@@ -1,4 +1,4 @@
-"""/api/vhosts: list, create, delete; the connections and channels of one."""
+"""/api/vhosts: lists, creates and deletes vhosts; lists the connections and channels of one vhost."""
 from flask import Blueprint, g, request
 
 from gomq_py.broker.features.arguments import TYPES
