@@ -308,7 +308,7 @@ class Link:
     def _do_posted(self, woken):
         """Run posted functions. ``woken``: the pipe is readable and has to be emptied.
 
-        A wakeup may arrive after its function has run.
+        A wakeup for a function may arrive after the function has run.
         """
         if woken:
             with contextlib.suppress(BlockingIOError, InterruptedError):  # an earlier call emptied it

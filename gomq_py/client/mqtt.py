@@ -38,7 +38,7 @@ class Session:
         self._last_identifier = 0
 
     def next_identifier(self):
-        """A packet identifier that is not in use. Raises ValueError if all are."""
+        """A packet identifier that is not in use. Raises ValueError if all identifiers are in use."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -259,7 +259,7 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """The time to send PINGREQ: either side was silent, as a server need send nothing but PINGRESP."""
+        """When to send PINGREQ, by the monotonic clock: half the keep alive after either side fell silent."""
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):

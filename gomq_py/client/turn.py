@@ -92,7 +92,7 @@ class OwnTurn:
 
 
 def make_turn(connection_number, wake_number):
-    """A Turn; an OwnTurn where callers cannot serve the connection."""
+    """A Turn, or an OwnTurn if callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn
