@@ -1,12 +1,12 @@
-"""Back-off: how long to wait before the next attempt of a connection or a task. A leaf."""
+"""Back-off: says how long to wait before the next attempt of a connection or a task. A leaf."""
 
 import random
 import time
 
 
 class Backoff:
-    """Waits that double from ``first_s`` up to ``most_s``, so that clients do not overrun a broker that comes
-    back.
+    """Says how long to wait: times that double from ``first_s`` up to ``most_s``, so that clients do not
+    overrun a broker that comes back.
 
     Each wait is shortened at random by up to the share ``jitter``: clients that were cut off together
     reconnect one by one. ``retries``: attempts after the first; None: for ever.
@@ -29,15 +29,15 @@ class Backoff:
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt):
-        """``wait_s`` without jitter and without a limit of attempts."""
+        """The wait before attempt ``attempt`` in seconds, without jitter, after any number of attempts."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
 
 class Attempts:
-    """Counts failures in a row of a thing kept up: a connection, a consumer at another broker.
+    """Counts the failures in a row of a thing that is kept up, such as a connection.
 
-    A success that ends at once does not end the row, or a peer that accepts everybody and then drops them
+    A success that ends at once does not end the row; otherwise a peer that accepts and at once drops clients
     would be tried after the shortest wait each time. A row ends with a success that did its work, or that
     lasted longer than the next wait.
     """

@@ -1,5 +1,5 @@
-"""Channel of the blocking client: one Python method per AMQP method. Calls wait for their answers; deliveries
-and returned messages are collected for the caller.
+"""Channel of the blocking client: has one Python method per AMQP method. Calls wait for their answers; the
+channel collects deliveries and returned messages for the caller.
 """
 from collections import deque
 
@@ -41,12 +41,12 @@ class _Incoming:
 
 
 class Channel:
-    """Made by ``Connection.channel``.
+    """An AMQP channel, opened by ``Connection.channel``.
 
-    Calls raise ChannelClosed or ConnectionClosed if the broker closes, Timeout if it does not answer.
+    Calls raise ChannelClosed or ConnectionClosed if the broker closes one, Timeout if it does not answer.
 
-    ``deliveries``: of consumers without a callback; ``returned``: messages returned by the broker;
-    ``cancelled``: tags of consumers cancelled by the broker. The caller empties them.
+    ``deliveries``: those to consumers without a callback; ``returned``: messages that the broker returned;
+    ``cancelled``: tags of consumers that the broker cancelled. The caller empties these three.
     """
 
     def __init__(self, connection, channel_id):
@@ -87,7 +87,7 @@ class Channel:
     # Life
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Close; does nothing on a closed channel."""
+        """Close the channel; does nothing if it is closed."""
         if self.error is not None:
             return
         self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
@@ -161,7 +161,7 @@ class Channel:
     # Publishing
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
-        """Publish without a wait for the confirm; returns the sequence number in confirm mode, else 0.
+        """Publish, without waiting for the confirm; returns the sequence number in confirm mode, else 0.
 
         ``properties``: Properties, wire form or None.
         """
@@ -185,7 +185,7 @@ class Channel:
         return last
 
     def publish_frames(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
-        """The frames of one publish on this channel, for callers that write batches themselves."""
+        """The frames of one publish on this channel, for a caller that writes many publishes at once."""
         if properties is None:
             properties = NO_PROPERTIES
         elif not isinstance(properties, (bytes, bytearray, memoryview)):
@@ -198,12 +198,12 @@ class Channel:
             self.id, properties, body, self.connection.frame_max)
 
     def confirm_select(self):
-        """Number the publishes from now on, for the broker to confirm."""
+        """Begin confirm mode: publishes are numbered from here on, and the broker confirms each."""
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s=None):
-        """Wait until every publish is confirmed; True if none was refused since the last call.
+        """Wait until the broker has answered every publish; True if it refused none since the last call.
 
         Raises Timeout.
         """
@@ -227,7 +227,7 @@ class Channel:
     # Consuming
 
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
-        """Limit unsettled deliveries: of each consumer started later, or (``global_``) of the channel."""
+        """Limit the unsettled deliveries of each consumer started later; with ``global_`` of the channel."""
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
 
@@ -267,11 +267,11 @@ class Channel:
         return reply if isinstance(reply, Delivery) else None
 
     def ack(self, delivery_tag=0, multiple=False):
-        """Settle a delivery; with ``multiple`` all up to it (0: all)."""
+        """Acknowledge a delivery; with ``multiple`` all deliveries up to this tag (0: up to the last)."""
         self.send(BasicAck(delivery_tag=delivery_tag, multiple=multiple))
 
     def nack(self, delivery_tag=0, multiple=False, requeue=True):
-        """Refuse a delivery; with ``multiple`` all up to it (0: all)."""
+        """Refuse a delivery; with ``multiple`` all deliveries up to this tag (0: up to the last)."""
         self.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
 
     def reject(self, delivery_tag, requeue=True):
@@ -282,7 +282,7 @@ class Channel:
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue=True):
-        """``recover`` without an answer."""
+        """As ``recover``, but the broker does not answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method

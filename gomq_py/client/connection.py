@@ -39,15 +39,15 @@ _CONTROL_MOST = 8
 
 
 class Connection(Stream):
-    """Connects and logs in when made.
+    """An AMQP connection, which connects and logs in when it is made.
 
     Raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
 
     Keyword arguments win over the URL's query. The arguments ``heartbeat_s``, ``frame_max`` and
-    ``channel_max`` are requests; the attributes are the negotiated values, 0: none. ``timeout_s`` bounds each
-    wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be a client.url.Parameters,
-    and ``connected`` a connected socket of that module, owned from here on. ``wary``: for an untrusted peer,
-    and a caller that does not consume here (client.stream).
+    ``channel_max`` are requests; the attributes are the negotiated values, 0: no limit. ``timeout_s`` bounds
+    each wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be client.url.Parameters,
+    and ``connected`` a connected socket of that module, which the Connection then owns. ``wary``: for an
+    untrusted peer and a caller that does not consume here (client.stream).
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Connection(Stream):
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Close in order, unless closed. Do not use the channels any more. May switch."""
+        """Close the connection by the protocol, unless it is closed; its channels end, too. May switch."""
         if self.error is None:
             try:
                 self._tell(ConnectionClose(reply_code=reply_code, reply_text=reply_text))
@@ -141,8 +141,8 @@ class Connection(Stream):
         return self._reader.take_rest()
 
     def release(self):
-        """(bytes received and not dispatched yet, the socket): both belong to the caller for good. The
-        connection and its channels must not be used any more, and hold nothing.
+        """Give the caller (bytes received and not dispatched yet, the socket) for good. The connection and
+        its channels must not be used any more.
         """
         octets, sock = self._reader.take_rest(), self._transport.release()
         self.error = ConnectionClosed(0, "its socket was given away")
@@ -150,7 +150,7 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """End ``take_over``, with the bytes of an incomplete frame; then the connection can be closed."""
+        """End ``take_over`` with the ``octets`` of an incomplete frame. Then the connection can be closed."""
         self._reader.feed(octets)
 
     # Called by channels.
@@ -164,7 +164,7 @@ class Connection(Stream):
         self._failed.append(channel)
 
     def failure_told(self, channel):
-        """Note that a call on the channel has raised its error."""
+        """Note that a call has raised the channel's error, which ``drain`` then does not raise again."""
         if channel in self._failed:
             self._failed.remove(channel)
 
@@ -208,7 +208,7 @@ class Connection(Stream):
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
     def _await_start(self):
-        """Wait for the broker's first method. A peer that closes before may expect TLS."""
+        """Wait for the broker's first method. If the peer closes instead, the error may suggest TLS."""
         try:
             return self._await_control((ConnectionStart,), self.timeout_s)
         except ConnectionClosed as error:
@@ -302,5 +302,5 @@ class Connection(Stream):
 
 
 def _agree(ours, theirs):
-    """The smaller of two limits; 0 means none."""
+    """The smaller of two limits, of which 0 means no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs

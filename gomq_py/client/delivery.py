@@ -1,4 +1,4 @@
-"""Messages of a client: delivered, got from a queue, or returned by the broker.
+"""Messages that a client gets: delivered, taken by basic.get, or returned by the broker.
 
 A leaf over the codec.
 """
@@ -6,7 +6,7 @@ from gomq_py.content.properties import Properties
 
 
 class Message:
-    """A body and its properties, decoded at first use; ``raw_properties``: encoded, to publish unchanged."""
+    """A body and its properties. ``properties`` decodes ``raw_properties`` when it is first asked for."""
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
 
@@ -28,7 +28,7 @@ class Message:
 class Delivery(Message):
     """A message from a queue, to be settled on the channel it came from unless it was taken with ``no_ack``.
 
-    ``consumer_tag`` is "" and ``message_count`` set for one taken by basic.get.
+    A message taken by basic.get has the ``consumer_tag`` "" and a ``message_count``.
     """
 
     __slots__ = ("channel", "delivery_tag", "redelivered", "consumer_tag", "message_count")
@@ -42,11 +42,11 @@ class Delivery(Message):
         self.message_count = getattr(method, "message_count", None)
 
     def ack(self, multiple=False):
-        """Acknowledge this delivery (``multiple``: and every delivery before it)."""
+        """Acknowledge this delivery, and with ``multiple`` every earlier delivery of the channel."""
         self.channel.ack(self.delivery_tag, multiple)
 
     def nack(self, multiple=False, requeue=True):
-        """Refuse this delivery: requeue, drop or dead-letter the message."""
+        """Refuse this delivery: requeue the message, or have it dead-lettered or dropped."""
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue=True):

@@ -1,4 +1,4 @@
-"""Errors of client connections. A leaf: the codes and texts are the broker's own."""
+"""Errors of client connections. Codes and texts in them are the broker's own. A leaf."""
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, which may pass: a clock is set, a certificate
 # renewed.
@@ -10,7 +10,7 @@ class ClientError(Exception):
 
 
 class ClosedError(ClientError):
-    """Closed by the broker, by us or by the network.
+    """The broker, this client or the network closed a channel or connection.
 
     ``reply_code`` is 0 if no close method gave a reason; class and method id name the failed method.
     """
@@ -32,7 +32,7 @@ class ClosedError(ClientError):
         return copy
 
     def is_same(self, other):
-        """Whether both errors report the same end."""
+        """Whether both errors report the same end of a channel or connection."""
         return other is not None and (self._first or self) is (other._first or other)
 
 
@@ -49,11 +49,11 @@ class Timeout(ClientError, TimeoutError):
 
 
 class NotConfirmed(ClientError):
-    """The broker did not accept a publish, or may not have."""
+    """The broker refused a publish, or this client cannot know whether the broker accepted it."""
 
 
 class Refused(NotConfirmed):
-    """The broker refused the message (basic.nack): a queue is full, or the disk failed."""
+    """The broker refused a message by basic.nack, for example because a queue is full."""
 
 
 class Unroutable(NotConfirmed):
@@ -61,10 +61,10 @@ class Unroutable(NotConfirmed):
 
 
 class Disconnected(NotConfirmed):
-    """There is no connection, and the wait for one is over."""
+    """There is no connection, and the link does not try again."""
 
 
 def is_distrust(error):
-    """Whether the error is about a certificate, and final: another authority or another host."""
+    """Whether a certificate was refused for a reason that time does not mend, such as another host."""
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

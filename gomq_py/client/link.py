@@ -40,14 +40,14 @@ _LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
 class Link:
-    """``start`` connects; after each connect, ``on_up(connection)`` declares and consumes, in the link's
-    thread.
+    """A connection kept up by a thread. ``start`` connects; after each connect the thread calls
+    ``on_up(connection)``, which declares and consumes.
 
-    ``on_down(error)`` hears of each loss, ``on_end(error)`` of the end: None after ``close``, else the error
-    of the last attempt. ``on_channel_closed(error)`` may mend a channel that the broker closed, or returns
-    False to reconnect. ``backoff``: how often and how long to try; ``worked()`` and a lasting connection
-    reset it. ``final``: error classes of ``on_up`` that end the link, because another attempt is of no use.
-    Options are those of Connection.
+    The thread calls ``on_down(error)`` after each loss, and at the end ``on_end(error)`` with the last error
+    or, after ``close``, None. ``on_channel_closed(error)`` may mend a channel that the broker closed, or
+    returns False to reconnect. ``backoff`` limits the attempts; ``worked()`` and a lasting connection reset
+    it. ``final``: error classes of ``on_up`` that end the link, because another attempt is of no use. Options
+    are those of Connection.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Link:
         return True
 
     def call(self, function, *args, timeout_s=None):
-        """``post``, and wait for the result or error. In the link's thread the function is called at once."""
+        """``post`` a function and wait for its result or error. In the link's thread, call it at once."""
         if self.is_own_thread() and not self.has_ended:
             return function(*args)
         future: Future = Future()
@@ -178,13 +178,13 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds, function, *args):
-        """Call the function in ``seconds``, connected or not. Only in the link's thread."""
+        """Call the function after ``seconds``, even without a connection. Only in the link's thread."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
             self._wake()  # the link's thread may wait longer
 
     def worked(self):
-        """Reset the back-off: the broker has done its work. Only in the link's thread."""
+        """Reset the back-off, because the connection has done its work. Only in the link's thread."""
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -250,10 +250,10 @@ class Link:
             turn.close()
 
     def _serve_as_caller(self, turn, connection, future, deadline):
-        """Serve until the future is done or the link's thread is wanted. Runs in a caller's thread, which has
-        the turn.
+        """Serve in a caller's thread, which has the turn, until the future is done or the link's thread is
+        wanted.
 
-        True if nothing is left for the link's thread.
+        True if the future is done and nothing is left for the link's thread, else False.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()
@@ -277,7 +277,7 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt; returns the final error if no attempt is left."""
+        """Wait before the next attempt and return None; return the last error if no attempt is left."""
         error = self.error
         if self._closing:
             return error
@@ -300,7 +300,7 @@ class Link:
         return None
 
     def _rest_s(self, seconds):
-        """``seconds`` to wait, or fewer up to the next timer."""
+        """The smaller of ``seconds`` (None: no limit) and the time until the next timer."""
         # poll() takes at most 2**31 ms, less than a timer of a month: an early wakeup waits again.
         rest_s = _LONGEST_WAIT_S if seconds is None else min(seconds, _LONGEST_WAIT_S)
         return max(0.0, min(rest_s, self._timers[0][0] - time.monotonic())) if self._timers else rest_s
@@ -308,7 +308,7 @@ class Link:
     def _do_posted(self, woken):
         """Run posted functions. ``woken``: the pipe is readable and has to be emptied.
 
-        A wakeup may arrive after its function has run.
+        A wakeup for a function may arrive after the function has run.
         """
         if woken:
             with contextlib.suppress(BlockingIOError, InterruptedError):  # an earlier call emptied it
@@ -345,7 +345,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """Fail functions posted while the connection was closed: callers wait for them."""
+        """Fail the functions posted while the link was ending, because their callers wait for an answer."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:

@@ -38,7 +38,7 @@ class Session:
         self._last_identifier = 0
 
     def next_identifier(self):
-        """A packet identifier that is not in use. Raises ValueError if all are."""
+        """A packet identifier that is not in use. Raises ValueError if all identifiers are in use."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -47,7 +47,7 @@ class Session:
 
 
 class MQTTClient(Stream):
-    """Connects and logs in when made.
+    """An MQTT client, which connects and logs in when it is made.
 
     Raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
 
@@ -172,7 +172,7 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier=None):
-        """Wait until the server has accepted a publish (None: all of them); returns its reason code, or None.
+        """Wait until the server has accepted a publish, and return its reason code; None: wait for all.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -197,7 +197,7 @@ class MQTTClient(Stream):
         return self._next(self.messages, timeout_s)
 
     def acknowledge(self, message, reason_code=0, properties=None):
-        """Answer a message of QoS 1 or 2 (``automatic=False``): PUBACK or PUBREC."""
+        """Answer a message of QoS 1 by PUBACK or of QoS 2 by PUBREC, for ``automatic=False``."""
         kind = PubackPacket if message.qos == 1 else PubrecPacket
         self.send_packet(kind(
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
@@ -207,7 +207,7 @@ class MQTTClient(Stream):
         self._answer(PingrespPacket)
 
     def disconnect(self, reason_code=0, properties=None):
-        """Send DISCONNECT and close; no effect on a closed connection. Reason code 0x04 asks for the will."""
+        """Send DISCONNECT and close; no effect on a closed connection. Code 0x04: the will is published."""
         if self.error is not None:
             return
         try:
@@ -225,8 +225,8 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
-        """The next packet that no call has waited for: an answer, or with ``automatic=False`` a step of QoS
-        2; None after ``timeout_s``. PUBLISH comes from ``next_message``.
+        """The next packet other than a PUBLISH that no other call has taken, such as an answer; None after
+        ``timeout_s``.
         """
         return self._next(self._packets, timeout_s)
 
@@ -249,7 +249,7 @@ class MQTTClient(Stream):
         return octets
 
     def give_back(self, octets):
-        """End ``take_over``, with the bytes of an incomplete packet left over."""
+        """End ``take_over`` with the ``octets`` of an incomplete packet."""
         self._reader.feed(octets)
 
     # Called by the stream.
@@ -259,7 +259,7 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """A server need send nothing but PINGRESP, so a PINGREQ is due when either side was silent."""
+        """When to send PINGREQ, by the monotonic clock: half the keep alive after either side fell silent."""
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):

@@ -1,7 +1,7 @@
-"""Publishing over a link from any number of threads: each message is a Future that ends with its confirm.
+"""Publisher: publishes over a link for any number of threads; the Future of a message ends with its confirm.
 
-Messages that were unconfirmed when the connection was lost are published again on the next one: at least
-once. A caller that cancels the Future stops the repeats.
+Publishes messages again that were unconfirmed when the connection was lost, so a message may arrive twice.
+A caller that cancels the Future stops the repeats.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -25,7 +25,7 @@ class _Message:
 
 
 class Publisher:
-    """Its owner sets ``link``, whose callbacks call ``up``, ``down``, ``channel_closed`` and ``end``."""
+    """Publishes over ``link``, which the owner sets; the link's callbacks call ``up``, ``down`` and so on."""
 
     def __init__(self):
         self.link = None
@@ -34,7 +34,7 @@ class Publisher:
         self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """A Future: None once the broker has confirmed; or it fails with Refused, Unroutable, Disconnected.
+        """Publish. The Future ends with None at the confirm, or with Refused, Unroutable or Disconnected.
 
         From any thread. ``serve_s``: the caller, which is not a greenlet, will wait for so long and may do
         the work of the link's thread meanwhile.
@@ -51,7 +51,7 @@ class Publisher:
 
     @property
     def unconfirmed_count(self):
-        """Messages that are sent and unconfirmed, or wait for a connection."""
+        """The number of messages that are sent and unconfirmed, or wait for a connection."""
         return len(self._unconfirmed) + len(self._waiting)
 
     # In the link's thread.
@@ -68,15 +68,15 @@ class Publisher:
                 raise
 
     def down(self):
-        """The connection is lost: keep unconfirmed messages for the next one."""
+        """Keep unconfirmed messages for the next connection, because this connection is lost."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
 
     def channel_closed(self, connection, error):
-        """True if it was the publisher's channel.
+        """Handle the end of a channel; True if it was the publisher's, else False.
 
-        All messages in flight fail, because any of them may have caused it.
+        Then all messages in flight fail, because any of them may have caused it.
         """
         if self._channel is None or not error.is_same(self._channel.error):
             return False
@@ -87,7 +87,7 @@ class Publisher:
         return True
 
     def end(self, error):
-        """Fail all messages: there will be no connection."""
+        """Fail all messages, because the link will have no connection any more."""
         self.down()
         waiting, self._waiting = self._waiting, []
         for message in waiting:
@@ -122,8 +122,8 @@ class Publisher:
     def _wire_form(self, properties):
         """Encoded properties. Raises ValueError if they do not fit into a frame.
 
-        The broker would close the connection over a frame that is too large, and the next one over the same
-        message.
+        The broker would close the connection because of such a frame, and the next connection because of the
+        same message.
         """
         if properties is None:
             return None

@@ -1,5 +1,5 @@
-"""Stream: the part of a client's connection that both protocols share: whole frames or packets out, bytes in,
-waiting for an answer, heartbeats, and the end.
+"""Stream: the part of a client's connection that AMQP and MQTT share. Writes whole frames or packets, reads
+bytes, waits for answers, sends heartbeats, and ends the connection.
 
 Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for room,
 input is read, so that two peers that both write do not deadlock.
@@ -19,7 +19,7 @@ _WARY_READ_OCTETS = 4096
 
 
 class Stream:
-    """Connects when made; a subclass parses the protocol.
+    """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
 
     ``timeout_s`` bounds each wait for an answer; it wins over the parameters' option connection_timeout.
     ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
@@ -54,7 +54,7 @@ class Stream:
     # Implemented by a protocol.
 
     def close(self):
-        """Close in order, unless closed."""
+        """Close the connection by the protocol, unless it is closed."""
         raise NotImplementedError
 
     @property
@@ -73,11 +73,11 @@ class Stream:
         raise NotImplementedError
 
     def send_sign_of_life(self):
-        """Send a heartbeat: nothing was sent for half an interval."""
+        """Send a heartbeat, because nothing was sent for half an interval."""
         raise NotImplementedError
 
     def ended(self, error):
-        """Called once the connection has ended."""
+        """Hook for subclasses: the connection has ended with this error."""
 
     # Called by users.
 
@@ -92,11 +92,11 @@ class Stream:
         return self._transport.socket
 
     def fileno(self):
-        """The socket's descriptor, for a select of one's own."""
+        """The socket's descriptor, for callers that wait with select themselves."""
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a heartbeat must be sent or is missed; None without an interval."""
+        """Seconds until a heartbeat must be sent, or the broker is silent too long; None without interval."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
@@ -116,7 +116,7 @@ class Stream:
             self.send(b"")
 
     def flush_ready(self):
-        """``flush`` without waiting: True if all is sent; otherwise ``flush`` sends the rest."""
+        """Send held output without waiting; True if all is sent, else False, and ``flush`` sends the rest."""
         self._held = False
         try:
             if self._outgoing:
@@ -127,7 +127,7 @@ class Stream:
         return not self._outgoing
 
     def has_sent_all(self):
-        """Whether nothing waits for room in the socket."""
+        """Whether the socket has taken all output."""
         return not self._outgoing
 
     def has_more(self):
@@ -220,12 +220,12 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End and raise the reason, or an earlier reason."""
+        """End the connection and raise the reason: this error, or that of an earlier end."""
         self.end(error)
         raise (self.error or error).again() from cause
 
     def end(self, error):
-        """End with this reason, unless ended; closes the socket."""
+        """End the connection with this reason and close the socket, unless the connection has ended."""
         if self.error is not None:
             return
         self.error = error
@@ -242,7 +242,7 @@ class Stream:
         return sent
 
     def _wait_for_room(self, until):
-        """Wait until the socket takes more, as long as the peer may be silent, or until ``until``."""
+        """Wait until the socket takes more; fail if the peer is silent for too long, or at ``until``."""
         wait_s = self._silence_left()
         if until is not None:
             left_s = until - time.monotonic()
@@ -289,7 +289,7 @@ class Stream:
         self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
 
     def _lost(self, error):
-        """End because the socket failed.
+        """End the connection because the socket failed.
 
         The broker's last frames may still be in the reader, and say more than the error.
         """

@@ -1,4 +1,4 @@
-"""Transport: a non-blocking socket, plain or TLS, and waiting for it.
+"""Transport: reads, writes and waits for a non-blocking socket, plain or TLS.
 
 The only module of the client that knows sockets.
 
@@ -19,7 +19,7 @@ CHAIN_TOO_LONG = 22
 
 
 class Transport:
-    """Bytes to and from one peer; blocks only in ``wait`` and ``connect``."""
+    """A socket to one peer; only ``wait`` and ``connect`` block."""
 
     def __init__(self, socket_module):
         self._socket_module = socket_module
@@ -93,7 +93,7 @@ class Transport:
 
 
 def _sibling(module, name):
-    """gevent.socket -> gevent.select; socket -> select."""
+    """The module ``name`` beside a module: for "select" gevent.socket -> gevent.select, socket -> select."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 

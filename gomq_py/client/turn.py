@@ -1,9 +1,9 @@
-"""Turn: who serves a link's connection, the link's thread or a caller that waits.
+"""Turn: decides whether the link's thread or a waiting caller serves a link's connection.
 
 A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
 more time than all else on our side. So a caller may take the place of the link's thread while the thread only
-waits for the socket, send its message itself and read the answer. It gives the place back as soon as anything
-else comes up.
+waits for the socket, send its message itself and read the answer. The caller gives the place back as soon as
+anything else comes up.
 """
 
 import select
@@ -12,7 +12,7 @@ import threading
 
 
 class Turn:
-    """A lock and the events to wait for. The link's thread has it first; ``wait`` lets callers take it."""
+    """The right to serve a connection. The link's thread has the right, and lends it during ``wait``."""
 
     def __init__(self, connection_number, wake_number):
         self._numbers = (connection_number, wake_number)
@@ -27,7 +27,7 @@ class Turn:
                 each.register(number, select.EPOLLIN)
 
     def wait(self, seconds):
-        """Wait as the link's thread; True if woken. Callers may have had the turn meanwhile."""
+        """Wait in the link's thread, and lend the turn meanwhile; True if a wakeup has ended the wait."""
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
         self._lock.release()
@@ -37,7 +37,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self):
-        """Take the turn as a caller; False if it is not free at once."""
+        """Take the turn as a caller; False, without waiting, if the turn is not free."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -45,7 +45,7 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds):
-        """Wait; returns (whether anything arrived, whether the link's thread is wanted)."""
+        """Wait as a caller; returns (whether anything came, whether the link's thread is wanted)."""
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False
@@ -88,11 +88,11 @@ class OwnTurn:
         return False
 
     def close(self):
-        """Nothing to close."""
+        """Does nothing: a poll needs no close."""
 
 
 def make_turn(connection_number, wake_number):
-    """A Turn, or an OwnTurn if sharing is impossible."""
+    """A Turn, or an OwnTurn if callers cannot serve the connection."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn

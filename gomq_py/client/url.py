@@ -1,4 +1,4 @@
-"""URLs to parameters: ``amqp[s]://user:password@host:port/vhost?heartbeat=60``, and ``mqtt[s]://``. A leaf.
+"""Parses URLs: ``amqp[s]://user:password@host:port/vhost?heartbeat=60``, and ``mqtt[s]://``. A leaf.
 
 Everything is percent-decoded. In AMQP no path and a bare ``/`` both mean the virtual host ``/``, as most
 clients read it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms),
@@ -7,7 +7,7 @@ channel_max, frame_max, auth_mechanism, cacertfile, certfile, keyfile, password 
 and name (shown by the broker).
 
 In MQTT the path is a virtual host, which goes before the user name (``vhost:user``), as LavinMQ and RabbitMQ
-read it; without a path the broker chooses. Without a user there is none in CONNECT. Query keys: version (3.1,
+read it; without a path the broker chooses. Without a user CONNECT has no user name. Query keys: version (3.1,
 3.1.1 or 5), client_id, clean_start (true or false), keep_alive (s), session_expiry (s, MQTT 5),
 connection_timeout (ms), cacertfile, certfile, keyfile, verify and server_name_indication.
 """
@@ -34,7 +34,7 @@ _MQTT_TEXTS = (
 
 @dataclass
 class Parameters:
-    """One address and login; ``options``: the query's keys, integers as int."""
+    """The address, login and options of an AMQP URL. ``options``: {key of the query: int or text}."""
 
     host: str = "localhost"
     port: int = 5672
@@ -47,7 +47,7 @@ class Parameters:
 
 @dataclass
 class MQTTParameters:
-    """One address and login; ``options``: the query's values as int, bool (``clean_start``) or text."""
+    """The address, login and options of an MQTT URL. ``options``: {key: int, bool or text}."""
 
     host: str = "localhost"
     port: int = 1883
@@ -59,7 +59,7 @@ class MQTTParameters:
 
     @property
     def user_name(self):
-        """The user name for CONNECT, with the virtual host before it if given; None: no user name."""
+        """The user name for CONNECT, as ``vhost:user`` if the URL has a virtual host; None without a user."""
         if self.user is None or self.virtual_host is None:
             return self.user
         return f"{self.virtual_host}:{self.user}"
@@ -84,7 +84,7 @@ def parse_mqtt_url(url):
 
 
 def _parsed(url, scheme, ports):
-    """(split URL, the fields of both protocols; user and password only if given)."""
+    """(split URL, {name: value} of the fields that both protocols have). Raises ValueError."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -128,7 +128,7 @@ def query_options(query, integers, texts, what):
 
 
 def _checked(options):
-    """The options as typed values. Raises ValueError."""
+    """Check the options of an MQTT URL, and convert those that are words. Raises ValueError."""
     if "version" in options:
         if options["version"] not in MQTT_VERSIONS:
             raise ValueError(f"version in an MQTT URL is one of 3.1, 3.1.1 and 5, not {options['version']!r}")

@@ -1,4 +1,4 @@
-"""API: requests to a broker's management API over TCP, TLS or a unix socket, with the standard library alone.
+"""API: sends requests to a broker's management API over TCP, TLS or a unix socket. Standard library alone.
 
 Knows no command. A failure is an APIError of one line that names the address, never the password.
 """
@@ -28,7 +28,7 @@ class APIError(Exception):
 
     @property
     def exit_code(self):
-        """1: the broker refused; 2: no broker, or it accepts no commands now (503)."""
+        """The command's exit code: 1 if the broker refused, 2 if none answered, or only by 503."""
         return EXIT_UNREACHABLE if self.status in (0, 503) else EXIT_REFUSED
 
 
@@ -65,7 +65,7 @@ class API:
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
     def get(self, *path, **query):
-        """The JSON at /api/path, whose parts are encoded here. Raises APIError."""
+        """The decoded JSON at /api/path; encodes the parts of the path itself. Raises APIError."""
         return self.request("GET", path, query=query)
 
     def put(self, *path, body=None, headers=None):
@@ -99,7 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether the broker, no gomq-py, lacks this request: its 404 does not mean a missing queue."""
+        """True if the broker, no gomq-py, does not know the path: its 404 then tells nothing of the queue."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -170,7 +170,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raises APIError unless the listener, which gets passwords, is root, us or the path's owner."""
+        """Raises APIError unless root, our user or the path's owner listens, because passwords follow."""
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):
@@ -195,7 +195,7 @@ def redacted(uri):
 
 
 def _header(value):
-    """A text as a header's value: octets, on one line."""
+    """A text as octets on one line, to be the value of a header."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 

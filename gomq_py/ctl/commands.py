@@ -1,6 +1,6 @@
-"""The command group: the options of every command, its API and its output.
+"""The command group: defines the options that all commands share.
 
-The commands are in the modules beside.
+The other modules of this package define the commands.
 """
 import errno
 import os
@@ -20,7 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Takes its options before or after the command, as rabbitmqctl; shows errors of the broker in a line."""
+    """Takes its options before or after the command, as rabbitmqctl does; shows broker errors in a line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -29,7 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """The arguments, with the group's options moved before the command; the command's own stay."""
+        """The arguments with the group's options before the command; the command's options stay behind."""
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None
@@ -74,7 +74,7 @@ class Group(click.Group):
 
 
 def _options(command, ctx):
-    """Option objects of a command by each of their names."""
+    """{name: Option} of a command, with an entry for each name of an option."""
     return {
         name: one for one in command.get_params(ctx) if isinstance(one, click.Option)
         for name in (*one.opts, *one.secondary_opts)
@@ -82,7 +82,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(the option that a word names, whether it holds the value too, as ``--vhost=x`` and ``-px`` do)."""
+    """(option that a word names, or None; whether the word has the value, too: ``--vhost=x``, ``-px``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)
@@ -135,7 +135,7 @@ def ctl(context, **options):
 
 
 def command(name=None, **options):
-    """Decorator: a command whose function gets the Session first."""
+    """Decorator: makes a function a command; the function's first argument is the Session."""
     return lambda function: ctl.command(name, **options)(click.pass_obj(function))
 
 

@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 class Finding(NamedTuple):
-    """One line of the examination."""
+    """One line of what an examination has found."""
 
     level: str
     subject: str
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def examine(api, version):
-    """Yield findings about a broker, in no order. Raises APIError if it does not answer at all."""
+    """Yield findings about a broker, in no order. Raises APIError if the broker does not answer at all."""
     overview = api.get("overview")
     yield Finding(OK, "broker", f"answers at {api.address}")
     theirs = overview.get("product_version") or overview.get("rabbitmq_version", "?")
@@ -63,7 +63,7 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Judge an answer; a refused request becomes a finding instead."""
+    """Yield the findings of ``judge`` about the answer at a path, or a finding that the request failed."""
     try:
         answer = api.get(path)
     except APIError as error:
@@ -73,7 +73,7 @@ def _optional(api, path, judge):
 
 
 def _certificates(api):
-    """Certificates that have expired or soon will, from the health check."""
+    """Yield findings about certificates that the health check says have expired or soon will."""
     for days in (0, checks.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
@@ -94,7 +94,7 @@ def _queues(queues):
 
 
 def _ages(api):
-    """Old unacknowledged messages, damage and slow flushes, which only the metrics show."""
+    """Yield findings about old unacknowledged messages, damage and slow flushes, from the metrics."""
     try:
         samples = list(
             parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage")))

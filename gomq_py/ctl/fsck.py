@@ -1,4 +1,4 @@
-"""fsck: check a data folder that no broker holds, octet by octet, through the formats alone.
+"""fsck: checks a data folder that no broker holds, octet by octet, by the formats of its files.
 
 Reads, never writes. The traces of a crash are no damage: a torn end, a record behind the last flush, a head
 that was never written. Damage is flushed or sealed data that fails its check, and names in a wrong place.
@@ -25,7 +25,7 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """``damage`` and ``notes``: lists of (path, text); ``counts`` of checked things."""
+    """What a check found. ``damage`` and ``notes``: lists of (path, text); ``counts`` of checked things."""
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -77,7 +77,7 @@ def check_folder(root):
 
 
 class _Owned:
-    """Owners of the folders below queues/, if the definitions, which are checked apart, can be read."""
+    """Knows the queues that own the folders below queues/, if the definitions can be read."""
 
     def __init__(self, root, are_lost):
         self._streams = self._folders = None
@@ -96,7 +96,7 @@ class _Owned:
         return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
 
     def check(self, folder, name, findings):
-        """Report a folder that no queue in the definitions owns."""
+        """Report a folder without a queue in the definitions; do nothing if these cannot be read."""
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
@@ -166,8 +166,8 @@ def _incarnation_of(folder):
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check a stream's offset file. Torn positions were not flushed: they are overwritten later, and their
-    consumers start again. ``left``: the file's checksum at an orderly stop, or None.
+    """Check a stream's offset file. A torn position is no damage, because it was not flushed: its consumer
+    starts again. ``left``: the file's checksum at an orderly stop, or None.
     """
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -209,7 +209,7 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The msgs file's head, or one from its twin in acks; None without either, or for another segment's."""
+    """The head of the msgs file, or made from its acks file; None if missing or another segment's."""
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:
@@ -292,7 +292,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """The content of the acks file; empty if there is none."""
+    """What a segment's acks file says, as record.Acks; an empty Acks if the file is missing."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

@@ -11,7 +11,7 @@ _ACK_MODES = click.Choice(["on-confirm", "on-publish", "no-ack"])
 
 
 class _JSON(click.ParamType):
-    """A JSON object."""
+    """A click type for an option whose value is a JSON object."""
 
     name = "json"
 
@@ -26,7 +26,7 @@ class _JSON(click.ParamType):
 
 
 class _Messages(click.ParamType):
-    """A word of src-delete-after, or a number of messages."""
+    """A click type for src-delete-after: one of its words, or a number of messages."""
 
     name = "never|queue-length|number"
 
@@ -112,7 +112,7 @@ def _add_command(name, takes, component, table, has, what):
 
 
 def _given(key, value):
-    """One URI as a text, several as a list."""
+    """The value for a parameter's key. A single URI becomes a text, several become a list."""
     if key not in _URIS:
         return value
     return value[0] if len(value) == 1 else list(value)

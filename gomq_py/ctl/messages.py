@@ -7,7 +7,7 @@ from gomq_py.ctl.topology import object_of
 
 
 def _filtering(function):
-    """Options that select messages."""
+    """Decorator: adds the options that select messages to a command."""
     for option in (
         click.option("--count", type=int, help="At most so many."),
         click.option("--exchange", help="Only those published to this exchange; * and ? stand for anything."),

@@ -79,7 +79,7 @@ class Migration:
         self._here, self._there, self._uri_of = here, there, uri_of
 
     def start(self, back):
-        """Create or turn round a shovel for each queue, in the wanted direction. Raises APIError."""
+        """Create a shovel for each queue, or turn its shovel round if ``back``. Raises APIError."""
         for queue in self.queues():
             vhost, name = queue["vhost"], queue["name"]
             here, there = f"amqp:///{quote(vhost, safe='')}", self._uri_of(vhost)
@@ -100,7 +100,7 @@ class Migration:
             ), key=lambda queue: (queue["vhost"], queue["name"]))
 
     def rows(self):
-        """The table: for each queue the messages there and here, messages a second and seconds left."""
+        """A row for each queue: its messages there and here, messages a second, seconds left and so on."""
         shovels = {(one["vhost"], one["name"]): one for one in self._here.get("shovels")}
         here = {(one["vhost"], one["name"]): one for one in self._here.get("queues")}
         rows = []
@@ -133,15 +133,15 @@ class Migration:
 
 
 def _left(waiting, rate):
-    """Seconds until the source is empty, as a text."""
+    """Seconds until the source is empty, as a text; "?" if hardly a message moves."""
     if not waiting:
         return "0 s"
     return f"{waiting / rate:.0f} s" if rate >= 1 else "?"
 
 
 def _with_login(amqp, there):
-    """A function(vhost) that returns the AMQP URI with a login, the vhost, and its original query, which the
-    broker reads. Raises BadParameter, whose text repeats nothing of the URI.
+    """A function(vhost) that returns the URI ``amqp`` with a login and the vhost; the query stays. Raises
+    BadParameter, whose text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)

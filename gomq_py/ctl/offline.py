@@ -1,4 +1,4 @@
-"""Offline: definitions from the logs of a data folder that no broker holds.
+"""Offline: reads definitions from the logs of a data folder that no broker holds.
 
 Reads, never writes; reports unreadable parts. The only room of ctl that knows how the broker stores
 definitions and users. Slow to import: commands import it when they run.
@@ -25,7 +25,7 @@ _TOPIC_RIGHTS = ("write", "read")
 
 
 class FolderError(Exception):
-    """The folder cannot be read; one line for the operator."""
+    """A data folder cannot be read; the text is one line for the operator."""
 
 
 @contextlib.contextmanager
@@ -68,8 +68,8 @@ def _check_schema(root):
 
 
 class Definitions:
-    """The definitions in a data folder: ``exported()`` is the broker's export; ``problems`` are lines about
-    unreadable parts.
+    """Reads the definitions in a data folder. ``exported()`` has the form of a broker's export; ``problems``
+    are lines about unreadable parts.
 
     ``kinds`` are the broker's (broker.topology.kinds). Raises FolderError if a log cannot be read at all.
     """
@@ -103,7 +103,7 @@ class Definitions:
             for damage in scan.damage)
 
     def _each(self, what):
-        """Yield (vhost's name, *one item) of all virtual hosts."""
+        """Yield (vhost's name, key, value) from the dict ``what``, such as "queues", of every vhost."""
         for vhost, description in self._vhosts.items():
             for item in getattr(description, what).items():
                 yield (vhost, *item)
@@ -117,7 +117,7 @@ class Definitions:
         }
 
     def folders(self):
-        """(names of the folders below queues/ that are in use, ends of the names of deleted ones)."""
+        """(names of the folders below queues/ in use, last parts of the names of deleted queues' folders)."""
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))
@@ -184,7 +184,7 @@ def _vhost(name, record):
 
 
 class _Users:
-    """Users and their rights, from the records of their log."""
+    """Collects users and their rights from the records of the users' log."""
 
     def __init__(self):
         self._users = {}
@@ -222,7 +222,7 @@ class _Users:
                 user["topics"][where] = {key: record[key] for key in _TOPIC_RIGHTS}
 
     def exported(self):
-        """The lists of an export that are about users."""
+        """The lists of an export that concern users: users, permissions and topic permissions."""
         users = self._users.items()
         return {
             "users": [

@@ -1,4 +1,4 @@
-"""Output: lists as aligned tables, tab separated lines or JSON. Nothing else writes to standard output."""
+"""Output: prints lists as aligned tables, tab separated lines or JSON to standard output."""
 import json
 import sys
 
@@ -6,7 +6,7 @@ import click
 
 
 class Output:
-    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` prints the data only."""
+    """Prints results. ``form``: table, text (tab separated) or json; ``quiet``: the data only."""
 
     def __init__(self, form="table", quiet=False):
         self.form = form
@@ -40,20 +40,20 @@ class Output:
             click.echo(f"{key}: {shown(value)}")
 
     def value(self, key, value):
-        """Print one field as ``fields`` does; the value alone if quiet."""
+        """Print one field as ``fields`` does; if quiet, print the value alone."""
         if self.quiet and self.form != "json":
             click.echo(shown(value))
         else:
             self.fields({key: value})
 
     def said(self, text):
-        """Print a sentence about a result; not in JSON, not if quiet."""
+        """Print a sentence about a result; do nothing if ``form`` is json or ``quiet`` is set."""
         if not self.quiet and self.form != "json":
             click.echo(text, err=True)
 
     @staticmethod
     def json(value):
-        """Print JSON, indented on a terminal."""
+        """Print a value as JSON; on a terminal, indent it."""
         indent = None if not sys.stdout.isatty() else 2
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         try:
@@ -64,7 +64,7 @@ class Output:
 
 
 def has(row, column):
-    """Whether nested objects have ``a.b``."""
+    """Whether nested objects have the field ``column``, such as ``a.b``."""
     for part in column.split("."):
         if not isinstance(row, dict) or part not in row:
             return False
@@ -73,7 +73,7 @@ def has(row, column):
 
 
 def at(row, column):
-    """The value of ``a.b`` in nested objects, or None."""
+    """The value of the field ``column``, such as ``a.b``, in nested objects, or None."""
     for part in column.split("."):
         row = row.get(part) if isinstance(row, dict) else None
     return row

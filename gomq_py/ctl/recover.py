@@ -30,7 +30,7 @@ _MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
 
 
 def recover_users(root, name, password):
-    """Restart ``users`` with one administrator, who has all rights in every vhost of the definitions.
+    """Begin ``users`` anew with one administrator, who has all rights in every vhost of the definitions.
 
     Raises FolderError if the file has users, the folder is no data folder, or the name is invalid.
     """
@@ -53,7 +53,7 @@ def recover_users(root, name, password):
 
 
 def recover_definitions(root):
-    """Restart ``definitions`` with the vhost ``/``: the next boot sets aside the messages of all queues.
+    """Begin ``definitions`` anew with the vhost ``/``: the next boot sets the messages of all queues aside.
 
     Raises FolderError if the file has definitions, or the folder is no data folder.
     """
@@ -91,7 +91,7 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """The path of an unreadable log, which is moved to set-aside/ unless it is empty. Raises FolderError."""
+    """Move an unreadable log to set-aside/, unless it is empty; returns its old path. Raises FolderError."""
     path = os.path.join(root, name)
     try:
         with open(path, "rb") as file:
@@ -110,7 +110,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """(arguments of a queue that fits this folder, its incarnation). Raises FolderError."""
+    """(arguments of a queue that may have had this folder, the folder's incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

@@ -1,4 +1,4 @@
-"""Session: the API, output and virtual host of a command, and names that a shell offers for its arguments.
+"""Session: gives a command its API, output and virtual host, and offers a shell names for arguments.
 
 Completion hides its errors, never waits long, and offers no name that a shell would misread.
 """
@@ -22,7 +22,7 @@ _PAGED = ("queues", "exchanges", "connections")
 
 @dataclass
 class Session:
-    """API, output and virtual host of a command."""
+    """Holds the API, output and virtual host of a command."""
 
     api: API
     out: Output
@@ -34,7 +34,7 @@ def make_session(
     control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
     node=None, timeout_s=TIMEOUT_S,
 ):
-    """The Session for the group's options. Raises APIError."""
+    """Make the Session that the options of the command group ask for. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:
@@ -51,7 +51,7 @@ def make_session(
 
 
 def _control_socket(given):
-    """The named control socket, or the one of this machine's broker; empty without one. Raises APIError."""
+    """The path of the given control socket, or of this machine's broker's; "": none. Raises APIError."""
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
             raise APIError(f"no control socket at {given}, or you may not use it")
@@ -65,7 +65,7 @@ def _control_socket(given):
 
 
 def names(*path, per_vhost=True, field="name"):
-    """A ``shell_complete`` for names in the list at ``path``."""
+    """A function for click's ``shell_complete``, which offers the names in the list at ``path``."""
 
     def complete(context, _parameter, incomplete):
         try:
@@ -113,5 +113,5 @@ OF_ARGUMENT = {
 
 
 def argument(name, **options):
-    """A click argument that the shell completes as OF_ARGUMENT says for its name."""
+    """A click argument; a shell completes its values if OF_ARGUMENT has the argument's name."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)

@@ -30,7 +30,7 @@ def set_vhost_limits(session, limits):
 
 
 def object_of(text, what):
-    """A JSON object given on the command line. Raises click.BadParameter."""
+    """The JSON object in a text from the command line; errors name it ``what``. Raises click.BadParameter."""
     try:
         value = json.loads(text)
         # 1e400 is read as infinity, which is no JSON for the broker

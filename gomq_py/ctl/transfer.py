@@ -23,7 +23,7 @@ def export_definitions(session, file, only_vhost):
 
 
 def write_definitions(definitions, file):
-    """Write definitions as JSON for people."""
+    """Write definitions as indented JSON."""
     json.dump(definitions, file, indent=2, ensure_ascii=False)
     file.write("\n")
 
@@ -42,7 +42,7 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: options for another broker (``place`` in their help), whose API the command gets."""
+    """Decorator: gives a command options for another broker, named ``place`` in help, and its API."""
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",
@@ -74,7 +74,7 @@ def import_from(session, there, dry_run):
 
 
 def definitions_of(other):
-    """The definitions of another broker, by its API. Raises APIError."""
+    """The definitions that the API ``other`` exports. Raises APIError."""
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         # RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest.
@@ -88,7 +88,7 @@ def definitions_of(other):
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):
-    """Import definitions and print the report, or its dry run. Raises APIError.
+    """Import definitions and print a report; for a dry run only print the changes. Raises APIError.
 
     ``leaves``: end the command with exit code 1 if an entry is refused.
     """

@@ -23,8 +23,8 @@ GROWN_MESSAGES, GROWN_PART = 1000, 0.05
 
 
 class Finding(NamedTuple):
-    """One problem. ``kind``, ``vhost`` and ``name`` identify its subject (each kind has a page), ``subject``
-    is its text; ``remedy`` says what to do.
+    """One problem. ``kind``, ``vhost`` and ``name`` identify what has the problem, ``subject`` is its name
+    in a sentence, ``text`` the rest of the sentence; ``remedy`` says what to do.
     """
 
     level: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def of_node(node):
-    """Findings of a node as shown by /api/nodes."""
+    """Findings about a node, given as an object of /api/nodes."""
     name = node.get("name", "node")
 
     def found(level, text, remedy=""):
@@ -110,7 +110,7 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept):
-    """Findings of damage; a finding stays until an operator has dealt with the damage."""
+    """Findings about counts of ``damaged`` messages and of files ``kept`` for an operator to look at."""
     if damaged:
         yield Finding(
             BAD, "disk", "disk",
@@ -154,7 +154,7 @@ class QueueChecks:
         self._idle = None  # (ready messages, name) of the longest queue without a consumer
 
     def look(self, name, state, ready_count, has_consumers):
-        """Judge the state and consumers of one queue, as in lists."""
+        """Judge one queue by values that lists show: its state, ready messages and consumers."""
         if state != "running":
             self._not_running(name, state)
         if ready_count and not has_consumers:
@@ -163,7 +163,7 @@ class QueueChecks:
                 self._idle = ready_count, name
 
     def look_at_growth(self, name, ready_count, before, seconds):
-        """Judge the growth of a queue in ``seconds``."""
+        """Judge the growth of a queue from ``before`` to ``ready_count`` messages in ``seconds``."""
         grown = ready_count - before
         if grown > max(GROWN_MESSAGES, GROWN_PART * before):
             self._add(
@@ -172,14 +172,14 @@ class QueueChecks:
                 "add consumers, or see why those there are slow")
 
     def look_at_age(self, name, unacked_s):
-        """Judge the age of the oldest unacknowledged message."""
+        """Judge a queue whose oldest unacknowledged message is ``unacked_s`` seconds old."""
         if unacked_s > OLD_UNACKED_S:
             self._add(
                 "old", WARNING, name, f"a message is unacknowledged since {int(unacked_s)} s",
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """Judge the messages that are set aside."""
+        """Judge a queue by the ``count`` of its set-aside messages and their reasons."""
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(

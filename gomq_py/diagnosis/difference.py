@@ -32,7 +32,7 @@ class Difference:
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """``paced(entries)`` iterates with pauses; ``is_whole``: the exports are not of a single vhost."""
+        """``paced(entries)`` iterates with pauses; ``is_whole``: False for exports of a single vhost."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -124,7 +124,7 @@ def _name(kind, entry):
 
 
 def _changed(mine, theirs):
-    """The fields that differ between two entries; tags are compared as sets, in either of their forms."""
+    """The fields that differ between two entries; tags, a text or a list, are compared as sets."""
     return [field for field, value in theirs.items()
             if field in mine and field not in _NOT_COMPARED
             and _plain(field, mine[field]) != _plain(field, value)]

@@ -1,5 +1,5 @@
-"""Answers and requests: JSON in and out, in slices, so that ten thousand queues do not delay a single
-message; answers are cut to the query's ``columns``, fields of bodies are checked.
+"""Answers: builds JSON answers and reads JSON requests, in slices, so that ten thousand queues do not delay a
+message. Cuts answers to the query's ``columns`` and checks fields of bodies.
 
 ``listing`` builds a list a slice at a time and lets the loop run in between; ``paging`` sorts and pages.
 """
@@ -37,8 +37,8 @@ def node():
 
 
 def json_answer(value, status=200):
-    """A JSON response; a GET is cut to the query's columns. Octets that are no UTF-8 get replacement
-    characters; message bodies are encoded before.
+    """A JSON response; the answer to a GET is cut to the query's columns. Octets that are no UTF-8 become
+    replacement characters, so callers encode message bodies first.
     """
     paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
     if paths is not None:
@@ -47,7 +47,7 @@ def json_answer(value, status=200):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """A response from a list of octets, consumed in slices: many megabytes at once stop the loop."""
+    """A response from a list of octets, sent in slices: many megabytes at once would stop the loop."""
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
     return response
@@ -72,7 +72,7 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """A JSON array of values, built and written in slices; a GET is cut to the query's columns. May switch.
+    """A JSON array of values as a response, sent in slices, for a GET cut to the query's columns. May switch.
     """
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
@@ -135,7 +135,7 @@ def check_required(value, keys):
 
 
 def check_node(wanted):
-    """Raises BadRequest if the body asks for another node than this one."""
+    """Raises BadRequest if a request's body (``wanted``) asks for another node than this one."""
     wanted_node = wanted.get("node")
     if wanted_node not in (None, "", node().name, node().name.partition("@")[0]):
         raise BadRequest(f"Node {wanted_node} could not be contacted")
@@ -155,7 +155,7 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse an object of very many values in slices; the fast library would take 20 ms at once. May switch.
+    """Parse a body of very many values in slices, into ``g.parsed``; skip any other body. May switch.
     """
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
@@ -181,7 +181,7 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """A deque of octets, because joining 60 MB takes 30 ms. May switch."""
+    """The body as a deque of octets: joining 60 MB would take 30 ms. Raises as body_pieces(). May switch."""
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")
@@ -205,7 +205,7 @@ def _received(max_octets):
 
 def paths_in(query):
     """The fields that ``columns`` names (``name,message_stats.publish_details.rate``, as in RabbitMQ), each
-    as a list of names; None if the query names none and gets all.
+    as a list of names; None if the query names no field and gets all.
     """
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None
@@ -221,7 +221,7 @@ def at(item, path):
 
 
 def cut(item, paths):
-    """An object with these fields only; other values stay as they are."""
+    """A copy of an object with the fields at these paths only; any other value unchanged."""
     if not isinstance(item, dict):
         return item
     left = {}
@@ -239,7 +239,7 @@ def cut(item, paths):
 # fields of a body or a query
 
 def boolean_of(wanted, key, default=False):
-    """A boolean field; the words true and false are accepted, as in RabbitMQ. Raises BadRequest."""
+    """The boolean field ``key``, else ``default``; accepts the words true and false. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -249,7 +249,7 @@ def boolean_of(wanted, key, default=False):
 
 
 def text_of(wanted, key, default=None):
-    """A string field. Raises BadRequest for any other type."""
+    """The string field ``key``, else ``default``. Raises BadRequest if that is no string."""
     value = wanted.get(key, default)
     if not isinstance(value, str):
         raise BadRequest(f"{key} must be a string")
@@ -271,7 +271,7 @@ def pattern_of(text, ignore_case):
 
 
 def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
-    """An integer field, also as text. Raises BadRequest."""
+    """The integer field ``key``, else ``default``; accepts digits in a text. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str):
         value = number_in(value)
@@ -281,7 +281,7 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """The ``arguments`` field, an object whose content the caller checks. Raises BadRequest."""
+    """The object in the field ``arguments``, whose content the caller checks; else {}. Raises BadRequest."""
     arguments = wanted.get("arguments", {})
     if arguments == []:
         return {}  # PHP clients send this for an empty object

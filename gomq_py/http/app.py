@@ -1,4 +1,4 @@
-"""The management app: blueprints, access, error translation and headers.
+"""The management app: makes the WSGI apps of the management doors from the blueprints of the API.
 
 A factory, so that several brokers can run in one process.
 """
@@ -39,7 +39,7 @@ SECURITY_HEADERS = {
 
 
 class NameConverter(UnicodeConverter):
-    """A name in a path: decodes the slashes and percent signs that the server leaves (server.path_info)."""
+    """Decodes a name in a path: its slashes and percent signs, which server.path_info leaves encoded."""
 
     def to_python(self, value):
         return value.replace("%2F", "/").replace("%25", "%")
@@ -66,7 +66,7 @@ def create_app(node):
 
 
 def _check_path():
-    """Refuse a path that is no UTF-8: replacement characters would make two names equal."""
+    """Refuse a path that is no UTF-8, because replacement characters could make two names equal."""
     try:
         request.environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -74,7 +74,7 @@ def _check_path():
 
 
 def create_control_app(node):
-    """The WSGI app of the control socket: as ``create_app``, for the local operator, without login."""
+    """The WSGI app of the control socket: that of ``create_app`` for the LocalOperator, without a login."""
     app = create_app(node)
     app.extensions["gomq.operator"] = LocalOperator()
     return app

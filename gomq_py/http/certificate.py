@@ -1,7 +1,7 @@
-"""Certificate: the end of validity of a certificate in a PEM file, for the health check.
+"""Certificate: reads when a certificate in a PEM file expires, for the health check.
 
-Reads the fields before that date (X.509, RFC 5280 §4.1) and no more. The standard library shows only the
-certificates of peers; a library for one date would be a dependency of megabytes.
+Parses the fields up to that date only (X.509, RFC 5280 §4.1). The standard library parses certificates of
+peers only; a library for one date would be a dependency of megabytes.
 """
 import re
 import ssl
@@ -15,7 +15,7 @@ _UTC_TIME = 0x17
 
 
 def end_s(path):
-    """End of the first certificate in the file, in Unix seconds. Raises OSError, ValueError."""
+    """When the first certificate in the file expires, in Unix seconds. Raises OSError, ValueError."""
     with open(path, encoding="ascii", errors="replace") as file:
         found = _PEM.search(file.read())
     if found is None:
@@ -34,7 +34,7 @@ def end_s(path):
 
 
 def _element(der, at):
-    """(tag, start, end) of the contents of the element at a position. Raises ValueError."""
+    """(tag of the element at ``at``, start and end of its contents). Raises ValueError."""
     try:
         tag, length, start = der[at], der[at + 1], at + 2
     except IndexError:
@@ -48,7 +48,7 @@ def _element(der, at):
 
 
 def _time(tag, text):
-    """Seconds of a UTCTime (two digits of the year, 50 and later are 19..) or a GeneralizedTime."""
+    """Unix seconds of a GeneralizedTime, or of a UTCTime, where the years 50 to 99 are 1950 to 1999."""
     if tag == _UTC_TIME:
         text = ("19" if int(text[:2]) >= 50 else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()

@@ -1,10 +1,10 @@
-"""Clients of one management port: limits their number, in all and per address, and the time they may keep the
-server waiting.
+"""Clients: limits the number of clients of one management port, in all and per address, and the time that a
+client may keep the server waiting.
 
-The server reports when it waits for a client and when it works for one; one timer is set for the client that
-is late first. If the port is full and another client connects, the one that has kept the server waiting
-longest, among those of the address with the most, is closed once it has had ``PATIENCE_S``: so idle
-connections keep nobody out. Never reads and never writes.
+The server reports when it waits for a client and when it works for a client; one timer runs for the client
+whose time is over first. If another client connects to a full port, the address with the most clients loses
+the client that has kept the server waiting longest, if that was at least ``PATIENCE_S``: so idle connections
+keep nobody out. Never reads and never writes.
 """
 import socket
 import time
@@ -26,7 +26,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """One connection. ``late``: the connection was timed out, and further octets from it are ignored."""
+    """One connection. ``late``: its time was over, and the server ignores what it still sends."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
@@ -46,7 +46,7 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when a client has left, or when a full port should be checked again."""
+        """Calls ``room_again()`` when a client has left, or has_room() may have another answer."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -63,7 +63,7 @@ class Clients:
 
     def has_room(self):
         """True if another client may connect. Otherwise closes the client that has kept the server waiting
-        longest, if that was PATIENCE_S, and calls ``room_again`` when another check makes sense.
+        longest, if at least for PATIENCE_S, and calls ``room_again`` when another check makes sense.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -71,7 +71,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """The Client of an accepted socket; None if it must be closed, with the reason logged."""
+        """The Client of an accepted socket; None, after a line in the log, if the caller must close it."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -105,12 +105,12 @@ class Clients:
         client.until = self._clock() + seconds
 
     def took(self, client, octets):
-        """Extend the limit for octets that the client has sent or taken."""
+        """Extend the client's time by that for ``octets`` octets, which the client has sent or taken."""
         client.until += octets / LEAST_OCTETS_PER_S
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Context of a wait for the client to send or (``writing``) read; a late client is shut down."""
+        """Context of a wait until the client sends or, for ``writing``, reads. Shuts down a late client."""
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
         try:
@@ -132,8 +132,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close the client that has waited longest, of the address with the most clients; if it has waited
-        less than PATIENCE_S, check again later.
+        """Close the client that has kept the server waiting longest, of the address with the most clients; if
+        not for PATIENCE_S, check again later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -151,7 +151,7 @@ class Clients:
 
 
 def _end(client, told):
-    """Shut down a client's socket; ``told``: it may still be sent an answer."""
+    """Shut down a client's socket; ``told``: for reading only, so that the client still gets an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -159,7 +159,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """One timer of this thread's hub: calls back once, at the earliest of its start times."""
+    """A timer of this thread's hub, which calls back once, at the earliest time that start() asked for."""
 
     def __init__(self, callback):
         self._callback = callback
@@ -167,7 +167,7 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call back in ``seconds``, or earlier if already started so."""
+        """Call back in ``seconds``, or earlier if an earlier start() asked for that."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:

@@ -1,9 +1,9 @@
 """/api/doctor: present and coming problems, with remedies; gomq-py's own. The Doctor examines this broker, at
 most once in two seconds, however many clients ask.
 
-Beside rates and index: reads the model in slices, and leaves the verdicts to diagnosis.checks. Each
-finding says who may see it; the view filters by it. Growth compares two examinations, so the first one finds
-none.
+Reads the model in slices, and leaves the verdicts to diagnosis.checks. Each finding has a visibility, by
+which the view filters. The growth of a queue is its change between two examinations: the first examination
+finds none.
 """
 import time
 from collections import defaultdict
@@ -36,7 +36,7 @@ EXAMINED_FOR_S = 2.0
 
 
 class Doctor:
-    """``examined()`` returns [(visibility, Finding)]; an examination is reused for ``interval_s``."""
+    """Examines a broker. ``examined()`` returns [(visibility, Finding)], and the same for ``interval_s``."""
 
     def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
         self._interval_s = interval_s
@@ -56,7 +56,7 @@ class Doctor:
         return self._found
 
     def close(self):
-        """Drop the findings and lengths."""
+        """Drop the findings and the lengths of queues that were kept for a comparison."""
         self._found, self._lengths = None, {}
 
     def _examine(self, node):

@@ -1,4 +1,4 @@
-"""Management doors: opened by the launcher on listening sockets, and closed again.
+"""Management doors: serve the management API on sockets that the launcher opens.
 
 Importing this module imports Flask.
 
@@ -30,7 +30,7 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 
 
 class Management:
-    """State shared by the doors of one broker."""
+    """Makes the management doors of one broker, and owns the state that they share."""
 
     def __init__(self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
@@ -51,8 +51,8 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """A Door that is not open yet; it owns ``listening``, which listens already. ``tls`` encrypts (and
-        makes http https): anything with an SSL context's ``wrap_socket``.
+        """A Door that is not open yet, on the socket ``listening``, which listens already and belongs to the
+        Door from here on. ``tls``: an SSL context or an object with its ``wrap_socket``; None: no TLS.
         """
         kind = HTTP if protocol == HTTPS else protocol
         if kind not in self._apps:
@@ -71,13 +71,13 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake followers of the log, in the hub's thread: other threads' lines are shown with its next line."""
+    """Wake the log's followers if called in the hub's thread; other threads' lines are shown later."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
 
 class Door:
-    """One listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
+    """Serves one listening socket. ``protocol``, ``address`` and ``port`` are those of the socket."""
 
     def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None):
         name = listening.getsockname()
@@ -93,7 +93,7 @@ class Door:
         self._server.start()
 
     def abandon(self):
-        """Close the socket in a forked child."""
+        """Close a forked child's copy of the socket; the parent goes on to accept."""
         self._server.abandon()
 
     def close(self):
@@ -104,10 +104,10 @@ class Door:
 
 
 class Node:
-    """One running broker, as the management doors see it. They never use another door: connections come from
-    the hub's ``clients``, shovels and links from their supervisors.
+    """One running broker, as the management doors see it. They use no other kind of door: connections come
+    from the hub's ``clients``, shovels and links from their supervisors.
 
-    ``listeners()`` returns the open ones, with protocol, address and port; ``name`` is the node's:
+    ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
     ``log_source`` wakes its followers.
@@ -137,7 +137,7 @@ class Node:
         return time.monotonic() - self.started_monotonic
 
     def totals(self):
-        """The Totals of every vhost, and those of deleted ones."""
+        """The Totals of every vhost, and those of deleted vhosts."""
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):

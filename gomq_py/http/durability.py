@@ -15,7 +15,7 @@ LOOK_S = 5.0
 
 
 class NotFlushed(errors.APIError):
-    """500: done, but a restart may undo it."""
+    """500: the broker has made the change, but a restart may undo it."""
 
     def __init__(self):
         super().__init__(
@@ -40,8 +40,8 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Return when ``when_safe(callback)`` has called ``callback(None)``. Raises NotFlushed, also if the
-    client has gone: it must not occupy a connection while a disk hangs. May switch.
+    """Return when ``when_safe(callback)`` has called ``callback(None)``. Raises NotFlushed for an error, and
+    if the client has gone, so that no connection is occupied while a disk hangs. May switch.
     """
     done = AsyncResult()
     when_safe(done.set)

@@ -1,4 +1,4 @@
-"""Finds the entities that a path names, if the user may see them; raises the error to answer with."""
+"""Finds the entities that a path names, if the user may see them, or raises an error for the answer."""
 from flask import g, request
 
 from gomq_py.broker.names import described
@@ -20,7 +20,7 @@ def find_vhost(name):
 
 
 def caller(vhost_name):
-    """The request's user in a vhost that it may look into, for verbs. Raises NoSuchObject, NotAuthorised.
+    """The request's user as the caller of verbs in a vhost. Raises NoSuchObject, NotAuthorised.
 
     For tracing the request appears as a connection with one channel, as in RabbitMQ.
     """
@@ -47,7 +47,7 @@ def vhosts_named(name=None):
 
 
 def check_node_name(name):
-    """Raises NoSuchObject for another node's name; None is this node."""
+    """Raises NoSuchObject if the name is another node's; None stands for this node."""
     if name not in (None, node().name):
         raise NoSuchObject()
 
@@ -93,7 +93,7 @@ def _found(one):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """As ``find_exchange``, for publishing: a missing one is a BadRequest with AMQP's error text."""
+    """As ``find_exchange``, for publishing: a missing exchange raises BadRequest with AMQP's text."""
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
     if exchange is None:
         raise BadRequest(f"404 NOT_FOUND - no {described('exchange', named(name), vhost_name)}")

@@ -1,5 +1,5 @@
-"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; nothing else in
-the management door does so.
+"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; no other
+module of the management door does so.
 
 Answers name the requested thing and no internals; an unexpected error is logged whole and answered with 500
 and no detail.
@@ -15,7 +15,7 @@ LOG = logger("http")
 
 
 class APIError(Exception):
-    """An answer other than success: status, RabbitMQ's error word and the reason."""
+    """Base of errors that become an answer with a status, RabbitMQ's error word and the reason."""
 
     status, error = 500, "internal_server_error"
 
@@ -39,7 +39,7 @@ class NotAuthorised(APIError):
 
 
 class LoginFailed(NotAuthorised):
-    """401: the login failed. RabbitMQ spells the word differently here, and management tools look for it."""
+    """401: the login failed. RabbitMQ spells this error word with z, and management tools look for it."""
 
     error = "not_authorized"
 
@@ -55,7 +55,7 @@ class ForeignPage(APIError):
 
 
 class NoSuchObject(APIError):
-    """404: in RabbitMQ's words, whatever the object."""
+    """404: the object does not exist. RabbitMQ's words, the same for every kind of object."""
 
     status, error = 404, "Object Not Found"
 
@@ -88,7 +88,7 @@ class Unprocessable(APIError):
 
 
 class Throttled(APIError):
-    """429: too many failed logins of this user or address, with too many attempts waiting."""
+    """429: logins of this user or address failed, and too many further attempts wait already."""
 
     status, error = 429, "too_many_requests"
 
@@ -98,13 +98,13 @@ class Throttled(APIError):
 
 
 class Unavailable(APIError):
-    """503: not now; publishers are blocked."""
+    """503: the broker cannot do this now, for example because it blocks publishers."""
 
     status, error = 503, "service_unavailable"
 
 
 class BodyLost(OSError):
-    """The client did not send the whole body. ``status`` and ``reason`` are its answer, if it still listens.
+    """The client did not send the whole body. ``status`` and ``reason`` answer a client that still listens.
     """
 
     def __init__(self, status, reason):

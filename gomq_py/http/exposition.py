@@ -1,7 +1,7 @@
-"""Exposition: metric families as Prometheus' text, in slices, so that ten thousand queues delay no message.
+"""Exposition: writes metric families as Prometheus' text, in slices: ten thousand queues delay no message.
 
-Families and their text come from prometheus-client. For families with very many samples only the head does:
-their samples are paired with it and rendered line by line here, because the client takes 5 us per sample.
+The library prometheus-client makes families and their text. Of a family with very many samples it makes the
+head only: this module renders the samples line by line, because the library takes 5 us per sample.
 """
 from itertools import islice
 from types import SimpleNamespace
@@ -22,8 +22,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def rendered(families):
-    """The text of families, as a list of octets. A pair (family, iterator of (label values, value)) is
-    rendered in slices. May switch.
+    """The text of families, as a list of octets. A family with very many samples comes as a pair (family,
+    iterator of (label values, value)). May switch.
     """
     parts, whole = [], []
     labels = {}  # {(names, values): text}: a queue's labels recur in many families

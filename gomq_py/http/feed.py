@@ -1,8 +1,8 @@
-"""Feed: changes since a number, for viewers that follow a broker instead of reloading its lists.
+"""Feed: records a broker's changes, for viewers that follow them instead of reloading lists.
 
-Beside rates: subscribes to the broker's events when changes are first asked for. A ring of the last changes,
-numbered consecutively. Numbers begin with the time in microseconds, so that those of an earlier run are below
-all of this run's.
+Subscribes to the broker's events when a viewer first asks for changes. Keeps the last changes in a ring and
+numbers them consecutively, from the time in microseconds on: all numbers of an earlier run are smaller than
+those of this run.
 """
 import time
 from collections import deque
@@ -16,7 +16,7 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change. ``vhost`` and ``user`` (a User's identity): its owners, or None; ``facts``: more fields."""
+    """One change. ``vhost`` and ``user`` (a User's identity) own what changed, or are None."""
 
     what: str
     at_ms: int
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
 
 class Feed:
-    """The changes of one broker, from its Events. Tests pass ``unix_s``."""
+    """Records the changes that one broker's Events report. Tests pass ``unix_s``."""
 
     def __init__(self, events, kept=KEPT, unix_s=time.time):
         self._events = events
@@ -44,7 +44,7 @@ class Feed:
         return self._last
 
     def since(self, number):
-        """[(number, Change)] after that number; None if the number is too old."""
+        """[(number, Change)] of all changes after ``number``; None if ``number`` is too old or too high."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None

@@ -4,8 +4,8 @@ Browsers add a remembered login to any request, even to a form that another site
 ``Sec-Fetch-Site`` on connections they consider safe, and ``Origin``, which no page can forge or omit from a
 request that changes something. Without a preflight a page can send no body but a form's. Programs send
 neither header, and send JSON. A browser that knows ``SameSite`` keeps a session's cookie from other sites'
-requests; and a request with it that changes something also needs a token, which only the broker's own pages
-can read.
+requests; a request with that cookie that changes something also needs a token, which only the broker's own
+pages can read.
 """
 import hmac
 import socket
@@ -25,7 +25,7 @@ FORMS = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "
 
 
 def check():
-    """Check any request that may change something, first of all. Raises ForeignPage, UnsupportedType."""
+    """Check a request that may change something, before all else. Raises ForeignPage, UnsupportedType."""
     if request.method in READING:
         return
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")

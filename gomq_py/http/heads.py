@@ -1,4 +1,4 @@
-"""Heads and chunks of requests: accepts only unambiguous ones.
+"""Heads: reads the heads and chunks of requests, and accepts only unambiguous ones.
 
 If a proxy that shares a connection among its clients reads a request otherwise than this server, one client
 can write the next one's request. So a request that RFC 9112 allows a server to mend, or that another server
@@ -29,7 +29,7 @@ _ONCE = ("host", "content-length", "transfer-encoding", "content-type", "authori
 
 
 class MalformedHead(ValueError):
-    """The head is refused; the text says why."""
+    """The head of a request is malformed; the error's text says why."""
 
 
 class MalformedChunks(OSError):
@@ -43,10 +43,10 @@ def check_request_line(line):
 
 
 def read_fields(file):
-    """The octets of the field lines and the empty line behind them, checked, without white space around
-    values.
+    """Read and check the field lines and the empty line behind them. Returns their octets, without white
+    space around values.
 
-    Truncated lines, and too many or too long ones, are returned unchanged for later checks to refuse. Raises
+    Returns truncated lines, and too many or too long lines, unchanged: a later check refuses them. Raises
     MalformedHead. May switch.
     """
     lines = []
@@ -81,7 +81,7 @@ def check_framing(fields, version):
 
 
 class Chunks(io.RawIOBase):
-    """The octets of a chunked body, read from a buffered reader. ``before()`` is called before each read."""
+    """Reads the octets of a chunked body from a buffered reader; calls ``before()`` before each read."""
 
     def __init__(self, file, before):
         self._file = file
@@ -93,7 +93,7 @@ class Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Raises MalformedChunks, and the errors of the file. May switch."""
+        """Fill the buffer from the body; returns the count of octets. Raises MalformedChunks. May switch."""
         self._before()
         if self._ended:
             return 0

@@ -1,12 +1,12 @@
 """Index: values that long lists are sorted and filtered by, cached for one statistics interval and shared by
 all viewers.
 
-Below paging. A column is one fact of each row (``messages``, whether a name matches a filter). The first
-viewer that needs it reads it from the model in slices; later viewers in the interval reuse it. Each request
-makes its own list of rows, of those the viewer may see: new rows are read one by one, and deleted ones are in
-no list. So a column affects the order alone, never what a viewer sees.
+A column is one fact of each row (``messages``, whether a name matches a filter). The first viewer that needs
+a column reads it from the model in slices; later viewers in the interval reuse the column. Each request makes
+its own list of the rows that the viewer may see: new rows are read one by one, and deleted rows are in no
+list. So a column affects the order alone, never what a viewer sees.
 
-The index keeps numbers, texts and row ids, so it keeps no queue in memory.
+The index holds numbers, texts and ids of rows only, so it keeps no deleted queue in memory.
 """
 import heapq
 import time
@@ -64,7 +64,7 @@ class Rows:
 
 
 class Index:
-    """The columns of one broker, each kept for ``interval_s``. Tests pass ``now_s``."""
+    """Holds the columns of one broker, each for ``interval_s``. Tests pass ``now_s``."""
 
     def __init__(self, interval_s=5.0, now_s=time.monotonic):
         self._interval_s = interval_s
@@ -74,11 +74,11 @@ class Index:
         self._is_closed = False
 
     def values(self, rows, what, read):
-        """``read(row)`` of each of these Rows, cached under the name ``what``. May switch."""
+        """A list of ``read(row)`` for each of these Rows, cached under the name ``what``. May switch."""
         return self._column(rows, what, read, False).values
 
     def order(self, rows, what, read):
-        """Indexes of the Rows, sorted by their facts as by ``in_order``. May switch."""
+        """Indexes of these Rows in the order of ``read(row)``, cached under the name ``what``. May switch."""
         return self._column(rows, what, read, True).order
 
     def _column(self, rows, what, read, is_ordered):
@@ -106,7 +106,7 @@ class Index:
 
     @property
     def row_count(self):
-        """Rows of all columns together."""
+        """The number of rows in all columns together."""
         return sum(kept.row_count for kept in self._kept.values())
 
     def _fresh(self, key):
@@ -138,7 +138,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Drop the columns whose interval is over; the timer runs on while others are left."""
+        """Drop the columns whose interval is over; the timer runs on while columns are left."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -158,7 +158,7 @@ class _Column:
 
 
 class _Kept:
-    """One column as read in one interval, for each requested list of rows."""
+    """The values of one column that one interval has read, for each requested list of rows."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -179,7 +179,7 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """The _Column of these rows; reads only the rows that no earlier column has. May switch."""
+        """Make the _Column of these rows; reads only rows that no other _Column has. May switch."""
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
             if values.count(_UNREAD) > FEW:
@@ -209,7 +209,7 @@ def in_order(values):
     """Indexes of values in order, an array: None first, then numbers, then texts and all else as text, so
     that no list fails to sort. May switch.
 
-    No tuple per value: 100 000 of them had the cycle collector stop the loop for 20 to 100 ms, several times.
+    Makes no tuple per value: for 100 000 tuples the cycle collector stopped the loop for 20 to 100 ms.
     """
     kinds = {kind for _, some in chunks(values) for kind in set(map(type, some))}
     if kinds <= NUMBERS or kinds == {str}:

@@ -1,4 +1,4 @@
-"""JSON in slices, read and written, so that definitions of ten thousand queues delay no message.
+"""Reads and writes JSON in slices, so that definitions of ten thousand queues delay no message.
 
 A fast library parses a whole text at once: 10 ms per MiB, and more if it is mostly brackets. Here the lists
 of the outermost object are parsed element by element, and so are elements longer than GLANCE; an element has
@@ -34,7 +34,7 @@ _LONGER: Any = object()
 
 
 class TooLong(Exception):
-    """An element is too long; the text is for the client."""
+    """An element is too long; the error's text is meant for the client."""
 
 
 def parsed(pieces):
@@ -146,7 +146,7 @@ class _Text:
             self.give_way()
 
     def expect(self, mark):
-        """Skip this character. Raises ValueError if another comes."""
+        """Skip the character ``mark``. Raises ValueError if another character comes next."""
         if self.peek() != mark:
             raise ValueError(f"no {mark}")
         self._at += 1
@@ -165,7 +165,7 @@ class _Text:
         return value
 
     def give_way(self):
-        """Let other work run if it is time. May switch."""
+        """Let other greenlets run if this one has run for long. May switch."""
         if self._clock.is_over():
             give_way()
             self._clock.begin()
@@ -221,7 +221,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """The position where the element that begins here, or the one around it, has to end."""
+    """``limit``, or for None the position where the element that begins here has to end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX

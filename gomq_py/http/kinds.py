@@ -1,8 +1,8 @@
 """Kinds of rows in long lists: each with its JSON, the facts it is filtered and sorted by, and a check
 whether it still exists.
 
-Tables; only reads. A fact is the value of one JSON field, read without building the whole object. Lists can
-be sorted by other fields, too, at the cost of the whole object per row once in an interval.
+Tables only. A fact is the value of one JSON field, read without building the whole object. Lists can also be
+sorted by a field without a fact, which builds the whole object of each row once in an interval.
 """
 from operator import itemgetter
 
@@ -16,8 +16,8 @@ KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """``build(row)`` returns its JSON; ``name_of(row)`` the text that a filter matches; ``now(row)`` the
-    current row, or None if it is gone.
+    """A kind of rows. ``build(row)`` returns the JSON of a row; ``name_of(row)`` the text that a filter
+    matches; ``now(row)`` the row as it is now, or None if the row is gone.
 
     ``numbers(rows)``: an id for each row, valid while the row exists; None if rows are made for each request.
     """
@@ -41,7 +41,7 @@ class Kind:
 
 
 def _kept(value):
-    """The cached form of a field without a fact: no objects, which are large with many rows."""
+    """A field's value as the index keeps it: a number or None unchanged, anything else as short text."""
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 

@@ -1,9 +1,9 @@
-"""Live: endless answers, as server-sent events (HTML's), for changes and for the log.
+"""Live: answers requests with endless streams of server-sent events (HTML's), for changes and for the log.
 
-Between a source, which wakes its followers, and the server, which writes what they yield. A follower sleeps
-until there is an event, and sends all that are due together, so that a busy broker costs a viewer no more
-than a few writes a second. Each stream counts as a connection of its port ([mgmt] max_connections), and their
-number is limited, so that other clients find room. It ends with its login or its port, or when its client has
+A source wakes its followers; the server writes what a follower yields. A follower sleeps until there is an
+event, and sends all due events together, so that a busy broker costs a viewer no more than a few writes a
+second. Each stream counts as a connection of its port ([mgmt] max_connections), and the number of streams is
+limited, so that other clients find room. A stream ends with its login or its port, or when its client has
 gone, which an occasional line detects.
 """
 import time
@@ -29,21 +29,21 @@ RETRY_MS = 2000
 
 
 class Viewer:
-    """The user of a stream, kept beyond the request: ``g`` ends with the answer's head."""
+    """The user of a stream. Outlives ``g``, which ends with the head of the answer."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
         self._session, self._proof, self._sessions = g.session, g.proof, login.sessions()
 
     def is_good(self):
-        """Whether the login is still valid. Does not count as a use of the session."""
+        """Whether the login is still valid. The question does not count as a use of the session."""
         if self._session is not None and not self._sessions.is_good(self._session):
             return False
         return self._proof.is_good(time.time())
 
 
 class Followers:
-    """The event streams of one port, which end with it. ``settings`` are the broker's."""
+    """The event streams of one port, which end when the port closes. ``settings`` are the broker's."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -64,7 +64,7 @@ class Followers:
         self._users[event] = user.identity
 
     def leave(self, event):
-        """Remove a stream that has ended."""
+        """Remove the stream of this Event, which has ended."""
         self._users.pop(event, None)
 
     def close(self):
@@ -81,7 +81,7 @@ class Source:
         self.followers = {}
 
     def wake(self):
-        """Wake all followers. Cheap without followers."""
+        """Wake all followers; takes no time without followers."""
         for event in self.followers:
             event.set()
 
@@ -109,7 +109,7 @@ def answer(source, tell):
 
 
 class _Stream:
-    """The octets of a stream, for WSGI. It is a follower until ``close``, which is always called."""
+    """A stream for WSGI, which iterates over its octets. Follows the source until the server closes it."""
 
     def __init__(self, source, followers, event, viewer, tell):
         self._source = source

@@ -1,7 +1,7 @@
 """Login and access: authenticates requests, and checks RabbitMQ's tags per route with ``@access``.
 
-Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go on to ``auth.logins``, which throttles
-guessing, and nowhere else. A request without them may belong to a session (``http.session``).
+HTTP Basic brings a password or a token, Bearer a token; both go on to ``auth.logins``, which throttles
+guessing, and nowhere else. A request without both may belong to a session (``http.session``).
 """
 import functools
 from urllib.parse import urlsplit
@@ -39,7 +39,7 @@ ANYBODY = ""
 
 
 class LoginCounts:
-    """The number of logins over this door."""
+    """Counts the logins over the management doors: those that succeeded, and those that failed."""
 
     def __init__(self):
         self.succeeded_count = self.failed_count = 0
@@ -54,12 +54,12 @@ class LocalOperator(User):
         User.__init__(self, "gomq-py-ctl", "", "", (ADMINISTRATOR,), None)
 
     def permission(self, vhost):
-        """All rights, everywhere."""
+        """A Permission with all rights in any vhost."""
         return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
 def reach(user):
-    """All tags that the user's tags include."""
+    """The user's tags, and the tags that these include."""
     reached = set()
     for tag in user.tags:
         reached |= IMPLIED.get(tag, frozenset({tag}))
@@ -181,7 +181,7 @@ def check_login():
 
 
 def require_tag(tag):
-    """Raises NotAuthorised unless the user's tags include ``tag`` or it is ANYBODY."""
+    """Raises NotAuthorised unless the user's tags include ``tag``, or ``tag`` is ANYBODY."""
     if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
@@ -196,7 +196,7 @@ def set_by():
 
 
 def sees_vhost(name):
-    """Whether this request's user may look into the vhost: any permission in it, or the monitoring tag."""
+    """Whether this request's user has a permission in the vhost, or the monitoring tag."""
     return user_sees_vhost(g.user, g.tags, name)
 
 
@@ -226,7 +226,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """The issuer's origin, in a tuple; () if a policy could not name it."""
+    """(origin of the tokens' issuer,); () if a Content-Security-Policy cannot name that origin."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port
@@ -239,7 +239,7 @@ def issuer_origins(given):
 
 
 def policy_with_issuer(policy, given):
-    """A Content-Security-Policy that lets the page connect to the issuer, if sign-on is set up."""
+    """This Content-Security-Policy; if sign-on is set up, extended so that a page may reach the issuer."""
     if sign_on_settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *issuer_origins(given))))

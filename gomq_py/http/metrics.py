@@ -1,8 +1,8 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-One method per family of RabbitMQ's /metrics/detailed, and more, each yielding families for
-``exposition.rendered``. Reads the model's counters, keeps nothing. Series per object are made lazily; sums
-over many objects are made in slices.
+Has a method for each family of RabbitMQ's /metrics/detailed, and more methods, each of which yields families
+for ``exposition.rendered``. Reads the model's counters, keeps nothing. Makes series per object lazily, and
+sums over many objects in slices.
 """
 import os
 import resource
@@ -57,7 +57,7 @@ class Families:
             "product_version": gomq_py.__version__})
 
     def churn(self, _vhosts=None):
-        """Connections, channels and queues opened and closed since the start."""
+        """How many connections, channels and queues were opened and closed since the start."""
         churn = self._node.churn()
         for name, text, counter in rows.CHURN:
             yield self._counter(name, text, churn[counter])
@@ -96,7 +96,7 @@ class Families:
             yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())
 
     def alarms(self, _vhosts=None):
-        """Alarms: 1 while publishers are blocked."""
+        """The broker's alarms: 1 for an alarm that is on and blocks publishers, else 0."""
         alarms = self._node.broker.alarms
         for name, text, is_on in (
                 ("memory_used_watermark", "for lack of memory", alarms.is_on(MEMORY)),
@@ -211,7 +211,7 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, of exchanges, of channels) over all vhosts, also deleted. May switch."""
+        """({type: sums of queues}, sums of exchanges, sums of channels), deleted vhosts too. May switch."""
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
@@ -239,7 +239,7 @@ class Families:
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """The other gauges of every queue."""
+        """The consumers of every queue, the octets of its messages, and the persistent ones."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
@@ -292,7 +292,7 @@ class Families:
                 ((one.name, str(channel.id), one.vhost.name), value(channel)) for channel, one in channels))
 
     def vhost_status(self, vhosts=None):
-        """1 for every vhost: all of them run."""
+        """A sample of 1 for every vhost: all vhosts run."""
         names = sorted(vhost.name for vhost in self._wanted(vhosts))
         yield (
             Gauge(f"{self._outer}cluster_vhost_status", "Whether the vhost is running", labels=("vhost",)),
@@ -304,7 +304,7 @@ class Families:
             "bindings", "Bindings of the exchange", vhosts, lambda one: one.binding_count)
 
     def exchange_names(self, vhosts=None):
-        """1 for every exchange."""
+        """A sample of 1 for every exchange."""
         yield self._of_exchanges("name", "Every exchange there is", vhosts, lambda _: 1)
 
     def _of_exchanges(self, name, text, vhosts, value):

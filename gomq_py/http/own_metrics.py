@@ -1,7 +1,7 @@
-"""Own metrics: families without a name in RabbitMQ: ages of messages, how often they came back, durations of
-flushes, latency of the loop, shovels and federation links.
+"""Own metrics: metric families that RabbitMQ lacks, of ages and returns of messages, durations of flushes,
+latency of the loop, shovels and federation links.
 
-Beside metrics. Reads only; costly values (the loop's latency) are measured during a scrape, never at other
+Reads only; costly values (the loop's latency) are measured during a scrape, never at other
 times.
 """
 import time
@@ -149,14 +149,14 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """For each queue with returned messages: how many came back how often."""
+        """For each queue with returned messages: how many messages came back at most so many times."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
             "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
             (*LABELS, "le"), (sample for queue in queues for sample in _returned(queue)))
 
     def lags(self, vhosts=None):
-        """For each consumer of a stream the messages between it and the end of the stream."""
+        """For each consumer of a stream the number of messages that it has yet to get."""
         samples = []
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
@@ -170,7 +170,7 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """For each queue with set-aside messages: their number."""
+        """The number of set-aside messages of each queue that has set some aside."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
@@ -274,7 +274,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """The event loop's latency: the longest of some turns, timed now. May switch."""
+    """The event loop's latency: the duration of the longest of some rounds, run now. May switch."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

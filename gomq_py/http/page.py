@@ -1,6 +1,6 @@
-"""The management page's files: `/` is the page, `/ui/...` its parts, as they lie in the package.
+"""Serves the files of the management page: `/` is the page, `/ui/...` its parts, as they lie in the package.
 
-A blueprint beside those of the API; knows no broker, needs no login and tells no secret. Files are read and
+The blueprint knows no broker, needs no login and tells no secret. Files are read and
 compressed once, and again when they have changed, so that work on the page needs no restart. A path is either
 a plain name in plain folders or unknown: no other file of the disk is ever read.
 """
@@ -23,7 +23,7 @@ _files: dict[str, "_File"] = {}
 
 
 class _File:
-    """A file as read at this ``stamp``; ``packed`` is its gzip."""
+    """A file's content. ``stamp``: the file's time and size when read; ``packed``: the content as gzip."""
 
     __slots__ = ("stamp", "octets", "packed", "tag", "content_type")
 
@@ -61,7 +61,7 @@ def _answer(path):
 
 
 def _found(path):
-    """The _File of a path, or None."""
+    """The _File of a path; None if the page has no such file."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None

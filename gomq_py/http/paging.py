@@ -1,5 +1,5 @@
-"""Paging, filtering, sorting and columns of a list, by the query's ``page page_size name use_regex sort
-sort_reverse columns``, as in RabbitMQ.
+"""Paging: filters, sorts and pages a list and cuts its objects to columns, as RabbitMQ does, by the query's
+``page page_size name use_regex sort sort_reverse columns``.
 
 A query's pattern has limits of length and time; a page has at most 500 objects.
 """
@@ -76,7 +76,7 @@ def _page(query):
 
 
 def _places(rows, query):
-    """counted while the rows are built"""
+    """The indexes of the rows that match the query's ``name``, in the query's order. May switch."""
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
     if wanted:

@@ -1,7 +1,7 @@
-"""Rates: change of counters per second between looks, and their history for curves.
+"""Rates: measures the change of counters per second between looks, and keeps their history for curves.
 
-Kept only for things that are looked at. Groups that are ``long`` keep a day, in fewer samples, until no
-client has looked for a day.
+Measures only things that clients look at. The histories of a ``long`` group cover a day, in fewer samples,
+until no client has looked for a day.
 
     look(group, thing, windows) -> View             a rate is the change between two looks; without looks
                                                     nothing is measured. windows: the query's
@@ -9,8 +9,8 @@ client has looked for a day.
                                                     seconds: the View then has samples too
 
 A dashboard asks every few seconds, so a rate is the mean over those seconds. One greenlet samples histories
-while there are any; a history begins with the first request for it and ends when none came for a while. Both
-are bounded: see LOOKS_MAX and HISTORIES_MAX.
+while there are any; a history begins with the first request for it and ends after a while without requests.
+Looks and histories are bounded: see LOOKS_MAX and HISTORIES_MAX.
 """
 import time
 import weakref
@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters ``first`` to ``last`` (exclusive), with details, in a JSON object; returns it."""
+        """Set the counters ``first`` to ``last`` (exclusive), with details, in a dict, which is returned."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -85,7 +85,7 @@ class View:
 
 
 class Rates:
-    """Rates and histories of one broker: a sample every ``interval_s``, of which ``samples_max`` are kept.
+    """Keeps rates and histories of one broker: a sample every ``interval_s``, the last ``samples_max``.
     ``spawn`` starts the sampling greenlet; tests pass the clocks.
     """
 
@@ -119,7 +119,7 @@ class Rates:
         self._histories.clear()
 
     def close(self):
-        """Drop all and end the sampling: its sleeping greenlet would keep the broker alive. May switch."""
+        """End the sampling greenlet, which would keep the broker alive, and drop all. May switch."""
         self.forget()
         if self._keeper is not None:
             gevent.kill(self._keeper)
@@ -206,7 +206,7 @@ class Rates:
                 history.add_long(self._unix_s(), group.read(thing))
 
     def _forget(self):
-        """Drop histories that are no longer used, and, once per LONGEST_WINDOW_S, such looks. May switch."""
+        """Drop unused histories, and once per LONGEST_WINDOW_S unused looks, too. May switch."""
         now = self._now_s()
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
@@ -223,7 +223,7 @@ def _reference(thing, gone=None):
     """A reference that returns the thing when called, or None once it is gone; then ``gone(reference)`` is
     called.
 
-    A connection with its channels is some 20 KiB, a queue 1.5: strong references keep two minutes of them.
+    A strong reference would keep an ended connection (some 20 KiB) or queue (1.5 KiB) for two minutes.
     """
     try:
         return weakref.ref(thing, gone)
@@ -250,7 +250,7 @@ class _Strong:
 
 
 class _Look:
-    """``rates`` of the counters' ``values``, as of ``at`` (monotonic seconds)."""
+    """One thing's last look: the counters' ``values`` and ``rates`` at ``at`` (monotonic seconds)."""
 
     __slots__ = ("at", "values", "rates")
 
@@ -268,14 +268,14 @@ class _Look:
 
 
 class _Looks(dict):
-    """{reference of a thing: _Look} of one group. A look is dropped with its thing: with many short-lived
-    clients the looks of a minute would be ten times the things, and memory would keep growing.
+    """The looks of one group: {reference of a thing: _Look}. Drops a look with its thing: the looks at many
+    short-lived clients would otherwise fill memory.
     """
 
     __slots__ = ()
 
     def find(self, thing):
-        """The _Look, or None."""
+        """The last _Look at the thing, or None."""
         return self.get(_reference(thing))
 
     def add(self, thing, at, values):
@@ -319,7 +319,7 @@ class History:
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Restart the short samples: old ones would hide the day's."""
+        """Drop all short samples, which would hide those of the day, and add a new one."""
         self._samples.clear()
         self.add(unix_s, values)
 

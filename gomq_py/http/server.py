@@ -38,7 +38,7 @@ REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class _LogSink:
-    """Takes pywsgi's log lines, at debug level: they report no faults of the broker."""
+    """Logs pywsgi's lines at debug level, because they report no faults of the broker."""
 
     @staticmethod
     def write(line):
@@ -46,7 +46,7 @@ class _LogSink:
 
     @staticmethod
     def flush():
-        """Nothing is buffered."""
+        """Does nothing, because no line is buffered."""
 
 
 class _HeadRefused(ValueError):
@@ -58,7 +58,7 @@ class _HeadRefused(ValueError):
 
 
 class _Incoming(io.RawIOBase):
-    """The input of a client, for a buffered reader; counts its octets and limits their time."""
+    """The input of a client, for a buffered reader; limits the octets and the time of each step."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -75,7 +75,7 @@ class _Incoming(io.RawIOBase):
 
     @property
     def connection(self):
-        """The client's socket itself."""
+        """The client's socket."""
         return self._client.connection
 
     def expect_head(self, first):
@@ -86,11 +86,11 @@ class _Incoming(io.RawIOBase):
         )
 
     def expect_body(self):
-        """The head is complete; the time limit of the body starts with its first read."""
+        """Note that the head is complete: the body's first read starts the body's time limit."""
         self._step = None
 
     def readinto(self, buffer):
-        """Raises _HeadRefused, BodyLost, OSError. May switch."""
+        """Receive into the buffer; returns the count. Raises _HeadRefused, BodyLost, OSError. May switch."""
         if self._handed_over:
             return 0
         if self._step is None:
@@ -107,7 +107,7 @@ class _Incoming(io.RawIOBase):
         self._handed_over = True
 
     def _idle(self, count):
-        """Idle keep-alive connections wait here, up to the idle limit."""
+        """The step between requests, up to the idle limit: the first octets begin the step of the head."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -143,7 +143,7 @@ class _Outgoing:
         return getattr(self._connection, name)
 
     def sendall(self, octets):
-        """Raises OSError if the client does not take the octets in time. May switch."""
+        """Send all octets. Raises OSError if the client does not take them in time. May switch."""
         view = memoryview(octets)
         at = 0
         while at < len(view):
@@ -153,10 +153,10 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. An unread rest is discarded, or the connection ends with the answer."""
+    """A request's body for WSGI. If the application leaves a rest, discards it or closes the connection."""
 
     def __init__(self, handler, asked, most):
-        """``asked``: pywsgi's Input, which sends a due 100-continue; up to ``most`` octets are discarded."""
+        """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: octets to discard at most."""
         self._handler = handler
         self._asked = asked
         before = asked._send_100_continue
@@ -165,11 +165,11 @@ class _Body:
         self._lost = False
 
     def read(self, size=-1):
-        """Raises BodyLost. May switch."""
+        """Up to ``size`` octets of the body; -1: all. Raises BodyLost. May switch."""
         return self._taken(self._body.read, size)
 
     def readline(self, size=-1):
-        """As ``read``."""
+        """The next line of the body. Raises BodyLost. May switch."""
         return self._taken(self._body.readline, size)
 
     def __iter__(self):
@@ -234,7 +234,7 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """Read the fields of a head; pywsgi's name. Raises MalformedHead, HTTPException. May switch."""
+        """Read the fields of a head, for pywsgi. Raises MalformedHead, HTTPException. May switch."""
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields
@@ -244,7 +244,7 @@ class ManagementHandler(WSGIHandler):
         return False
 
     def handle_one_response(self):
-        """As pywsgi's, but a request for a WebSocket does not reach the application. May switch."""
+        """Answer one request: a request for a WebSocket here, all others in the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
@@ -306,7 +306,7 @@ class ManagementHandler(WSGIHandler):
         return str(status), line.encode()
 
     def log_request(self):
-        """Do nothing: requests may carry names, and a dashboard makes thousands."""
+        """Log nothing: a request may contain names, and a dashboard makes thousands of requests."""
 
 
 def _has_gone(client):
@@ -329,7 +329,7 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """Admits clients by Clients, and reports their end."""
+    """pywsgi's server, which asks Clients whether to admit a client, and tells it when a client has left."""
 
     # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
     # for a connection that does not exist.

@@ -5,7 +5,7 @@ Below login, which looks sessions up here. In memory only: a restart ends every 
 256 random bits, of which only the hash is kept; its token is derived from the number with a key of this
 process, so that neither can be found from memory. A session is as valid as its login (auth.users.LoginProof):
 it ends when the user is deleted or gets another password or other tags. The user's rights are looked up for
-each request. Bounded per user and in all. Never switches.
+each request. The number of sessions is bounded, per user and in all. Never switches.
 
 Browsers keep cookies by host, whatever the port: the cookie's name has the port that the browser asked for,
 so that two brokers on one machine do not overwrite each other's. Over TLS the name begins with ``__Host-``: a
@@ -36,7 +36,7 @@ NUMBER_OCTETS = 32
 
 
 class Session:
-    """The session of a user. ``digest`` is the hash of its number."""
+    """The session of a user. ``digest`` is the hash of the session's number."""
 
     __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
 
@@ -73,7 +73,7 @@ class Sessions:
         return number, session
 
     def find(self, number):
-        """The Session with this number, or None without a valid one. Counts as a use."""
+        """The valid Session with this number, or None. The call counts as a use of the session."""
         session = self._sessions.get(_digest(number))
         if session is None:
             return None
@@ -128,7 +128,7 @@ def number_in_cookie():
 
 
 def numbers_in_cookies():
-    """The numbers of all session cookies: a browser may hold one of a page over TLS, and one without."""
+    """The session numbers of this request's cookies: with TLS prefix and without, if both are there."""
     return [request.cookies[each] for each in _cookie_names() if each in request.cookies]
 
 
@@ -158,8 +158,8 @@ def _cookie_names():
 
 
 def _plain_cookie_name():
-    """The cookie's name without the prefix, with the port in ``Host``: browsers keep cookies by that host,
-    and a proxy may change it. Without a port it is the scheme's own.
+    """The cookie's name without the prefix. Ends with the port in ``Host``, if there is one: a browser keeps
+    cookies by host, whatever the port.
     """
     try:
         port = urlsplit(f"//{request.headers.get('Host', '')}").port

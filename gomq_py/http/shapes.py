@@ -29,7 +29,7 @@ _GONE = (OSError, ValueError, AttributeError)
 
 
 def vhost(one):
-    """A vhost with the sums over its queues. May switch."""
+    """A vhost as JSON, with sums over its queues. May switch."""
     view = statistics.view(statistics.VHOST, (one, node()))
     shape = {
         "name": one.name, "protected_from_deletion": False, **one.metadata(), "metadata": one.metadata(),
@@ -43,7 +43,7 @@ def vhost(one):
 
 
 def user(one):
-    """A user; the hash is the one that definitions carry, the password itself is not stored."""
+    """A user as JSON, with the password's hash in the form that definitions carry."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": dict(one.limits),
@@ -51,21 +51,21 @@ def user(one):
 
 
 def permission(one):
-    """The rights of a user in a vhost."""
+    """The rights of a user in a vhost, as JSON."""
     return {
         "user": one.user, "vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read
     }
 
 
 def topic_permission(one):
-    """The routing keys a user may use at a topic exchange."""
+    """The routing keys that a user may use at a topic exchange, as JSON."""
     return {
         "user": one.user, "vhost": one.vhost, "exchange": one.exchange, "write": one.write, "read": one.read
     }
 
 
 def binding(one):
-    """A binding; its destination is a queue or an exchange."""
+    """A binding as JSON; the destination is a queue or an exchange."""
     return {
         "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
         "destination_type": one.destination_type, "routing_key": one.routing_key,
@@ -74,7 +74,7 @@ def binding(one):
 
 
 def default_binding(queue):
-    """A queue's implicit binding to the default exchange."""
+    """A queue's implicit binding to the default exchange, as JSON."""
     return {
         "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue",
         "routing_key": queue.name, "arguments": {}, "properties_key": escaped(queue.name),
@@ -82,7 +82,7 @@ def default_binding(queue):
 
 
 def exchange(one):
-    """An exchange and its counters."""
+    """An exchange as JSON, with its counters."""
     shape = {
         "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -97,7 +97,7 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """Number and reasons of a queue's or delayed exchange's messages in broker.queues.set_aside."""
+    """How many messages a queue or delayed exchange has set aside, and why, as JSON."""
     return {
         "messages_set_aside": aside.count if aside else 0,
         "set_aside_reasons": dict(aside.reasons) if aside else {},
@@ -105,7 +105,7 @@ def set_aside(aside):
 
 
 def in_force(one):
-    """The policies in force on an entity, not one yet to be applied, and their merged definition."""
+    """The policies in force on an entity, and their merged definition, as JSON."""
     found = one.in_force
     return {
         "policy": found.policy.name if found.policy else None,
@@ -120,7 +120,7 @@ def queue_kind(one):
 
 
 def queue_itself(one):
-    """A queue's fixed fields: for lists with ``disable_stats``."""
+    """A queue as JSON with its fixed fields only, for lists with ``disable_stats``."""
     return {
         "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -130,7 +130,7 @@ def queue_itself(one):
 
 
 def queue_with_totals(one):
-    """A queue's fixed fields and message counts: for lists with ``enable_queue_totals`` too."""
+    """A queue as JSON with its fixed fields and message counts, for ``enable_queue_totals``."""
     ready, unacked = one.ready_count, one.unacked_count
     return {
         **queue_itself(one), "messages": ready + unacked, "messages_ready": ready,
@@ -139,7 +139,7 @@ def queue_with_totals(one):
 
 
 def queue(one):
-    """A queue as in lists."""
+    """A queue as JSON, with all fields that lists show."""
     shape = {
         **queue_itself(one), **in_force(one), "exclusive_consumer_tag": exclusive_tag(one),
         "single_active_consumer_tag": active_tag(one), **set_aside(one.aside),
@@ -175,7 +175,7 @@ def queue_state(one):
 
 
 def consumers_of(one):
-    """The consumers of a queue, which has no ring before its first one."""
+    """The consumers of a queue as a list, which is empty if there are none."""
     return list(one.ring.consumers) if one.ring is not None else []
 
 
@@ -194,7 +194,7 @@ def active_tag(one):
 
 
 def owner(one):
-    """The connection that owns an exclusive queue."""
+    """The connection that owns an exclusive queue, as JSON; {} for any other queue."""
     connection = one.exclusive_owner
     if connection is None or not hasattr(connection, "peer"):
         return {}
@@ -203,7 +203,7 @@ def owner(one):
 
 
 def consumer(one, connection):
-    """A consumer; ``connection`` is its connection."""
+    """A consumer as JSON; ``connection`` is the consumer's connection."""
     channel = one.channel
     return {
         "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost},
@@ -215,7 +215,7 @@ def consumer(one, connection):
 
 
 def channel_details(channel, connection):
-    """The channel of an entity."""
+    """A channel with its connection, as a field in the JSON of a consumer or another entity."""
     host, port = peer_of(connection)
     return {
         "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name,
@@ -229,7 +229,7 @@ def channel_name(channel, connection):
 
 
 def channel(one, connection):
-    """A channel as in lists."""
+    """A channel as JSON, with all fields that lists show."""
     host, port = peer_of(connection)
     stats = statistics.view(statistics.CHANNEL, one).put({})
     return {
@@ -250,7 +250,7 @@ def channel(one, connection):
 
 
 def connection(one):
-    """A connection as in lists."""
+    """A connection as JSON, with all fields that lists show."""
     host, port = peer_of(one)
     local_host, local_port = address_of(one.socket.getsockname) if one.socket else ("", 0)
     tls = tls_of(one.socket)
@@ -275,7 +275,7 @@ def connection(one):
 
 
 def mqtt_connection(one):
-    """An MQTT connection as in lists."""
+    """An MQTT connection as JSON, with all fields that lists show."""
     session = one.session
     return {
         "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name,
@@ -289,7 +289,7 @@ def mqtt_connection(one):
 
 
 def mqtt_session(session, vhost):
-    """An MQTT session; ``expiry`` in seconds without a connection, null for ever."""
+    """An MQTT session as JSON; ``expiry``: seconds without a connection until its end, null for ever."""
     queue, connection = session.queue, session.connection
     return {
         "client_id": session.client_id, "vhost": vhost.name, "user": session.user,
@@ -303,7 +303,7 @@ def mqtt_session(session, vhost):
 
 
 def mqtt_subscription(subscription, session, vhost):
-    """A subscription of an MQTT client."""
+    """A subscription of an MQTT session, as JSON."""
     return {
         "client_id": session.client_id, "vhost": vhost.name, "topic_filter": subscription.topic_filter,
         "qos": subscription.qos, "no_local": bool(subscription.no_local),
@@ -314,8 +314,8 @@ def mqtt_subscription(subscription, session, vhost):
 
 
 def encoded(payload, encoding):
-    """(text, ``string`` or ``base64``) of a body: with the ``encoding`` ``auto`` text if it is UTF-8, else,
-    and with ``base64``, base64.
+    """(a body as text, the form of that text): form ``string`` if ``encoding`` is ``auto`` and the body is
+    UTF-8, otherwise ``base64``.
     """
     if encoding == "auto":
         try:
@@ -345,7 +345,7 @@ def peer_of(one):
 
 
 def address_of(ask):
-    """(host, port); empty for a unix socket or a closed one."""
+    """(host, port) that ``ask()`` returns; ("", 0) for a unix socket or a closed one."""
     try:
         address = ask()
     except OSError:
@@ -365,7 +365,7 @@ def tls_of(socket):
 
 
 def peer_certificate(socket):
-    """The verified certificate of a client; all None without one, or if the socket has been closed."""
+    """The verified certificate of a client as JSON; its fields are None without one or a socket."""
     try:
         certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     except _GONE:

@@ -50,7 +50,7 @@ def windows():
 
 
 def with_history():
-    """Show the curves that the query asks for; for requests about single things."""
+    """Have ``view`` return the curves that the query asks for, in a request about a single thing."""
     g.windows = windows()
 
 
@@ -69,7 +69,7 @@ def _seconds(name, text):
 # reading
 
 def queue_stats(counters):
-    """QUEUE_STATS of the sums of QUEUE_COUNTERS."""
+    """The values of QUEUE_STATS, computed from values of QUEUE_COUNTERS."""
     published, delivered, auto_delivered, got, auto_got, got_none, acked, requeued = counters
     no_ack = auto_delivered - auto_got
     return (
@@ -117,7 +117,7 @@ def _vhost(thing):
 
 
 def _whole(thing):
-    """The counters of VHOST over many; ``thing``: (vhosts, or None for all including deleted ones, node)."""
+    """The counters of VHOST, summed. ``thing``: (vhosts, node); vhosts None: all, and deleted ones."""
     vhosts, node_ = thing
     whole = [0] * len(VHOST.names)
     for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:

@@ -1,6 +1,6 @@
-"""Sums over the queues, exchanges and channels of a vhost, including deleted ones.
+"""Sums counters over the queues, exchanges and channels of a vhost, deleted ones included.
 
-For statistics and metrics; reads only. Made in slices, so that ten thousand queues delay no message.
+For statistics and metrics; reads only. Works in slices, so that ten thousand queues delay no message.
 """
 from operator import attrgetter
 
@@ -38,7 +38,7 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """{type of queue: [QUEUE_SUMS]}, and deliveries to ``connections`` that passed no queue. May switch."""
+    """{type of queue: [QUEUE_SUMS]}; MQTT's include deliveries to ``connections`` past queues. May switch."""
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
         _add(sums, queue_type_of(queue.arguments), of_queue(queue))
@@ -49,12 +49,12 @@ def of_queues(vhost, connections):
 
 
 def of_gone_queues(totals):
-    """As ``of_queues``, for deleted vhosts."""
+    """As ``of_queues``, for the queues of deleted vhosts, whose Totals are ``totals``."""
     return {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in totals.queues.items()}
 
 
 def of_exchanges(vhost):
-    """(unroutable messages, those of them that were returned)."""
+    """(count of unroutable messages, count of unroutable messages that were returned)."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -74,7 +74,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Messages dropped on their way to clients without a queue. May switch."""
+    """How many messages for clients that have no queue were dropped on their way. May switch."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

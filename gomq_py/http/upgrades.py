@@ -1,10 +1,10 @@
-"""Upgrades: requests that turn a connection of the management port into a WebSocket for AMQP or MQTT.
+"""Upgrades: turns connections of the management port into WebSockets for AMQP or MQTT.
 
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own door
 
 The server hands a connection over and forgets it. The connection then counts against its protocol's limits,
 not HTTP's, and lives like one that the protocol's listener accepted. The subprotocol selects the protocol;
-without a known one the path does. Refusals, among others of pages of other sites, come before the 101. Never
+without a known one the path does. A refusal, such as that of another site's page, comes before the 101. Never
 parses what is sent afterwards.
 """
 from functools import partial
@@ -28,7 +28,7 @@ LINGERING_MAX = 20
 
 
 class UpgradeRefused(Exception):
-    """A refused WebSocket. ``status`` is a line of HTTP, ``headers`` are pairs; the text says why."""
+    """The answer that refuses a WebSocket: ``status`` and ``headers`` of HTTP; the text says why."""
 
     def __init__(self, status, reason, headers=()):
         super().__init__(reason)
@@ -46,7 +46,7 @@ class UpgradeRefused(Exception):
 
 
 class Accepted(NamedTuple):
-    """An accepted upgrade: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` serves the
+    """An accepted upgrade. ``octets`` are the answer, ``subprotocol`` may be None; ``handle`` serves the
     protocol, ``gate`` admits logins; ``host`` is the field Host.
     """
 
@@ -63,7 +63,7 @@ class Upgrades:
     """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)``: (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
+        """``serving(protocol)`` returns (handle, gate) of AMQP or MQTT; ``options``: SocketOptions."""
         self._settings = settings
         self._serving = serving
         self._hub = hub
@@ -158,7 +158,7 @@ class Upgrades:
 
 
 def chosen(subprotocols, path):
-    """(protocol, its subprotocol or None): by the client's first known subprotocol, else by the path."""
+    """(protocol, subprotocol or None), from the client's first known subprotocol, else from the path."""
     for subprotocol in subprotocols:
         for protocol in (MQTT, AMQP):
             if subprotocol.lower().startswith(protocol):

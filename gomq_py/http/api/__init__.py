@@ -1,1 +1,1 @@
-"""One blueprint per kind of resource."""
+"""The routes of the API: each module has the blueprint of one kind of resource."""

@@ -1,4 +1,4 @@
-"""/api/bindings: list, add and delete, by source, destination and the binding's properties key."""
+"""/api/bindings: lists, adds and deletes bindings, named by source, destination and properties key."""
 from urllib.parse import quote
 
 from flask import Blueprint
@@ -30,7 +30,7 @@ def list_bindings(vhost=None):
 
 
 def ends(vhost, source, kind, destination):
-    """(exchange, queue or exchange) of a path in a VHost. Raises NoSuchObject with RabbitMQ's text."""
+    """(source, destination) that a path names in a VHost. Raises NoSuchObject with RabbitMQ's text."""
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)

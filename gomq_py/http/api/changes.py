@@ -1,5 +1,5 @@
-"""/api/changes: entities created, deleted or changed since a number from an earlier answer; /api/events: the
-same as a stream. gomq-py's own.
+"""/api/changes: answers which entities were created, deleted or changed since an earlier answer; /api/events
+sends the same as a stream. Routes of gomq-py alone.
 """
 from flask import Blueprint, g, request
 

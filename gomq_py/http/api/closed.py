@@ -1,4 +1,4 @@
-"""/api/closed: reasons why connections and channels ended lately; gomq-py's own."""
+"""/api/closed: tells why connections and channels ended lately. A route of gomq-py alone."""
 from flask import Blueprint, g, request
 
 from gomq_py.http.answers import json_answer, node

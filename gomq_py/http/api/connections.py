@@ -1,4 +1,4 @@
-"""/api/connections, /api/channels, /api/consumers: list them; close connections."""
+"""/api/connections, /api/channels, /api/consumers: lists all three kinds, and closes connections."""
 from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics
@@ -15,7 +15,7 @@ MAX_REASON = 200
 
 
 def visible():
-    """The connections that the user may see: its own, or all with the monitoring tag."""
+    """The connections that the user may see: the user's own, or all with the monitoring tag."""
     everybody = MONITORING in g.tags
     return [one for one in node().clients.all() if everybody or one.user.identity == g.user.identity]
 
@@ -73,7 +73,7 @@ def delete_user_connections(user):
 
 
 def check_own(connection):
-    """Raises NotAuthorised for another user's connection, unless an administrator asks."""
+    """Raises NotAuthorised if the connection is another user's and no administrator asks."""
     if ADMINISTRATOR not in g.tags and connection.user.identity != g.user.identity:
         raise NotAuthorised("Not administrator user")
 

@@ -1,4 +1,4 @@
-"""/api/definitions: export and import of an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
+"""/api/definitions: exports and imports an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
 
 from flask import Blueprint, request
@@ -35,7 +35,7 @@ def get_definitions(vhost=None):
 
 
 def _present(vhost):
-    """The (key, value) pairs of the definitions of a VHost; None: of the whole broker."""
+    """The (key, value) pairs of a VHost's definitions, of the whole broker's for None."""
     return sections(node().broker) if vhost is None else sections_of_vhost(vhost)
 
 
@@ -98,8 +98,8 @@ def compare_definitions(vhost=None):
 
 
 class _Here:
-    """The present definitions as a mapping. A kind is looked up on demand, because all of them at once would
-    be as large as an export.
+    """The present definitions as a mapping from kinds to entries. Looks up one kind at a time, because all
+    kinds at once would be as large as an export.
     """
 
     def __init__(self, vhost):
@@ -111,7 +111,7 @@ class _Here:
 
 
 def _parsed():
-    """The JSON of the body. RabbitMQ's page uploads a form; forms are refused here (``foreign_pages``)."""
+    """The JSON object in the body, empty without a body. Raises BadRequest, TooLarge, UnsupportedType."""
     try:
         return parsed(body_pieces() or deque((b"{}",)))
     except NotJSON:

@@ -1,4 +1,4 @@
-"""/api/delayed: messages that delayed exchanges hold until they are due; gomq-py's own."""
+"""/api/delayed: shows messages that delayed exchanges hold until they are due. Routes of gomq-py alone."""
 from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges

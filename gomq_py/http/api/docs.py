@@ -1,6 +1,6 @@
-"""/docs: the description of the API, as OpenAPI for programs and as a page for people; /api redirects there.
+"""/docs: describes the API, as OpenAPI for programs and as a page for people; /api redirects there.
 
-Needs no login and tells no secret.
+The description needs no login and tells no secret.
 """
 from html import escape
 from importlib import import_module
@@ -22,7 +22,7 @@ code { font-family: monospace } .method { font-weight: bold }
 
 
 def described():
-    """The document of this app, made once, in slices. May switch."""
+    """The OpenAPI document of this app, made at the first call, in slices. May switch."""
     extensions = current_app.extensions
     if "gomq.openapi" not in extensions:
         for name in paced(MODULES):

@@ -1,4 +1,4 @@
-"""/api/exchanges: list, declare, delete, publish, and the bindings at either end."""
+"""/api/exchanges: lists, declares and deletes exchanges, publishes, and lists an exchange's bindings."""
 import base64
 import binascii
 import struct

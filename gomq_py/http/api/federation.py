@@ -1,5 +1,5 @@
-"""/api/federation-links: state of the links of federated exchanges and queues, as in RabbitMQ's plugin, and a
-restart for operators.
+"""/api/federation-links: shows the links of federated exchanges and queues, as RabbitMQ's plugin does, and
+restarts a link.
 
 Upstreams and policies are set like other parameters and policies. No answer has a password.
 """

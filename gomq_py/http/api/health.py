@@ -1,5 +1,5 @@
-"""/api/health/checks, /api/healthchecks and /api/aliveness-test: 200, or 503 with the reason, for load
-balancers and alarms.
+"""/api/health/checks, /api/healthchecks and /api/aliveness-test: answers load balancers and alarms with 200,
+or with 503 and the reason.
 """
 import time
 

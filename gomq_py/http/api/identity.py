@@ -1,5 +1,5 @@
-"""Identity of user and broker: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions,
-/api/feature-flags, /api/deprecated-features.
+"""Tells who the user and the broker are: /api/whoami, /api/version, /api/cluster-name, /api/auth,
+/api/extensions, /api/feature-flags, /api/deprecated-features.
 """
 from flask import Blueprint, current_app, g
 

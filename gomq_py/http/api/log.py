@@ -1,4 +1,4 @@
-"""/api/log: the last lines of the broker's log, and new ones as a stream; gomq-py's own."""
+"""/api/log: shows the last lines of the broker's log, and streams new lines. A route of gomq-py alone."""
 from flask import Blueprint, request
 
 from gomq_py.http import live

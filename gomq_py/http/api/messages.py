@@ -1,4 +1,4 @@
-"""/api/queues/…/messages, move, copy, replay: look at messages without taking them, and move them elsewhere.
+"""/api/queues/…/messages, move, copy, replay: shows messages without taking them, and moves messages.
 """
 from flask import Blueprint, request
 from gevent.event import AsyncResult
@@ -42,7 +42,7 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """Query of a peek: ``count`` messages from ``offset`` on, and the form of bodies. Raises BadRequest."""
+    """What a request to peek asks for: ``count`` messages from ``offset`` on. Raises BadRequest."""
 
     def __init__(self, offset):
         query = request.args
@@ -150,7 +150,7 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Run the move to its end and answer with its counts; the request waits, the broker goes on."""
+    """Run the move to its end, while other requests go on; returns an answer with its counts. May switch."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

@@ -1,6 +1,6 @@
-"""/metrics, /metrics/per-object, /metrics/detailed: for Prometheus.
+"""/metrics, /metrics/per-object, /metrics/detailed: answers Prometheus with the broker's metrics.
 
-On the management port with login, on the metrics port without.
+The management port asks for a login, the metrics port does not.
 """
 from itertools import chain
 

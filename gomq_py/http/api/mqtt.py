@@ -1,6 +1,6 @@
-"""/api/mqtt: connections, sessions, subscriptions and retained messages of MQTT: list, show, end.
+"""/api/mqtt: lists, shows and ends connections, sessions, subscriptions and retained messages of MQTT.
 
-A user sees its own, all with the monitoring tag; retained messages are visible as to an MQTT client.
+Users see their own sessions, or all with the monitoring tag, and retained messages that they may read.
 """
 from flask import Blueprint, g, request
 
@@ -151,7 +151,7 @@ def delete_retained(vhost, topic):
 
 
 def _retained(message, topic, vhost, most):
-    """A retained message as JSON; a payload that is no UTF-8 in base64, as for messages of queues."""
+    """A retained message as JSON. A payload that is no UTF-8 is in base64, as in messages of queues."""
     described = message.describe()
     return {
         "topic": topic, "vhost": vhost, **shapes.content_shown(message, "auto", most),

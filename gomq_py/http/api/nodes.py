@@ -1,4 +1,4 @@
-"""/api/nodes: memory, descriptors and disk of the single node, and LavinMQ's garbage collector routes."""
+"""/api/nodes: shows memory, descriptors and disk of the single node. Has LavinMQ's garbage routes."""
 import gc
 import os
 import resource

@@ -1,5 +1,5 @@
-"""/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords are
-hidden.
+"""/api/parameters and /api/global-parameters: shows and sets values that components keep in the definitions.
+Hides passwords.
 """
 from flask import Blueprint, g
 
@@ -144,7 +144,7 @@ def delete_global_parameter(name):
 
 
 def set_value(put, framed=str):
-    """Set the body's ``value``. Raises BadRequest with the component's reason, ``framed``."""
+    """Call ``put`` with the body's ``value``; a ValueError becomes a BadRequest with ``framed(error)``."""
     value = body(required=("value",))["value"]
     try:
         put(value)

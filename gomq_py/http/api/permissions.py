@@ -1,6 +1,6 @@
-"""/api/permissions and /api/topic-permissions: users' rights in vhosts, and on routing keys.
+"""/api/permissions and /api/topic-permissions: grants rights in vhosts, and rights on routing keys.
 
-For administrators.
+Only administrators may use these routes.
 """
 from flask import Blueprint
 
@@ -140,7 +140,7 @@ def _holder(user, vhost):
 
 
 def _granted(grant, *values):
-    """Grant, and raise BadRequest for an invalid expression."""
+    """Call ``grant(*values)``; raises BadRequest if a value is an invalid expression."""
     try:
         grant(*values)
     except ValueError as error:

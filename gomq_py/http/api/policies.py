@@ -1,6 +1,6 @@
-"""/api/policies and /api/operator-policies: rules over names, for present and future entities.
+"""/api/policies and /api/operator-policies: lists, sets, previews and deletes policies of both kinds.
 
-One implementation, registered twice.
+Both paths share one implementation.
 """
 from flask import Blueprint, g
 
@@ -21,7 +21,7 @@ PREVIEWED = 200
 
 
 class Family:
-    """Routes of one kind of policy. ``component``: its parameter name; ``writer``: the tag to change it."""
+    """The routes of policies or operator policies. A user with the tag ``writer`` may change them."""
 
     def __init__(self, component, writer):
         self._component = component
@@ -111,7 +111,7 @@ class Family:
 
 
 def _check_token(definition):
-    """Refuse HANDS_ON keys from a token's user, whose rights cannot be looked up later. Raises BadRequest."""
+    """Raises BadRequest for HANDS_ON keys: the rights of a token's user cannot be looked up later."""
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
         raise BadRequest(validation_failed(
@@ -120,7 +120,7 @@ def _check_token(definition):
 
 
 def _shown(change):
-    """A change as JSON; ``settings`` are the differing ones, null for a missing value."""
+    """A change as JSON; ``settings`` has the settings that differ, null for a missing value."""
     before, after = shown(change.before.definition), shown(change.after.definition)
     return {
         "type": "exchange" if change.kind == EXCHANGE else "queue", "name": change.entity.name,

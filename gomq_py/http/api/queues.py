@@ -1,4 +1,4 @@
-"""/api/queues: list, declare, delete, purge, get messages."""
+"""/api/queues: lists, declares, deletes and purges queues, and takes messages out of them."""
 import time
 from functools import partial
 from itertools import islice

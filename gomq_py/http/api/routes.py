@@ -1,4 +1,4 @@
-"""/api/exchanges/…/route: destinations of a message, with the reasons; gomq-py's own."""
+"""/api/exchanges/…/route: tells where a message would go, and why. A route of gomq-py alone."""
 import time
 
 from flask import Blueprint

@@ -1,7 +1,7 @@
-"""/api/queues/…/search: find messages by their content without taking them; gomq-py's own.
+"""/api/queues/…/search: finds messages by content without taking them. A route of gomq-py alone.
 
 A request examines a bounded number of messages and octets, and returns the offset for the next one: a client
-that searches a long queue repeats it, and can stop at any time.
+that searches a long queue sends more requests, and can stop at any time.
 """
 import fnmatch
 import re

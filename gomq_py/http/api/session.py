@@ -1,4 +1,4 @@
-"""/api/session: log in with a cookie, for pages; show the session; log out. gomq-py's own."""
+"""/api/session: logs a page in and out by a cookie, and shows its session. A route of gomq-py alone."""
 import time
 
 from flask import Blueprint, current_app, g, request
@@ -16,7 +16,7 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user by the Authorization header, else by the body; never by a cookie. May switch."""
+    """The user that the Authorization header, or else the body, logs in. May switch."""
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:

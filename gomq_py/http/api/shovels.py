@@ -1,4 +1,4 @@
-"""/api/shovels: state of shovels, and actions for operators; RabbitMQ's routes and LavinMQ's.
+"""/api/shovels: shows, pauses, restarts and deletes shovels, by the routes of RabbitMQ and LavinMQ.
 
 Their definitions are parameters (api.parameters). No answer has a password.
 """

@@ -1,5 +1,5 @@
-"""/api/streams: content of a stream, and raw ranges of its segments, for programs that read many messages at
-once.
+"""/api/streams: shows the content of a stream, and hands out raw ranges of its segments to programs that read
+many messages at once.
 
 Reading needs a consumer's read permission, and no tag. The broker sets the bounds, which cover flushed
 messages only, so that an offset never changes its message.

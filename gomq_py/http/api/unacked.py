@@ -1,4 +1,4 @@
-"""/api/unacked: consumers and channels that hold unacknowledged messages; gomq-py's own."""
+"""/api/unacked: shows the holders of unacknowledged messages, and returns messages. Of gomq-py alone."""
 import time
 
 from flask import Blueprint

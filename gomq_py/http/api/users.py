@@ -1,4 +1,4 @@
-"""/api/users: list, create, change and delete users. For administrators."""
+"""/api/users: lists, creates, changes and deletes users, for administrators."""
 from flask import Blueprint, request
 
 from gomq_py.http import shapes
@@ -88,7 +88,7 @@ def delete_users():
 
 
 def _delete(names):
-    """Delete each user, so that no new login succeeds, then close its connections. May switch."""
+    """Delete each of these users, so that logins fail, then close the user's connections. May switch."""
     for name in paced(names):
         user = node().broker.users.delete_user(name)
         for connection in paced([] if user is None else node().clients.of_user(user.identity)):

@@ -1,4 +1,4 @@
-"""/api/vhosts: list, create, delete; the connections and channels of one."""
+"""/api/vhosts: lists, creates and deletes vhosts; lists the connections and channels of one vhost."""
 from flask import Blueprint, g, request
 
 from gomq_py.broker.features.arguments import TYPES
@@ -66,7 +66,7 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """The default queue type in a body; RabbitMQ's page sends an empty text or ``undefined`` for no choice.
+    """The default queue type in a body; None for "" and ``undefined``, which RabbitMQ's page may send.
     """
     if kind in (None, "", "undefined"):
         return None

@@ -1,6 +1,6 @@
 """The OpenAPI document: the app's own paths, each with its operation.
 
-No route can be missing; one without an operation is a KeyError, unless its method is DELETE.
+No route can be missing: a route without an operation raises KeyError, unless its method is DELETE.
 """
 import re
 from typing import Any

@@ -17,7 +17,7 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation(NamedTuple):
-    """``answers``: {status: schema or None}; ``body``: name in schemas.BODIES; ``media``: the answer's."""
+    """How a request is described: ``answers`` is {status: schema or None}, ``body`` a name in BODIES."""
 
     answers: dict
     body: str | None = None
@@ -26,12 +26,12 @@ class Operation(NamedTuple):
 
 
 def shows(schema, query=()):
-    """GET of one thing."""
+    """The Operation of a GET that shows one thing."""
     return Operation({200: schema}, query=(*query, "columns"))
 
 
 def lists(*names, query=()):
-    """GET of a list, or of a page if the query asks for one. ``names`` are the possible forms of its objects.
+    """The Operation of a GET of a list, or of a page of it. ``names`` are the schemas of its objects.
     """
     item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
@@ -41,17 +41,17 @@ def lists(*names, query=()):
 
 
 def puts(body):
-    """PUT: 201 for a new entity, 204 for an existing one."""
+    """The Operation of a PUT, which answers 201 for a new entity and 204 for an existing one."""
     return Operation({201: None, 204: None}, body)
 
 
 def does(body=None, query=()):
-    """An operation without a body in its answer."""
+    """An operation whose answer has no body."""
     return Operation({204: None}, body, query)
 
 
 def moves(body, done):
-    """POST that moves messages; the answer counts the messages moved, or to be moved."""
+    """The Operation of a POST that moves messages; the field ``done`` counts the messages moved."""
     counts = {"type": "object", "additionalProperties": {"type": "integer"}}
     return Operation({200: record({
         "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"},

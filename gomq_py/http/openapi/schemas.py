@@ -17,17 +17,17 @@ ANYTHING = {}
 
 
 def ref(name):
-    """A reference to a component."""
+    """A reference to the schema that the document has under this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def some(items):
-    """An array."""
+    """The schema of an array; ``items`` is the schema of its elements."""
     return {"type": "array", "items": items}
 
 
 def record(fields, optional=None):
-    """An object with exactly these fields, and perhaps those of ``optional``."""
+    """The schema of an object that has all these fields, may have ``optional`` ones, and no others."""
     return {
         "type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields),
         "additionalProperties": False,
@@ -35,22 +35,22 @@ def record(fields, optional=None):
 
 
 def counted(names, kind=COUNT):
-    """Counters with their ``_details``."""
+    """{name: schema} of counters with these names and of the ``_details`` of each."""
     return {name: kind for name in names} | {f"{name}_details": ref("Details") for name in names}
 
 
 def texts(*names):
-    """Fields of text."""
+    """{name: schema} of fields with these names that are texts."""
     return dict.fromkeys(names, TEXT)
 
 
 def counts(*names):
-    """Fields of whole numbers."""
+    """{name: schema} of fields with these names that are whole numbers."""
     return dict.fromkeys(names, COUNT)
 
 
 def truths(*names):
-    """Fields of true or false."""
+    """{name: schema} of fields with these names that are true or false."""
     return dict.fromkeys(names, TRUTH)
 
 
