@@ -1,4 +1,4 @@
-"""Client login: the part of a login that all doors share, with its events.
+"""Client login: checks a client's password for all doors, and emits the events of logins.
 
 A door's login reads and answers in its protocol; broker.verbs.entering decides.
 """
@@ -9,7 +9,7 @@ from gomq_py.net.listener import login_host
 
 
 class ClientLogin:
-    """The login of the client of one connection, within ``timeout_s``."""
+    """Carries out the login of one connection's client within ``timeout_s``."""
 
     __slots__ = ("connection", "server", "broker", "clients", "host", "timeout_s")
 

@@ -23,7 +23,7 @@ def log_unraisable():
 
 
 def _log_fault(context, kind, error, trace):
-    """In place of gevent's ``Hub.print_exception``; logs only the name of the context."""
+    """Replaces gevent's ``Hub.print_exception``; logs the name of the context and not its arguments."""
     if isinstance(context, tuple):
         return  # a library's work in a thread: its caller gets the exception
     LOG.error(

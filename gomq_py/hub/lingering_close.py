@@ -63,8 +63,8 @@ class Lingering:
             del self._greenlets[greenlet]
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
-        """As ``end``, but ``gone()`` is called at the end, maybe before this returns. A plain socket takes no
-        greenlet.
+        """As ``end``, but does not wait: calls ``gone()`` at the end, maybe before this returns. Only for TLS
+        and WebSockets it needs a greenlet.
         """
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
@@ -86,7 +86,7 @@ class Lingering:
         gone()
 
     def close(self) -> None:
-        """Wait for no peer any more: sockets are closed at once."""
+        """Wait for no peer any more: close all sockets at once."""
         self._is_closed = True
         for watched in list(self._watched):
             watched.end()
@@ -105,7 +105,7 @@ class Lingering:
 
 
 class _Watched:
-    """A plain socket whose end the loop awaits; ``over(self)`` is called at the end, or when time is up."""
+    """Lets the loop await the end of a plain socket, and calls ``over(self)`` then, or when time is up."""
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 
@@ -154,8 +154,8 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket, over TLS with its notice, without which a peer may take
-    the end for an attack. Reads then bring octets below TLS.
+    """Shut down the writing half of a gevent socket. A TLS peer is told first, because it may take an end
+    without notice for an attack. Later reads bring undecrypted octets.
     """
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)

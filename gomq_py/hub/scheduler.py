@@ -81,7 +81,7 @@ class SliceClock:
 class Job:
     """One piece of long work.
 
-    ``running`` is the scheduler's: a job that runs is not started a second time.
+    ``running`` is set by the scheduler, which does not start a running job a second time.
     """
 
     __slots__ = ("running",)
@@ -99,7 +99,7 @@ class Job:
         raise NotImplementedError
 
     def failed(self, error):
-        """A slice raised, which has been logged and counted: repair the job's state.
+        """Repair the job's state after a slice that raised ``error``, which has been logged and counted.
 
         Returns whether the job goes on.
         """
@@ -119,18 +119,18 @@ class TurnTaker:
         self.touched = False
 
     def flush(self):
-        """End of a batch: let all messages taken so far outlive a kill of this process."""
+        """End of a batch: write all messages taken so far into files, where they outlive a kill."""
 
     def turn(self):
         """End of a batch, after flush(): a bounded amount of work, such as delivering.
 
-        Returns the octets written to sockets, about.
+        Returns about how many octets it wrote to sockets.
         """
         return 0
 
 
 class Scheduler:
-    """A TurnTaker that was touched gets its turn in ``finish``; ``later`` and ``start`` put work behind the
+    """Gives turns to touched TurnTakers in ``finish``; does the work of ``later`` and ``start`` after the
     next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
@@ -143,7 +143,7 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: the SliceClock of all jobs of one poll; ``turns_clock``: that of many turns."""
+        """``budget``: the SliceClock for all jobs of a poll together; ``turns_clock``: for all its turns."""
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
         self.turns_clock = turns_clock or SliceClock(TURNS_S, every=4)
@@ -183,7 +183,7 @@ class Scheduler:
 
         A job that runs already goes on running.
 
-        A job started in its own slice goes on only if that slice returns so.
+        If a job starts itself in its own slice, the return value of ``step`` decides all the same.
         """
         if not job.running and not self.closed:
             job.running = True
@@ -235,8 +235,8 @@ class Scheduler:
                 LOG.exception("flush of %r failed", taker.name)
 
     def _put_behind(self):
-        """Put many touched takers behind those that wait. Each then writes more in a turn: of a flood to 5000
-        sinks, the messages of six polls instead of one.
+        """Flush many touched takers, and let them wait for their turn behind those that wait already. A turn
+        then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []
@@ -315,9 +315,9 @@ class Scheduler:
             self._arm()
 
     def _run_jobs(self):
-        """A slice of each job, as many as there is time for.
+        """Do a slice of as many jobs as there is time for.
 
-        Jobs without a slice come first in the next poll.
+        The remaining jobs come first in the next poll.
         """
         self.budget.begin()
         for _ in range(len(self.jobs)):
@@ -336,7 +336,7 @@ class Scheduler:
                 break
 
     def _step(self, job):
-        """Do a slice of a job. Tests make it fail."""
+        """Do a slice of a job. Tests replace this to raise."""
         return job.step()
 
     def _failed(self, job, error):

@@ -5,7 +5,7 @@ LOG = logger("boot")
 
 
 class Shutdown:
-    """``do`` the steps in order, then ``raise_failure``."""
+    """Carries out steps: call ``do`` for each, in order, then ``raise_failure``."""
 
     def __init__(self):
         self._failure = None

@@ -16,7 +16,7 @@ class SocketOptions:
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """As the constructor, for later sockets."""
+        """Replace the constructor's values, for later sockets."""
         self.revision += 1
         # also options that are off: a socket inherits its listener's
         self._options = [
