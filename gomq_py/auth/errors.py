@@ -2,7 +2,7 @@
 
 
 class LoginRefused(Exception):
-    """The login is refused. The text is for the log, never for the peer, and holds no secret."""
+    """The login is refused. The text goes into the log, never to the peer, and holds no secret."""
 
 
 class TooManyAttempts(LoginRefused):

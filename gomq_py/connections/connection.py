@@ -113,7 +113,7 @@ class ClientConnection:
         return False
 
     def _say_last_word(self):
-        """Returns whether the client has taken it: then await the client's end. May switch."""
+        """Tell the client the end. True if it has taken this: then await its own end. May switch."""
         raise NotImplementedError
 
     def _end(self):

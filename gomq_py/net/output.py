@@ -175,7 +175,7 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Number of octets the socket took. If fewer than given, it is now blocked and watched, or broken."""
+        """Returns how many octets the socket took. After too few it is blocked and watched, or broken."""
         try:
             sent = self.send(view)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Socket options of accepted TCP sockets, as configured. On Linux most are inherited from the listener."""
+"""Socket options: sets the configured options of accepted TCP sockets, on Linux mostly by the listener."""
 import socket
 import sys
 from typing import Any

@@ -41,7 +41,7 @@ class TLSOptions:
 
 
 def server_context(options: TLSOptions) -> Any:
-    """The context of a TLS listener. Reads files, so not in a serving hub's thread. Raises TLSError."""
+    """The context of a TLS listener. Reads files, so never call it in a serving hub. Raises TLSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.least_version]
     _load_certificate(context, options.certificate, options.key)

@@ -119,7 +119,7 @@ class WebSocket:
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """As a non-blocking socket's recv_into, with payload of messages; 0 at the end. Raises OSError."""
+        """As a non-blocking socket's recv_into, of messages' payload; 0 at the end. Raises OSError."""
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
