@@ -75,5 +75,5 @@ def _escaped(value: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """A character, if it is a control character as its hexadecimal octet."""
+    """The character, or the hexadecimal octet of a control character."""
     return f"\\{ord(character):02X}" if ord(character) < 32 or ord(character) == 127 else character

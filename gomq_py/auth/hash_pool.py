@@ -22,7 +22,7 @@ class HashPool:
         self._line = Line()  # Events, by address
 
     def run(self, address, function, *arguments):
-        """Run ``function(*arguments)`` in a thread at this address's turn; returns its result. May switch."""
+        """Run ``function(*arguments)`` in a thread at the address's turn; returns its result. May switch."""
         if self._free:
             self._free -= 1
         else:

@@ -228,7 +228,7 @@ class _Counter:
             last.set()
 
     def _pause_s(self):
-        """Seconds until the first in the queue should look again; None if a check that ends will wake it."""
+        """Seconds until the queue's first attempt should look again; None if the end of a check wakes it."""
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):

@@ -79,7 +79,7 @@ class TopicPermission:
         self._by_client = {}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether ``verb`` is granted for the routing key; ``client_id`` is an MQTT client's."""
+        """Whether the right ``verb`` is granted for the routing key; ``client_id``: an MQTT client's."""
         return _found(self._pattern(verb, client_id), routing_key, self.user)
 
     def _pattern(self, verb, client_id):

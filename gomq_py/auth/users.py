@@ -167,7 +167,7 @@ class Users:
     def begin(self, users):
         """Create the first users at the first boot, each (name, checked hash, its algorithm, tags, grants).
 
-        All or none of them are on disk when this returns. Blocks. Raises OSError.
+        A crash leaves all or none of them; all are on disk at the return. Blocks. Raises OSError.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
@@ -443,7 +443,7 @@ class Users:
         self._log.leave_out(left_out)
 
     def _can_apply(self, record):
-        """Apply a record if it is usable; returns whether it was. No record keeps the broker from booting."""
+        """Apply a record and return True; False for an unusable record, which must not stop the boot."""
         try:
             self._apply(record)
             return True
@@ -497,8 +497,8 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Yield records of users, limits and rights, see DefinitionLog.compact_when_long. Each definition is
-        read when it is written, since it may change until then.
+        """Functions for the records of users, limits and rights, see DefinitionLog.compact_when_long. They
+        read a definition when it is written, since it may change until then.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)

@@ -1,1 +1,1 @@
-"""Settings: every option, and the sources of its value."""
+"""Configuration: every option of the broker, and the sources of its value."""

@@ -364,7 +364,7 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """(non-blocking recv, pending) of a gevent socket; ``pending()``: TLS octets decrypted but not read."""
+    """(non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted."""
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

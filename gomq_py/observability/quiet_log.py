@@ -1,5 +1,5 @@
-"""Quiet log: at most one line per key and interval, for events that may come very often: a flood of lines
-must not fill the disk.
+"""Quiet log: logs at most one line per key and interval. For events that may come so often that their lines
+would fill the disk.
 
 A leaf, over the standard library's logging. Suppressed lines are counted, and the next line of their key
 reports the number.
@@ -16,8 +16,8 @@ KEYS = 1024
 
 
 class QuietLog:
-    """A quiet log over one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None:
-    no limit); the number of suppressed ones comes with the next interval's first line.
+    """Writes to one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None: no
+    limit); the first line of the next interval comes with the number of lines suppressed.
     """
 
     def __init__(
