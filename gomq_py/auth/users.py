@@ -60,7 +60,7 @@ class User:
 
     @property
     def identity(self):
-        """(name, whether it comes from a token): a token's user is not the local user of the same name."""
+        """(name, whether made from a token): a token's user is not the local user of the same name."""
         return self.name, self.of_token
 
     def may_sign(self, user_id):
@@ -398,7 +398,7 @@ class Users:
             self._rights_changed(user)
 
     def _keeps_hash(self, user, password, algorithm):
-        """Whether the user's hash matches this password and need not be replaced by one of this algorithm."""
+        """Whether the user's hash matches this password and may stay: it has this algorithm or is costly."""
         if (
             user is None
             or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)

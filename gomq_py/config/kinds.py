@@ -23,7 +23,7 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of value. ``parse`` raises ValueError with the end of the sentence "'x' is not ..."."""
+    """One kind of value. ``parse`` returns the value of a text, or raises ValueError ("'x' is not ...")."""
 
     name: str
     parse: Callable[[str], Any]
@@ -53,7 +53,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Keepalive:
-    """Probes of a silent TCP peer: after ``idle_s``, then every ``interval_s``, ``probes`` in all."""
+    """Probes for a silent TCP peer: first after ``idle_s``, then every ``interval_s``, in all ``probes``."""
 
     idle_s: int
     interval_s: int

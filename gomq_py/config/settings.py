@@ -57,7 +57,7 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The option's name on a ``Settings``: its key, behind the section if the key alone is ambiguous."""
+        """The option's name on a ``Settings``: its key, with its section in front if the key is ambiguous."""
         return self.name or self.key
 
     @property
@@ -66,7 +66,7 @@ class Option:
         return self.key.rpartition("_")[2].upper()
 
     def is_off(self, value: Any) -> bool:
-        """True if ``value`` is the default or switches the option off: a disabled port, "", a no."""
+        """Whether ``value`` is the default or switches the option off: a disabled port, "" or a no."""
         return value in (-1, "", False, None, ()) or value == self.default
 
 

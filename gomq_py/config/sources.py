@@ -135,7 +135,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with the password replaced by its hash. Raises ConfigError if both are set."""
+    """The environment with a password replaced by its hash. Raises ConfigError if it has both."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -154,7 +154,7 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """Settings of a broker started here without flags, for tools beside it; an unreadable file is ignored."""
+    """Settings of a broker started here without flags, for tools; an unreadable file counts as none."""
     settings = Settings()
     try:
         path = config_path(None, environment)
@@ -168,7 +168,7 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: ``--config``, or gomq.ini in the configuration folder if it exists, else None."""
+    """The INI file to read: ``--config``, else gomq.ini in the configuration folder; None without a file."""
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
@@ -216,7 +216,7 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Take over one line; an option's own key overrides its deprecated aliases, in any order."""
+    """Set one line's option. An option's own key overrides its deprecated aliases, before or after it."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):

@@ -242,7 +242,7 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Leave the clients. If the beginning was told, tell the end, with the client's ``given_name``."""
+        """Leave the hub's clients; report the end, with ``given_name``, if the beginning was reported."""
         why = self.why or BROKEN
         self.hub.clients.forget(self)
         if is_told:

@@ -62,7 +62,7 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """As receive_into(), behind ``count`` octets, by the ssl module, which raises the right errors."""
+        """As receive_into(), by the ssl module, which raises the errors; ``count`` octets came before."""
         room = len(view)
         taken = 0
         began_ns = time.monotonic_ns()

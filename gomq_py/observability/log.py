@@ -166,7 +166,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
     _complained_s = -COMPLAIN_EVERY_S
 
     def emit(self, record: LogRecord) -> None:
-        """Write the line. The caller holds the lock; the standard library takes it again to flush."""
+        """Write the line under the caller's lock, which the standard library would take again to flush."""
         stream = self.stream
         if stream is None:  # closed and reopened
             super().emit(record)

@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """One URI as ``without_passwords``, with a web server's path hidden, too; the log shows that path."""
+    """One URI as ``without_passwords``, but with a web server's path hidden, which the log may show."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
