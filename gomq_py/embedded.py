@@ -102,7 +102,7 @@ class Broker:
             raise self._failure
 
     def serve_forever(self):
-        """Start, and return when another thread has called ``close``, or close at an interrupt."""
+        """Start, and return when another thread has called ``close``; an interrupt closes the broker, too."""
         self.start()
         try:
             while not _wait(self._ended, 3600.0):
@@ -150,7 +150,7 @@ class Broker:
         self.close()
 
     def _forget(self):
-        """Detach in a forked child: the broker's thread, folder, port and clients are the parent's."""
+        """In a forked child: give up the broker; its thread, folder, port and clients are the parent's."""
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:
@@ -293,7 +293,7 @@ class Broker:
         self._stopping.set()
 
     def _adopted(self):
-        """The caller's listening socket, as a gevent socket with its own descriptor, or None."""
+        """The caller's listening socket, moved into a gevent socket; None if the caller gave none."""
         if self._listening is None:
             return None
         from gevent import socket

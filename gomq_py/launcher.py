@@ -245,8 +245,8 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _limit_stop(self) -> None:
-        """End the process when the stop has taken ``stop_timeout`` seconds: a hung disk must not prevent the
-        end. Confirmed messages are on disk already.
+        """End the process when the stop has taken ``stop_timeout`` seconds: a hung disk must not keep it
+        alive. Confirmed messages are on disk already.
         """
         limit_s = self.settings.stop_timeout
         if limit_s:
@@ -261,7 +261,7 @@ class Launcher:
             faulthandler.cancel_dump_traceback_later()
 
     def _write_pidfile(self) -> None:
-        """Called with the data folder locked: a second broker must not overwrite the first one's."""
+        """Write the pidfile. The data folder is locked, so this overwrites no running broker's file."""
         if self.settings.pidfile:
             try:
                 with open(self.settings.pidfile, "w", encoding="ascii") as file:
@@ -309,7 +309,7 @@ def raise_descriptor_limit() -> None:
 
 
 def _abort_on_next_signal() -> Any:
-    """Let the interpreter's own handler take the next stop signal: it works even if the hub is busy.
+    """Let the interpreter's handler take the next stop signal, because it works even if the hub is busy.
 
     Returns an object that the caller keeps alive. The system may deliver the signal to a thread of a pool
     while the hub sleeps; the interpreter's wakeup socket wakes the hub.

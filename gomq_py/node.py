@@ -46,10 +46,10 @@ _ENDS = (
 
 
 class Node:
-    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
+    """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
-    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and ``connector``
-    (of links) belong to a leader; otherwise they are None.
+    A leader has ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and
+    ``connector`` (of links); otherwise they are None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
@@ -106,9 +106,9 @@ class Node:
         self.role = FOLLOWER
 
     def promote(self, inherited: Any = ()) -> None:
-        """Make a leader of a follower, and open its listeners; the replication client must have ended.
+        """Make a follower the leader, and open its listeners; the replication client must have ended.
 
-        Blocks. May switch. ``inherited`` as in ``open_doors``. Raises as ``lead`` and ``open_doors`` do.
+        Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise.
         """
         assert self.role == FOLLOWER, self.role
         self.lead()

@@ -19,7 +19,7 @@ LOG = log.logger("reload")
 
 
 class Reloader:
-    """Reloads for one broker. ``settings`` are the object that every room holds; it is changed in place."""
+    """Reloads one broker's configuration. ``settings``, which every room holds, is changed in place."""
 
     def __init__(
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,

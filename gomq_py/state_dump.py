@@ -194,7 +194,7 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """A greenlet's name with N for its numbers, so that its kind is counted together; else its class."""
+    """A greenlet's name with N for each number, under which its kind is counted; its class if unnamed."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 

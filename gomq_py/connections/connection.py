@@ -81,7 +81,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(sent messages that no queue held, messages dropped on the way)."""
+        """(number of sent messages that no queue held, number of messages dropped on the way)."""
         return 0, 0
 
     # for the protocol to implement
@@ -150,8 +150,8 @@ class ClientConnection:
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """Log a beginning or an end; only at level debug for clients of this process, whose owners log these
-        themselves and may try again and again.
+        """Log the connection's beginning or end; only at level debug for clients of this process, whose
+        owners log it themselves and may connect again and again.
         """
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
@@ -223,13 +223,13 @@ class ClientConnection:
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason for the log of an end that nobody gave a reason for."""
+        """The reason of an end for which the connection was given no reason."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """Stop all watching of the connection, and add its octets to the vhost's totals."""
+        """End the watches that watch() began, and add the socket's octets to the vhost's totals."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()

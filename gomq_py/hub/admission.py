@@ -53,8 +53,8 @@ LULL_MS = 500
 
 
 class AdmittedSocket:
-    """One admitted connection. ``host``: the peer's address, empty for a unix socket. ``end_login()`` ends a
-    login that waits for something other than the socket, and must not switch; otherwise it is None.
+    """One admitted connection. ``host``: the peer's address, empty for a unix socket. ``end_login()``, if not
+    None, ends a login that waits for something other than the socket; it must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -75,7 +75,7 @@ class AdmittedSocket:
 
 
 class Admission:
-    """All admitted connections, and the gates of the protocols."""
+    """Keeps all admitted connections, and makes the gates of the protocols."""
 
     def __init__(
         self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
@@ -103,12 +103,12 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """All connections, logged in or not."""
+        """Number of connections, logged in or not."""
         return len(self.admitted)
 
     @property
     def pending_count(self) -> int:
-        """Connections that have not logged in yet, at all gates."""
+        """Number of connections, at all gates, that have not logged in yet."""
         return sum(gate.pending_count for gate in self._gates.values())
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
@@ -158,7 +158,7 @@ class Gate:
 
     @property
     def pending_count(self) -> int:
-        """Connections that have not logged in yet."""
+        """Number of connections that have not logged in yet."""
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
@@ -172,7 +172,7 @@ class Gate:
         return self._is_slow(host) and self._is_full()
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. After None the caller closes it; the log has the reason of a refusal."""
+        """Count an accepted socket. None: the caller must close it; if it was refused, the log says why."""
         if self.refuses(host):
             self._log.warning(
                 ("refused", network_of(host), self._most_pending),
@@ -294,8 +294,8 @@ def waits_for_client(fileno: int) -> bool:
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
-    """Shut down a socket that another greenlet serves, also below TLS: the greenlet's wait ends, and it
-    closes the socket.
+    """Shut down a socket that another greenlet serves, also below TLS: that greenlet stops waiting and closes
+    the socket.
     """
     borrowed = socket.socket(fileno=fileno)
     try:

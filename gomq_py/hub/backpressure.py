@@ -56,7 +56,7 @@ class TakeRate:
     def quantum(self, now_ms, taken, share, rivals):
         """Messages that a consumer gets at a time: its ``share`` of what is ready. In a flood it gets more,
         because a write to a socket costs as much as 20 to 50 small messages, but never more than each of its
-        ``rivals`` had on average since the flood began: no consumer gets twice as much as another.
+        ``rivals`` had on average since the flood began: no consumer gets twice as much as its rivals.
         """
         if share >= 4 * FLOOD or not self._is_flood(now_ms, taken, 1):
             return share

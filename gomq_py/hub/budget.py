@@ -8,7 +8,7 @@ octets and never holds any itself.
     from there to ``most``  within a share of what is left: half for a user in a virtual host, an eighth for a
                             connection while more than half is left, so that the next one finds something
     beyond its share        waits. While anybody waits, holders beyond their share must get on at the least
-                            speed; the slowest of the others are given up until there is room
+                            speed; the slowest that do not are given up until there is room
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -49,7 +49,7 @@ class Held:
 
 
 class Budget:
-    """``limit`` and ``most`` in octets, of which ``held`` are in use.
+    """Counts the octets of holders, ``held`` in all, against ``limit`` and ``most``.
 
     A holder or waiter is any hashable with ``output`` (the net.output of its connection, which has the
     account), ``resume_held()``, called when another try makes sense, and ``give_up(why)``. Neither may
@@ -111,7 +111,7 @@ class Budget:
         return True
 
     def _is_within_share(self, output, octets=0):
-        """Whether the connection, or its account, stays within its share with so many octets more."""
+        """Whether the connection or its account stays within its share when it holds ``octets`` more."""
         of_connection, of_account = self._shares(octets)
         return (
             self._of_output.get(output, 0) + octets <= of_connection
@@ -170,7 +170,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder's speed from now on, because until now the broker kept it from getting on."""
+        """Measure a holder's speed from now on, since it could not get on while it waited."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -193,7 +193,7 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether a waiter needs octets that others hold."""
+        """Whether a waiter needs octets that holders have now."""
         return bool(self._waiting)
 
     def _call_next(self):
@@ -229,7 +229,7 @@ class BodyBudget(Budget):
     only the first goes on, with other bodies of its connection up to the limit, since a connection is read as
     a whole; further bodies of this connection are refused. Other connections with such bodies are not read
     meanwhile. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``.
-    Complete messages that wait for files to be stored in count, too.
+    Complete messages that wait for the files they will be stored in also count.
 
     A body also has ``is_held_up``: True while the broker itself keeps its connection from being read.
     """
@@ -302,7 +302,7 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _goes_on(self, body):
-        """Whether a body may grow over the limit."""
+        """Whether a body may grow although the limit is reached."""
         if self._is_within_share(body.output):
             return True
         if self._whole:
@@ -425,7 +425,7 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """Count a copy that went to the consumer's output, which has not sent all of it."""
+        """Count a copy in the consumer's output that the socket has not taken whole."""
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
         self._hold(consumer, octets)

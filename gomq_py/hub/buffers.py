@@ -91,9 +91,7 @@ class HubBuffers:
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the loop has polled since the last call (each poll sets its time); if so, reset
-        ``ends_left``.
-        """
+        """Whether the loop has polled since the last call, as its time shows; if so, reset ``ends_left``."""
         polled_at = gevent.get_hub().loop.now()
         if polled_at == self._polled_at:
             return False

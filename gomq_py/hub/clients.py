@@ -115,8 +115,7 @@ class Clients:
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Close all connections, and wait a bounded time for clients to agree; logins under way fail. May
-        switch.
+        """Close all connections, and give clients a bounded time to agree; logins under way fail. May switch.
         """
         self.is_closing = True
         shutdown = Shutdown()
@@ -144,7 +143,7 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections; ends an earlier round. ``reason``: None when the alarm is over."""
+        """Tell these connections the ``reason``, or with None the end of the alarm; ends an earlier round."""
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)

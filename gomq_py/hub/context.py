@@ -76,8 +76,8 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub closes, later additions first, or at once in a closed hub. It must
-        not switch.
+        """Call ``function()``, which must not switch, when the hub closes (the last added first), or at once
+        if it is closed already.
         """
         if self.is_closed:
             self._end(function)
@@ -85,12 +85,12 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` any more; an unknown one changes nothing."""
+        """Do not call ``function()`` at the close any more. Does nothing if at_close() was not given it."""
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """End in order: tell every client, and wait a bounded time; then cut off clients that have not logged
-        in, and give back all that connections held. May switch.
+        """Tell every client the end, and wait a bounded time; then cut off clients that have not logged in,
+        and give back all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)

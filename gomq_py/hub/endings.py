@@ -52,7 +52,7 @@ class Endings(Job):
         return bool(self._waiting)
 
     def close(self):
-        """Give nothing back any more; leave what connections held as it is."""
+        """Give nothing back any more, and leave the holdings of ended connections as they are."""
         self._is_closed = True
         self._waiting.clear()
 
@@ -84,7 +84,7 @@ class Endings(Job):
 
 
 class EndingsLately:
-    """The last connections and channels that ended, with the reasons.
+    """Remembers the last connections and channels that ended, with the reasons.
 
     They are kept as octets outside of Python's arenas: an object made now would lie where a connection has
     just been freed, and would keep that arena from being given back to the system.

@@ -1,7 +1,7 @@
 """Faults: logs the exceptions that end greenlets and callbacks.
 
-gevent by itself prints them on standard error, past the log's file and format, with the arguments of the
-call, passwords among them.
+gevent by itself prints such exceptions on standard error, past the log's file and format, with the arguments
+of the call, passwords among them.
 """
 import sys
 

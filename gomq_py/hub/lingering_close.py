@@ -1,9 +1,9 @@
-"""Lingering close: the end of sockets whose peer may still be writing.
+"""Lingering close: ends sockets whose peer may still be writing.
 
 A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
-fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the broker's
-side ends, and later octets of the peer are read and dropped until it closes too: for a bounded time, octets
-and number of sockets.
+fails, and octets that the peer has not read yet, such as the answer to its close, may be lost. So only the
+broker's side ends, and the peer's later octets are read and dropped until the peer closes, too. Time, octets
+and number of sockets are limited.
 """
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ PAUSE_S = 0.001
 
 
 class Lingering:
-    """The sockets of one server that are ending."""
+    """Ends the sockets of one server."""
 
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
@@ -63,8 +63,8 @@ class Lingering:
             del self._greenlets[greenlet]
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
-        """As ``end``, but does not wait: calls ``gone()`` at the end, maybe before this returns. Only for TLS
-        and WebSockets it needs a greenlet.
+        """As ``end``, but does not wait: calls ``gone()`` at the end, maybe before this returns. A socket of
+        TLS or a WebSocket takes a greenlet.
         """
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
@@ -93,7 +93,7 @@ class Lingering:
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:
-        """Read to the end, or the limit. May switch."""
+        """Read and drop octets until the peer closes or the limit is reached. May switch."""
         left = self._octets
         while left > 0:
             count = len(socket.recv(READ_OCTETS))
@@ -130,7 +130,7 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Wait no longer."""
+        """Stop waiting for the peer."""
         timer, self._timer = self._timer, None  # it refers to this object
         timer.stop()
         self._watcher.stop()

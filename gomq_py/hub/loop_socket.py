@@ -19,7 +19,7 @@ class LoopSocket(_socket.socket):
 
     @property
     def _sock(self) -> "LoopSocket":
-        """The system's socket, as in gevent's."""
+        """The system's socket, under the name that gevent's socket gives it."""
         return self
 
 

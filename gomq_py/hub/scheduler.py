@@ -2,19 +2,18 @@
 
 One per hub (hub.context). It gives turns to TurnTakers, and knows nothing else of them.
 
-A queue that was published to, or whose consumers may take again, is touched any number of times while a door
+A queue is touched when it gets a message or its consumers may take again, any number of times while a door
 walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a turn's
 budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from being
 read. Never blocks, never switches; an idle scheduler has no timer running.
 
-Long work is a Job: it has a name, one slice of it is done per poll until there is no more to do, and it hears
-when a slice fails. All jobs share one budget of time per poll and take turns, so that many of them hold the
-loop up no longer than one. A job that raises is logged, counted and told; the others go on. A kind of job is
-a class: its name is what the log and the metrics call it, ``failed`` is its rule for what a fault costs, and
-there is no default for that.
+Long work is a Job: one slice of it is done per poll until there is no more to do. All jobs share one budget
+of time per poll and take turns, so that many jobs hold the loop up no longer than one. A fault in a slice is
+logged and counted, and the job is told; other jobs go on. Each kind of job is a class: the log and the
+metrics use its name, and its ``failed`` says what a fault costs, without a default.
 
-SliceClock: how long a slice, or a loop whose items do not all cost the same, may keep the hub before others
-get their turn.
+SliceClock limits how long a slice, or a loop whose items do not all cost the same, may keep the hub before
+other work gets its turn.
 """
 import time
 from collections import Counter, deque
@@ -50,8 +49,8 @@ class SliceClock:
     clock lasts its time and one item more. The time is wall-clock time and not the processor's, because
     others wait as long.
 
-    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
-    less than a microsecond. ``clock``: in seconds.
+    ``seconds``: the slice's time, by default SLICE_S. ``every``: items between two looks at the clock, more
+    than 1 if items cost less than a microsecond. ``clock``: in seconds.
     """
 
     __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")
@@ -183,7 +182,7 @@ class Scheduler:
 
         A job that runs already goes on running.
 
-        If a job starts itself in its own slice, the return value of ``step`` decides all the same.
+        Starting a job within its own slice has no effect: the return value of ``step`` decides.
         """
         if not job.running and not self.closed:
             job.running = True

@@ -89,7 +89,7 @@ def in_thread(function, *arguments):
 
 
 def _attempt(function, arguments):
-    """In the thread: (result, error). Raises nothing, since gevent would print that."""
+    """Called in the thread: (result, error). Raises nothing, since gevent would print an exception."""
     try:
         return function(*arguments), None
     except BaseException as error:

@@ -19,7 +19,7 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class HubTimers:
-    """Timers of this thread's hub. A pending one costs no greenlet."""
+    """Timers of this thread's hub. A pending timer costs no greenlet."""
 
     def __init__(self):
         self._pending = {}  # as keys
@@ -83,7 +83,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """A call, pending until it is made or stopped. ``due_ms``: its Unix time, or None."""
+    """A future call. ``due_ms``: its Unix time in milliseconds, or None if it was given as a delay."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -106,7 +106,7 @@ class _Timer:
             watcher.close()
 
     def _fire(self):
-        """Call back; exceptions go to the log, not to standard error."""
+        """Make the call; its exceptions go to the log, not to standard error."""
         self.stop()
         try:
             self._callback()
@@ -119,7 +119,7 @@ class _Timer:
 class RetryJob(Job):
     """Retries an operation that the disk has refused: at once, then after pauses that double.
 
-    ``timers()`` returns the hub's. Never switches.
+    ``timers()`` returns the hub's timers. Never switches.
     """
 
     def __init__(self, timers):

@@ -1,4 +1,4 @@
-"""Turns: how long work may keep the loop busy before other work has its turn.
+"""Turns: limits how long work may keep the loop busy before other work has its turn.
 
 ``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
 management door or an import of definitions. Work that nobody waits for is a job of the scheduler's.
@@ -80,7 +80,7 @@ class Line:
             self._rows.pop(row, None)
 
     def take(self):
-        """Remove and return the next waiter of the row served longest ago."""
+        """Remove and return the oldest waiter of the row that was served longest ago."""
         row = next(iter(self._rows))
         waiters = self._rows.pop(row)
         waiter = next(iter(waiters))

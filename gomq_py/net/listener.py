@@ -205,7 +205,7 @@ class Listener:
         """The TCP port, also when 0 was asked for; 0 for a unix socket."""
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._will_inherit = self._options.apply_to_listener(self._socket)
         # Earlier connections have the socket's earlier options: accept() tells when no such one is left.
         self._socket.settimeout(0.0)
@@ -310,7 +310,7 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Wait until a connection comes that the greenlet must handle and not the loop. May switch."""
+        """Wait for a connection; with a loop that accepts, for one that needs the greenlet. May switch."""
         if self._watcher is None:
             self._socket.settimeout(None)
             return
@@ -390,7 +390,7 @@ def serve(handle: Handle, connection: Any, address: Any) -> None:
 
 @contextmanager
 def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
-    """Log the exception that ends the service of a connection, and do not raise it."""
+    """Log an exception that ends the service of a connection in this block, and do not raise it."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""OpenSSL: calls of the library that the ssl module does not offer.
+"""OpenSSL: makes calls of the library that the ssl module does not offer.
 
 Read-ahead: by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
 of a small record. With read-ahead, OpenSSL reads up to 16 KiB and takes the records out of that. Turns: by
@@ -44,7 +44,7 @@ def take_turns(ssl_object: Any) -> None:
 
 
 def has_pending(connection: int) -> Callable[[], int]:
-    """A function that tells whether OpenSSL holds unread octets, be it the beginning of a record."""
+    """A function that tells whether OpenSSL holds unread octets; the beginning of a record counts, too."""
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
 
 

@@ -138,13 +138,13 @@ class Output:
             self._flush()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once when everything kept has been sent, or the socket broke."""
+        """Call ``callback()`` once when all pending octets have been sent, or the socket has broken."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more; no effect if it is unknown."""
+        """Do not call ``callback()`` any more; does nothing if call_when_drained() was not given it."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 

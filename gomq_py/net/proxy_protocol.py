@@ -58,8 +58,8 @@ class Header(NamedTuple):
 class Proxies:
     """Knows which peers may announce addresses to a listener.
 
-    Over TCP the configured sources may, by default those on this machine. They must announce, lest they pass
-    on a header that a client wrote. Over a unix socket any peer may. ``update`` is for later connections.
+    Over TCP: the configured sources, by default this machine. Such a peer must announce, lest it pass on a
+    header that its client wrote. Over a unix socket any peer may. ``update`` is for later connections.
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):

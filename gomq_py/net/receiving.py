@@ -1,4 +1,4 @@
-"""Receiving: functions that read a socket of any kind without waiting, and its errors that mean "not now"."""
+"""Receiving: gets functions that read any kind of socket without waiting; knows their "not now" errors."""
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Records: reads several TLS records in one call.
 
-OpenSSL hands out one record at a time, and a client that writes message by message makes a record of each:
-a walk, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
+OpenSSL hands out one record at a time. A client that writes message by message makes a record of each, which
+would cost a walk, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError

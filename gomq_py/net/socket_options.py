@@ -10,8 +10,8 @@ class SocketOptions:
     revision = 0
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the
-        system.
+        """``keepalive`` has idle_s, interval_s and probes, or is None; for a buffer size of 0 the system
+        chooses.
         """
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 

@@ -94,7 +94,7 @@ class Stream:
 
     def begin(self, lane, handler, rest, over):
         """As run(), but returns at once. ``over()`` is called once at the end, maybe before begin() returns
-        or in the middle of a walk. It must not switch, and must have end() called later.
+        or in the middle of a walk. ``over()`` must not switch, and must see to it that end() is called later.
         """
         self.lane = lane
         self.handler = handler
@@ -203,7 +203,7 @@ class Stream:
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """Read when the loop calls. After many ends in one poll the loop calls again at its next."""
+        """Called by the loop: read, or after many ends in this poll wait for the loop's next call."""
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
 
@@ -237,8 +237,8 @@ class Stream:
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read, at the coalescer's tick. Leave its clock after few octets, or after a full read, since more
-        octets follow and a poll costs little beside them.
+        """Read, at a tick of the coalescer. Stop reading by ticks after few octets, or after a full read,
+        since more octets follow and a poll costs little beside them.
         """
         if not self.together:
             return

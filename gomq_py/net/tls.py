@@ -180,7 +180,7 @@ class Handshaker:
         self._timeout_s = timeout_s
 
     def __call__(self, connection: Any) -> Any:
-        """The encrypted socket, which owns ``connection``.
+        """Shake hands; returns the encrypted socket, which owns ``connection``.
 
         Raises OSError (SSLError is one) if the peer does not speak TLS, lacks a required certificate, or is
         not done in time. May switch.
@@ -199,7 +199,7 @@ class Handshaker:
         return encrypted
 
     def _shake_hands(self, encrypted: Any) -> None:
-        """gevent's do_handshake(), with turns. May switch."""
+        """As gevent's do_handshake(), but each step waits for its turn. May switch."""
         while True:
             self._turns.take()
             try:

@@ -56,7 +56,7 @@ class WebSocket:
         most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
     ):
         """``socket``: a gevent socket, plain or TLS, which it owns. ``connection``: the library's, after its
-        handshake. ``is_leaving()``: whether the server goes away, which peers are told. A frame costs the
+        handshake. ``is_leaving()``: whether the server stops, which the peer is then told. A frame costs the
         library some 25 us, so all WebSockets share the time of ``turns`` (hub.turns). ``most_before_login``:
         limit of octets of heads and control frames while the peer ``is_pending()``.
         """
@@ -103,7 +103,7 @@ class WebSocket:
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether octets can be received of which the socket reports nothing."""
+        """Whether octets can be received that the socket does not report."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
@@ -125,8 +125,8 @@ class WebSocket:
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """As a blocking socket's recv, but for the payload of messages, for logins; after ``shutdown`` octets
-        come unparsed. Raises OSError. May switch.
+        """As a blocking socket's recv: payload of messages, for logins; after ``shutdown`` the peer's octets
+        unparsed. Raises OSError. May switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
