@@ -1,6 +1,6 @@
 """Build information: tells version, interpreter, compiled modules and their sources.
 
-A leaf that imports none of the rooms: it reads files only, so that ``--build-info`` also answers on a broken
+A leaf: this module imports no room and reads files only, so that ``--build-info`` also answers on a broken
 installation, and setup.py can ask which modules to compile. The build writes a digest of a module's sources
 into the compiled module, as its ELF build ID; the tests refuse a module if its sources have another digest.
 File times decide nothing: a checkout, a copy or an unpacked archive makes them lie.

@@ -119,7 +119,7 @@ class Broker:
     def close(self):
         """Close every connection and all files, and return when that is done; a second call does nothing.
 
-        Confirmed messages are on disk already.
+        Messages that were confirmed before are on disk in any case.
         """
         ended = True
         if self._is_running():
@@ -171,7 +171,7 @@ class Broker:
 
     @property
     def amqp_url(self):
-        """An AMQP URL of the default vhost for guest."""
+        """An AMQP URL of the default vhost for the user guest."""
         return self.url()
 
     @property
@@ -182,7 +182,7 @@ class Broker:
 
     @property
     def mqtt_url(self):
-        """An MQTT URL of the default vhost for guest: ``mqtt://guest:guest@HOST:PORT``."""
+        """An MQTT URL of the default vhost for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
         return self.url(protocol="mqtt", vhost="")
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
@@ -305,7 +305,7 @@ class Broker:
 
 def _import_ahead(with_management):
     """Import the modules that the broker's thread needs, and make this thread's hub if it runs greenlets.
-    Call this before there are two threads.
+    Must be called before the broker's thread begins.
     """
     import gomq_py.launcher  # noqa: F401
     if with_management:
@@ -346,7 +346,7 @@ def _wait(lock, timeout_s):
 
 
 def _cooperative_sleep():
-    """A sleep that lets this thread's other greenlets run, or None in an ordinary thread."""
+    """A sleep function that lets this thread's other greenlets run; None if the thread has no greenlets."""
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
         if monkey.is_module_patched("time"):

@@ -51,7 +51,7 @@ class OutOfResources(Refused):
 
 
 class Malformed(Refused):
-    """Octets that are no valid field table or properties, or are nested too deeply."""
+    """A request has octets that are no valid field table or properties, or are nested too deeply."""
 
 
 class DefinitionsError(ValueError):

@@ -44,7 +44,7 @@ LAST_LINE_S = 1.0
 
 
 class BootError(Exception):
-    """The broker cannot start; one line says why and what to do."""
+    """The broker cannot start; the text is one line that says why and what to do."""
 
 
 class Launcher:
@@ -55,7 +55,7 @@ class Launcher:
         reread: Callable[[], tuple[Settings, list[str]]] | None = None,
     ):
         """``listening``: a listening socket for AMQP instead of the configured address; the launcher owns it.
-        ``reread()`` reads the configuration again; None: there is no file to read.
+        ``reread()`` reads the configuration again; None if the settings do not come from a file.
         """
         self.settings = settings
         self._reread = reread

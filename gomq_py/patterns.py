@@ -62,7 +62,7 @@ class Pattern:
 
     @property
     def is_costly(self):
-        """Whether a match has run out of time."""
+        """Whether a match of this pattern has run out of time."""
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
@@ -83,8 +83,8 @@ class Pattern:
 
 
 class Globs:
-    """Texts in which * stands for any text. A name matches if one of the texts covers it whole; this takes
-    time proportional to the name.
+    """Texts in which * stands for any text. A name matches if one of the texts matches all of it. Matching
+    takes time proportional to the name.
     """
 
     __slots__ = ("text", "_parts")

@@ -25,6 +25,6 @@ class PurePythonFinder:
 
 
 def install():
-    """Put the hook first; a second call does nothing."""
+    """Put the import hook before the other finders; a second call does nothing."""
     if PurePythonFinder not in sys.meta_path:
         sys.meta_path.insert(0, PurePythonFinder)

@@ -25,8 +25,8 @@ class Reloader:
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
         applied: Callable[[], None],
     ):
-        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after a
-        change.
+        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after
+        options have changed.
         """
         self._settings = settings
         self._reread = reread

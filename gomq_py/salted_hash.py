@@ -4,7 +4,7 @@ A leaf of the standard library alone.
 
     base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-Apart from auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl must not import that.
+auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl must do without.
 """
 import os
 from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib
@@ -50,7 +50,7 @@ def verify(password, salted_hash, algorithm=SHA256):
 
 
 def octets_of(password):
-    """A password as octets."""
+    """A password, which is text or octets, as octets."""
     return password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
 
 

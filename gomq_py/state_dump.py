@@ -200,7 +200,7 @@ def kind_of(one: Any) -> str:
 
 
 def where(one: Any) -> str:
-    """The innermost frame of this package on a greenlet's stack: file:line function."""
+    """The innermost frame of this package on a greenlet's stack, as text: file:line function."""
     innermost = frame = one.gr_frame
     while frame is not None:
         if PACKAGE in frame.f_code.co_filename:

@@ -51,7 +51,7 @@ def certified_name(socket: Any, settings: Any) -> str | None:
 
 
 def distinguished_name(parts: Any) -> str:
-    """A name as RFC 4514 writes it, the last part first: ``CN=client,O=Example``."""
+    """The text of a distinguished name as in RFC 4514, the last part first: ``CN=client,O=Example``."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(parts)
@@ -59,7 +59,7 @@ def distinguished_name(parts: Any) -> str:
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
-    """Start and end of validity, in OpenSSL's form."""
+    """(start, end) of a certificate's validity, as texts in OpenSSL's form."""
     return f"{certificate.get('notBefore', '')} - {certificate.get('notAfter', '')}"
 
 

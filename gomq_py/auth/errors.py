@@ -1,4 +1,4 @@
-"""Errors of logins."""
+"""Errors: defines the errors of logins."""
 
 
 class LoginRefused(Exception):

@@ -1,14 +1,14 @@
 """Login throttle: slows down clients that guess passwords; a right password only has to wait.
 
 Failures are counted per user name at an address, and per address. Below the limit a password is checked at
-once. Above it every further attempt waits until earlier failures are forgotten, whether its password is right
+once. Above the limit every attempt waits until earlier failures are forgotten, whether its password is right
 or wrong, so that neither the time nor the answer reveals anything. Attempts behind a full wait queue are
 refused unchecked. A name that has logged in from an address before waits for its own failures only, not for
 failures of other clients behind that address.
 
 All doors use one throttle. An attempt counts as failed while it is being checked, so that parallel attempts
-get no more checks than successive ones. Memory is bounded: the least recently used counters are dropped, and
-so are counters without failures when a new name comes.
+get no more checks than successive attempts. Memory is bounded: the least recently used counters are dropped,
+and so are counters without failures when a new name comes.
 """
 import functools
 import time
@@ -39,8 +39,8 @@ class LoginThrottle:
     def attempt(self, name, address):
         """``with throttle.attempt(name, address) as attempt:`` is entered when a password may be checked.
 
-        The attempt counts as a failure unless ``succeeded()`` or ``void()`` of it was called. Raises
-        TooManyAttempts. May switch.
+        The attempt counts as failed unless the block calls ``attempt.succeeded()`` or ``attempt.void()``.
+        Raises TooManyAttempts. May switch.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
@@ -69,10 +69,10 @@ class LoginThrottle:
 
 
 class Attempt:
-    """One login attempt."""
+    """One login attempt: a ``with`` block around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``know()`` is called for a right password, ``over()`` at the end."""
+        """``know()`` is called if the password was right, ``over()`` at the end of the attempt."""
         self._counters = counters
         self._know = know
         self._over = over
@@ -177,7 +177,7 @@ class _Counter:
         return bool(self._checked or self._waiting)
 
     def is_clean(self):
-        """Whether no failure and no attempt is left."""
+        """Whether the counter has neither failures nor attempts."""
         self._forget()
         return not self.is_busy and not self._failures
 
@@ -188,7 +188,7 @@ class _Counter:
         self._checked += 1
 
     def leave(self, failed):
-        """Note that the check is over."""
+        """Note that the check which enter() allowed is over."""
         self._checked -= 1
         if failed:
             self._forget()
@@ -215,7 +215,7 @@ class _Counter:
                 self._wake()
 
     def _waits_for_failures(self):
-        """Whether the queue waits for failures to be forgotten, not only for checks to end."""
+        """Whether the waiting attempts need failures to be forgotten, and not only checks to end."""
         return self._failures + 1 > self._limit
 
     def _shorten(self):

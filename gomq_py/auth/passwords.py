@@ -1,4 +1,4 @@
-"""Passwords: hashes in RabbitMQ's form (gomq_py.salted_hash), and bcrypt.
+"""Passwords: makes and verifies hashes in RabbitMQ's form (gomq_py.salted_hash), and verifies bcrypt's.
 
 A leaf of auth; pure functions, safe in threads.
 

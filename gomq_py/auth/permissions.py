@@ -24,7 +24,7 @@ CACHED_CLIENTS = 1024
 
 
 class Permission:
-    """The rights of one user in one vhost. Immutable: a change makes a new one."""
+    """The rights of one user in one vhost. Immutable: a change of rights makes a new Permission."""
 
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
@@ -116,5 +116,5 @@ def _found(pattern, name, user):
 
 
 def compiled(pattern):
-    """A permission's regular expression. Raises ValueError."""
+    """A permission's regular expression as a Pattern. Raises ValueError if it is invalid."""
     return Pattern(pattern or "^$")

@@ -55,7 +55,7 @@ class TokenUser(User):
         self._take(claims)
 
     def may_sign(self, user_id):
-        """Whether its messages may carry this user_id; not if a local user has the same name."""
+        """Whether the user's messages may carry this user_id. A local user's name is refused."""
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
@@ -238,7 +238,7 @@ def looks_like_token(password):
 
 
 def _words(value):
-    """The words of a scope claim: a text of words, or a list of them."""
+    """The words of a scope claim, which is either a text of words or a list of them."""
     if isinstance(value, str):
         return value.split()
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Users: names, passwords, tags, limits, and permissions by vhost, kept in the data folder's ``users`` log.
+"""Users: keeps names, passwords, tags, limits and permissions in the data folder's ``users`` log.
 
 Above storage, below broker and doors. A change is written before it takes effect, and is on disk when the
 committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
@@ -114,10 +114,10 @@ class LoginProof:
 
 
 class Users:
-    """All users by name; empty before ``open``.
+    """Keeps all users by name; has no users before ``open``.
 
-    ``make_state`` makes each user's state; ``only_local`` are names that may log in from this machine only;
-    ``left`` and ``note``: see DefinitionLog. ``on_change(record)``, if set, is called with each written
+    ``make_state`` makes each user's state; ``only_local``: names of users who may log in from this machine
+    only; ``left`` and ``note``: see DefinitionLog. ``on_change(record)``, if set, is called with each written
     change before it takes effect. ``rights_watchers`` are called with the User after its permissions or tags
     have changed; they must not raise.
     """
@@ -161,7 +161,7 @@ class Users:
 
     @property
     def is_new(self):
-        """Whether the data folder is new. False also if the file was damaged or all users were deleted."""
+        """Whether the data folder is new; False if only the file was damaged or all users were deleted."""
         return self._log.is_new
 
     def begin(self, users):
@@ -197,8 +197,8 @@ class Users:
         )
 
     def costs_left(self, name):
-        """Costs for ``passwords.spend`` in a thread after a refusal of this name, so that every refusal takes
-        as long as one of the user with the costliest hash: the time does not reveal which users exist.
+        """Costs for ``passwords.spend`` in a thread after a refusal of this name. Every refusal then takes as
+        long as for the user with the costliest hash, and its time does not reveal which users exist.
         """
         if self._costliest is None:
             self._costliest = max(
@@ -284,7 +284,7 @@ class Users:
         self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
-        """Replace a user's limits, {name: whole number}. Raises KeyError for an unknown user, OSError."""
+        """Replace a user's limits: {name: whole number}. Raises KeyError for an unknown user, OSError."""
         user = self._users[name]
         self._append(_limits_record(name, limits))
         user.limits = dict(limits)
@@ -338,7 +338,7 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Remove the user's limits on routing keys at one exchange of a vhost; ``exchange`` None: at all.
+        """Remove the user's limits on routing keys at one exchange of a vhost, or with None at all of them.
         Returns whether there were any. Raises OSError.
         """
         user = self._users.get(name)
@@ -497,8 +497,8 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Functions for the records of users, limits and rights, see DefinitionLog.compact_when_long. They
-        read a definition when it is written, since it may change until then.
+        """Functions that return records of users, limits and rights (see DefinitionLog.compact_when_long),
+        each as it is when its function is called.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)
@@ -590,8 +590,8 @@ def _topic_record(limit):
 
 @lru_cache(REMEMBERED_LOGINS)
 def is_loopback(address):
-    """Whether a peer address is this machine's: a loopback address of IPv4 or IPv6, also mapped, or "", which
-    a unix socket has.
+    """Whether a peer address is of this machine: loopback in IPv4 or IPv6, also IPv4 mapped into IPv6, or "",
+    which stands for a unix socket.
     """
     if not address:
         return True

@@ -1,1 +1,1 @@
-"""Configuration: every option of the broker, and the sources of its value."""
+"""Configuration: knows every option of the broker, and the sources of its value."""

@@ -1,4 +1,4 @@
-"""The control socket of gomq-py-ctl: its default path, and which owner ctl trusts there.
+"""Control: finds the default path of gomq-py-ctl's socket, and the owner whom ctl trusts there.
 
 The broker and ctl both take the path from here. A client of the socket may do everything, and ctl sends
 passwords, so the socket lies in a folder that only the broker's user, or root, can write to. In a shared
@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
-    """Folders for the socket, in order of preference."""
+    """Folders for the control socket, in order of preference."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     return [
         SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),

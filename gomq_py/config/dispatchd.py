@@ -105,7 +105,7 @@ def _bcrypt(value: Any, place: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """The type of a value, in words that do not show the value."""
+    """The type of a value, in words; the value may be a secret."""
     names = {
         type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
         list: "an array", dict: "an object",

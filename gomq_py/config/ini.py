@@ -11,7 +11,7 @@ SHOWN_CHARACTERS = 80
 
 
 class IniError(ValueError):
-    """A malformed line. The text begins with FILE:LINE."""
+    """A line is malformed. The text begins with FILE:LINE."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def parse(text: str, file_name: str) -> list[Entry]:
     """The entries of a file in order, repeated keys included. A key before the first section belongs to
     ``main``, as in LavinMQ.
 
-    Raises IniError on a line that is neither section, entry, comment nor blank, and on a section header
-    without its bracket.
+    Raises IniError for a line that is not a section, entry, comment or blank line, and for a section header
+    without its closing bracket.
     """
     section, entries = "main", []
     for number, raw in enumerate(text.splitlines(), start=1):

@@ -170,7 +170,7 @@ def _proxy_protocol(text: str) -> int:
 
 
 def _memory(text: str) -> float | int:
-    """An amount of memory: as float a share of the memory, as int octets."""
+    """An amount of memory from its text: octets as int, or a share of the machine's memory as float."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
         raise ValueError(

@@ -759,7 +759,7 @@ def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
 
 
 def shortened(value: Any) -> str:
-    """A wrong value as text, cut to SHOWN_CHARACTERS."""
+    """A wrong value as text for an error, cut to SHOWN_CHARACTERS."""
     try:
         text = repr(value)
     except ValueError:  # a number of more digits than the interpreter converts

@@ -135,7 +135,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with a password replaced by its hash. Raises ConfigError if it has both."""
+    """The environment, a password in it replaced by its hash. Raises ConfigError for password and hash."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -216,7 +216,7 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Set one line's option. An option's own key overrides its deprecated aliases, before or after it."""
+    """Set one line's option. A line with its own key overrides lines with deprecated aliases."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):

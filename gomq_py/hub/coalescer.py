@@ -30,7 +30,7 @@ class Coalescer:
         return len(self._streams)
 
     def add(self, stream):
-        """Call ``stream.read_together()`` at every tick. Returns False if there is no clock to be had."""
+        """Call ``stream.read_together()`` at every tick. Returns False if the system has no such clock."""
         if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None

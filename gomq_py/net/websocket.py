@@ -276,8 +276,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """As a blocking socket's sendall, for logins; first sends the octets that ``send`` did not take.
-        Raises OSError. May switch.
+        """As a blocking socket's sendall, for logins; the caller puts octets that ``send`` did not take
+        first. Raises OSError. May switch.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]

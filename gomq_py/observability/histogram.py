@@ -9,8 +9,8 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Histogram:
-    """Counts events. ``counts[n]`` events took at most ``bounds[n]`` and more than the bound before; the last
-    count is of events beyond all bounds. ``total`` is the sum of all durations.
+    """Counts events by duration. ``counts[n]`` events took at most ``bounds[n]`` and more than the bound
+    before; the last count is of events beyond all bounds. ``total`` is the sum of all durations.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -21,7 +21,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count an event that took ``value``."""
+        """Count an event whose duration is ``value``."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 

@@ -74,7 +74,7 @@ def _when(record: LogRecord) -> str:
 
 @lru_cache(64)
 def _place(level: str, source: str) -> str:
-    """The text between the time and the message."""
+    """The text of a line between its time and its message."""
     return f" {level:5} {source}: "
 
 
@@ -120,7 +120,7 @@ _UNTOLD: dict[str, Any] = {
 
 
 class Line(LogRecord):
-    """A log record without thread, process and place in the code: to find them took a quarter of its time."""
+    """A log record without thread, process and place in the code, which took a quarter of a line's time."""
 
     def __init__(  # noqa: PLR0913 - the standard library calls it so
         self, name: str, level: int, _pathname: str, _lineno: int, message: object, args: Any,

@@ -17,7 +17,7 @@ KEYS = 1024
 
 class QuietLog:
     """Writes to one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None: no
-    limit); the first line of the next interval comes with the number of lines suppressed.
+    limit); before the next interval's first line a line tells how many were left out.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ def _statm(proc: str) -> tuple[int, int]:
 
 
 def _machine_memory(proc: str) -> int:
-    """MemTotal in octets; 0 if it cannot be read."""
+    """The machine's memory (MemTotal) in octets; 0 if it cannot be read."""
     try:
         with open(f"{proc}/meminfo", encoding="ascii") as file:
             for line in file:

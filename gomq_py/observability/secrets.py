@@ -44,7 +44,7 @@ def _is_uri(field: Any) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """The text with passwords in URIs hidden, and user names without a password, too."""
+    """The text with asterisks for passwords in URIs, and for user names that come without a password."""
     if "://" not in text:
         return text
     text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
