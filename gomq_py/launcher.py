@@ -48,7 +48,7 @@ class BootError(Exception):
 
 
 class Launcher:
-    """One broker in this process. ``start`` and ``stop`` for tests and embedders, ``run`` for the command."""
+    """Runs one broker in this process: ``run`` for the command, ``start`` and ``stop`` for other callers."""
 
     def __init__(
         self, settings: Settings, listening: Any = None,
@@ -295,7 +295,7 @@ def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
 
 
 def _service_manager() -> Systemd:
-    """systemd, as the environment describes it. Raises BootError for an unusable descriptor."""
+    """The service manager that the environment names. Raises BootError for an unusable descriptor."""
     try:
         return Systemd(os.environ)
     except OSError as error:

@@ -70,7 +70,7 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """The user of a token, which need not be the first backend's. Raises LoginRefused. May switch."""
+        """The user of a token, whether or not OAuth is the first backend. Raises LoginRefused. May switch."""
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)

@@ -53,7 +53,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Keepalive:
-    """Probes for a silent TCP peer: first after ``idle_s``, then every ``interval_s``, in all ``probes``."""
+    """Probes of a silent TCP peer: after ``idle_s``, then every ``interval_s``, at most ``probes``."""
 
     idle_s: int
     interval_s: int

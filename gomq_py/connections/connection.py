@@ -105,7 +105,7 @@ class ClientConnection:
         raise NotImplementedError
 
     def _stop(self):
-        """Read no more."""
+        """Read the client's octets no more."""
         raise NotImplementedError
 
     def _has_left(self):

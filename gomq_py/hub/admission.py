@@ -134,7 +134,7 @@ class Admission:
         return True
 
     def close(self) -> None:
-        """Shut down all sockets, and admit no more."""
+        """Shut down all sockets, and admit no connections any more."""
         self.is_closed = True
         for admitted in list(self.admitted.values()):
             admitted.shut_down()
@@ -217,7 +217,7 @@ class Gate:
         return self._admitted.get(fileno) in self._pending
 
     def leave(self, admitted: AdmittedSocket) -> None:
-        """Note that the socket is about to be closed. A second call does nothing."""
+        """Stop counting a connection, whose socket is about to be closed. A second call does nothing."""
         if self._admission.remove(admitted) and admitted.identified:
             self._hosts[admitted.host] -= 1
             if not self._hosts[admitted.host]:

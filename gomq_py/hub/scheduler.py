@@ -78,7 +78,7 @@ class SliceClock:
 
 
 class Job:
-    """One piece of long work.
+    """One piece of long work, done in slices.
 
     ``running`` is set by the scheduler, which does not start a running job a second time.
     """

@@ -12,7 +12,7 @@ _start_thread = monkey.get_original("_thread", "start_new_thread")
 
 
 class ThreadWork:
-    """Work in a thread that has begun."""
+    """Work that has begun in a thread."""
 
     __slots__ = ("_answer",)
 

@@ -15,7 +15,7 @@ LOOK_OCTETS = 16 * 1024
 
 
 class Incomplete(Exception):
-    """More octets are needed."""
+    """The octets do not hold the whole hello yet."""
 
 
 def asked_host(connection: Any) -> str:
@@ -89,7 +89,7 @@ def _host_name(names: "_Octets") -> str:
 
 
 class _Octets:
-    """Reads numbers and parts; raises ValueError past the end."""
+    """Reads numbers and parts of octets one after the other; raises ValueError past the end."""
 
     def __init__(self, data: bytes):
         self._data = data

@@ -380,7 +380,7 @@ class Listener:
 
 
 def serve(handle: Handle, connection: Any, address: Any) -> None:
-    """Have a door serve one client until it is gone. May switch."""
+    """Call a door's ``handle`` and return when the client is gone. May switch."""
     when_gone = handle(connection, address)
     if when_gone is not None:
         gone = Event()

@@ -99,7 +99,7 @@ class WebSocket:
     # receiving
 
     def receive_functions(self) -> tuple[Any, Any]:
-        """See ``net.receiving.receive_functions``."""
+        """The functions that net.receiving.receive_functions() returns for this socket."""
         return self.receive_into, self.pending
 
     def pending(self) -> bool:

@@ -69,7 +69,7 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Whether the interval has room for a line; a new one first reports suppressed lines."""
+        """Whether the interval has room for a line. A new interval first reports lines left out before."""
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0
             self._ends_s = now + self._interval_s
