@@ -1,8 +1,8 @@
-"""gomq-py: a message broker. AMQP 0-9-1 and MQTT on one durable store.
+"""gomq-py: a message broker that serves AMQP 0-9-1 and MQTT from one durable store.
 
 Importing this package imports nothing else of it; ``gomq_py.Broker``, a broker inside your program, is
-imported when it is first named. ``GOMQ_PURE_PYTHON=1`` makes every later import take the plain ``.py`` where
-a compiled twin exists.
+imported when it is first named. ``GOMQ_PURE_PYTHON=1`` makes every later import take the plain ``.py``
+instead of its compiled twin.
 """
 import os
 

@@ -1,9 +1,9 @@
 """``gomq-py`` and ``python -m gomq_py``: the broker.
 
-Patches the standard library first, for the libraries the broker carries; broker code never relies on it.
+Patches the standard library first, for libraries that the broker uses; broker code never relies on the patch.
 gevent's plugin search, which imports 3 MB of mail and archive modules, and its patch of subprocess are off:
-the broker uses neither. ssl is patched when it is first imported: OpenSSL takes 5 MB that a broker without
-TLS saves.
+the broker uses neither. ssl is patched only when it is imported: OpenSSL takes 5 MB that a broker without TLS
+saves.
 """
 import sys
 from importlib import import_module
@@ -13,9 +13,9 @@ from gevent import config, events, monkey
 
 
 class SslPatcher:
-    """A module finder (importlib) that patches ssl at its first import, whether ssl or gevent.ssl comes
-    first: each imports the other. The finder stays until the patch is done, since an import may fail and a
-    caller may look for a module without importing it.
+    """A module finder (importlib) that patches ssl at the first import of ssl or gevent.ssl, which import
+    each other. The finder stays until the patch is done: an import may fail, and a caller may look for a
+    module without importing it.
     """
 
     @classmethod

@@ -1,6 +1,6 @@
-"""Build information: version, interpreter, compiled modules and their sources.
+"""Build information: tells version, interpreter, compiled modules and their sources.
 
-A leaf that imports none of the rooms: it reads files only, so that ``--build-info`` also answers on a broken
+A leaf: this module imports no room and reads files only, so that ``--build-info`` also answers on a broken
 installation, and setup.py can ask which modules to compile. The build writes a digest of a module's sources
 into the compiled module, as its ELF build ID; the tests refuse a module if its sources have another digest.
 File times decide nothing: a checkout, a copy or an unpacked archive makes them lie.
@@ -65,7 +65,7 @@ def _cimported(declarations: Path, root: Path) -> list[Path]:
 
 
 def digest_of(name: str, root: Path = ROOT) -> str:
-    """64 hexadecimal digits that change with the content of any source of a module, not with its times."""
+    """64 hexadecimal digits that change with the content of a module's sources, not with their times."""
     import hashlib  # the broker itself does not need it
 
     digest = hashlib.sha256()
@@ -76,14 +76,14 @@ def digest_of(name: str, root: Path = ROOT) -> str:
 
 
 def compiled_file(name: str, root: Path = ROOT) -> Path | None:
-    """The compiled twin that an import of a module finds below ``root``, if there is one."""
+    """The compiled file that an import of a module finds below ``root``; None if it finds none."""
     path = root.joinpath(*name.split("."))
     paths = (path.with_name(path.name + suffix) for suffix in EXTENSION_SUFFIXES)
     return next((path for path in paths if path.is_file()), None)
 
 
 def stale_modules(root: Path = ROOT) -> list[str]:
-    """Hot modules whose compiled twin was built from other sources than the ones beside it."""
+    """Hot modules whose compiled file was built from other sources than those beside it."""
     stale = []
     for name in hot_modules(root):
         path = compiled_file(name, root)
@@ -93,8 +93,8 @@ def stale_modules(root: Path = ROOT) -> list[str]:
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Compiled files of modules that are no longer compiled or no longer exist: an import would take them all
-    the same, even instead of the ``.py``.
+    """Compiled files of modules that are no longer hot or no longer exist. An import would still take these
+    files, even instead of the ``.py``.
     """
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
              if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
@@ -102,7 +102,7 @@ def left_over(root: Path = ROOT) -> list[Path]:
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """The ``hot`` modules (default: all) that an import would take as plain Python now."""
+    """The ``hot`` modules (None: all hot modules) that an import would take as plain Python now."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 
@@ -112,7 +112,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def speed() -> str:
-    """"compiled", "interpreted", or "partly interpreted" with the names."""
+    """"compiled", "interpreted", or "partly interpreted" with the names of the interpreted modules."""
     hot = hot_modules()
     interpreted = interpreted_modules(hot)
     if not interpreted:

@@ -1,7 +1,7 @@
-"""The command line of the broker: makes settings of flags, runs a launcher, and returns exit codes.
+"""Command line: makes settings of the broker's flags, runs a launcher, and returns exit codes.
 
-0: stopped as asked; 1: could not boot, or died; 2: wrong flags, environment or configuration. An error that
-an operator can mend is one line on standard error, never a traceback.
+Exit codes are 0: stopped as asked; 1: could not boot, or died; 2: wrong flags, environment or configuration.
+An error that an operator can mend is one line on standard error, never a traceback.
 """
 import functools
 import os

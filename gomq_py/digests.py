@@ -1,4 +1,4 @@
-"""Digests of short texts, by the interpreter's own code.
+"""Digests: hashes short texts with the interpreter's own code.
 
 A leaf of the standard library alone. hashlib loads OpenSSL, 4 MB that a broker without TLS saves, and is no
 faster for a password or a name.
@@ -7,7 +7,7 @@ from importlib import import_module
 
 
 def _found(name, *modules):
-    """The constructor from the first module that has it, else from hashlib."""
+    """The constructor ``name`` of the first of these modules that has it, else hashlib's."""
     for module in modules:
         try:
             return getattr(import_module(module), name)

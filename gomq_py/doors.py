@@ -1,4 +1,4 @@
-"""Doors: opens the broker's listeners: binds an address, takes an inherited socket, or leaves it closed.
+"""Doors: opens the broker's listeners, on addresses that it binds or on inherited sockets.
 
 Beside the launcher. Binds all before it accepts on any, so that a port in use leaves no client half served.
 Holds the certificates, trusted proxies and socket options that a reload changes for new connections. Knows
@@ -21,10 +21,10 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 
 class Served(NamedTuple):
-    """Listeners of one protocol, as names of settings.
+    """Names of the settings for one protocol's listeners.
 
-    ``tls``: name of the encrypted listener. ``is_needed``: a taken port ends the boot even if the
-    configuration does not name the port.
+    ``tls``: name of the listener over TLS. ``is_needed``: a port that is in use ends the boot even if it is
+    the default port.
     """
 
     bind: str
@@ -71,7 +71,7 @@ def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, 
 
 
 class Doors:
-    """Opens, changes and closes the listeners of one broker. ``listeners`` are the open ones, ``options`` the
+    """Opens, changes and closes the listeners of one broker. ``listeners``: the open ones; ``options``: the
     socket options of clients.
     """
 
@@ -80,8 +80,8 @@ class Doors:
         make_side_door: Callable[[str, Any, Any], Any], turns: Any,
         inherited: Sequence[tuple[str, Any]] = (),
     ):
-        """``handlers``: protocol of PROTOCOLS -> (handler of a socket, admission gate, whether the handler
-        never switches); ``make_side_door(protocol, listening, tls)`` makes a listener of the management side;
+        """``handlers``: {protocol of PROTOCOLS: (handler of a socket, admission gate, whether it never
+        switches)}; ``make_side_door(protocol, listening, tls)`` makes a listener of the management side;
         ``turns`` schedules TLS handshakes (hub.turns). ``inherited`` are (name, listening socket) pairs.
         """
         self._settings = settings
@@ -95,9 +95,9 @@ class Doors:
         self.listeners: list[Any] = []
 
     def open(self) -> None:
-        """Bind everything, then accept everywhere.
+        """Bind all listeners, then accept on all.
 
-        Raises BindError, TLSError; the caller then calls ``close``.
+        Raises BindError, TLSError; after an error the caller calls ``close``.
         """
         settings = self._settings
         self._apply_options(settings)
@@ -137,8 +137,8 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """TLS contexts by port for ``settings`` that are not applied yet. Reads files; may run in a thread.
-        Raises TLSError.
+        """Make TLS contexts, by port, for ``settings`` that are not applied yet. Reads files, so it may run
+        in a thread. Raises TLSError.
         """
         ports = list(self._handshakers) if ports is None else ports
         if not ports or not settings.tls_cert:
@@ -228,8 +228,8 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """A list of one listening socket. Empty if the port is off, or if a port is taken that is neither
-        needed nor named in the configuration: a second broker on a machine still serves AMQP.
+        """A list of one listening socket. Empty if the port is off, or if a default port is in use and not
+        needed: a second broker on a machine still serves AMQP.
         """
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
@@ -243,8 +243,8 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """Open gomq-py-ctl's socket. A failure ends the boot only if the configuration names the path;
-        without the management API the socket is opened only if it does.
+        """Open gomq-py-ctl's socket. If the configuration does not name its path, a failure does not end the
+        boot, and without the management API nothing is opened.
         """
         settings = self._settings
         path = settings.control_unix_path
@@ -271,7 +271,7 @@ class Doors:
         self.listeners.append(self._make_side_door(CONTROL, listening, None))
 
     def _take_inherited(self, protocol: str) -> list[Any]:
-        """The inherited sockets of a protocol; there may be one per address."""
+        """The inherited sockets of a protocol, maybe several: one per address."""
         options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
         options[HTTP] = "http_systemd_socket_name"
         name = getattr(self._settings, options[protocol]) if protocol in options else protocol

@@ -1,8 +1,8 @@
-"""A broker inside another program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
+"""Embedding: runs a broker in any program: ``with gomq_py.Broker() as broker: connect(broker.amqp_url)``.
 
-An entry, beside cli: it builds a launcher's broker in a native thread with a hub of its own, so that it works
-in any program, monkey-patched or not, and several times in one process. Calls of other threads reach that
-thread through one inbox. Importing this module brings in neither gevent nor the broker.
+Like cli it runs a launcher, but in a native thread with a hub of its own, so that it works in any program,
+monkey-patched or not, and several times in one process. Other threads' calls reach that thread through one
+inbox. Importing this module brings in neither gevent nor the broker.
 """
 import atexit
 import os
@@ -24,7 +24,7 @@ LOOK_EVERY_S = 0.002
 
 
 class Broker:
-    """One broker.
+    """Runs one broker in a thread of this process.
 
     ``data_dir`` None keeps everything in a temporary folder that is deleted at close. Port 0 takes a free
     port, -1 switches a listener off. Further keywords are settings by the names of docs/configuration.md
@@ -67,8 +67,8 @@ class Broker:
         self.close()
 
     def start(self):
-        """Boot and return self when clients can connect. Raises BootError with one line that says what is
-        wrong.
+        """Boot; return this object when clients can connect. Raises BootError, whose text is one line that
+        says what is wrong.
         """
         if self._is_running():
             raise RuntimeError("this broker is running already")
@@ -102,7 +102,7 @@ class Broker:
             raise self._failure
 
     def serve_forever(self):
-        """Start, and return when another thread calls ``close``, or at an interrupt, which closes it."""
+        """Start, and return when another thread has called ``close``; an interrupt closes the broker, too."""
         self.start()
         try:
             while not _wait(self._ended, 3600.0):
@@ -117,9 +117,9 @@ class Broker:
         self.serve_forever()
 
     def close(self):
-        """Close every connection and all files, and wait for it; a second call does nothing.
+        """Close every connection and all files, and return when that is done; a second call does nothing.
 
-        Confirmed messages are on disk either way.
+        Messages that were confirmed before are on disk in any case.
         """
         ended = True
         if self._is_running():
@@ -150,15 +150,15 @@ class Broker:
         self.close()
 
     def _forget(self):
-        """Detach in a forked child: the broker's thread, folder, port and clients are the parent's."""
+        """In a forked child: give up the broker; its thread, folder, port and clients are the parent's."""
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:
             self._launcher.abandon()
 
     def _is_running(self):
-        """True from ``start`` until the thread has released everything; then the broker may start again on
-        the same data.
+        """Whether the broker's thread has been started and has not released everything yet. Afterwards the
+        broker may start again on the same data.
         """
         return self._ended is not None and self._ended.locked()
 
@@ -171,7 +171,7 @@ class Broker:
 
     @property
     def amqp_url(self):
-        """URL of the default vhost for guest."""
+        """An AMQP URL of the default vhost for the user guest."""
         return self.url()
 
     @property
@@ -182,7 +182,7 @@ class Broker:
 
     @property
     def mqtt_url(self):
-        """An MQTT URL of the default vhost for guest: ``mqtt://guest:guest@HOST:PORT``."""
+        """An MQTT URL of the default vhost for the user guest: ``mqtt://guest:guest@HOST:PORT``."""
         return self.url(protocol="mqtt", vhost="")
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
@@ -206,8 +206,8 @@ class Broker:
     # calls into the broker's thread
 
     def call(self, function, *arguments):
-        """Run ``function(launcher, *arguments)`` in the broker's thread and return its result. It may switch;
-        it must not block.
+        """Run ``function(launcher, *arguments)`` in the broker's thread and return its result. The function
+        may switch; it must not block.
         """
         if self._knock is None:
             raise RuntimeError("the broker is not running")
@@ -293,7 +293,7 @@ class Broker:
         self._stopping.set()
 
     def _adopted(self):
-        """The caller's listening socket, as a gevent socket with its own descriptor, or None."""
+        """The caller's listening socket, moved into a gevent socket; None if the caller gave none."""
         if self._listening is None:
             return None
         from gevent import socket
@@ -304,11 +304,8 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import the modules the broker's thread needs, and make this thread's hub if it runs greenlets, before
-    there are two threads.
-
-    In a patched program the import locks are gevent's: two threads that make their first hub at the same time
-    would wait for each other for ever, and an import in the loop fails if it waits for another thread's.
+    """Import the modules that the broker's thread needs, and make this thread's hub if it runs greenlets.
+    Must be called before the broker's thread begins.
     """
     import gomq_py.launcher  # noqa: F401
     if with_management:
@@ -321,8 +318,7 @@ def _import_ahead(with_management):
 
 
 def _native_threads():
-    """(start_new_thread, allocate_lock) of the interpreter itself, also in a program that gevent has patched.
-    """
+    """The interpreter's own (start_new_thread, allocate_lock), even if gevent has patched the program."""
     import _thread
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
@@ -334,9 +330,9 @@ def _native_threads():
 
 
 def _wait(lock, timeout_s):
-    """Acquire a native lock.
+    """Acquire a native lock; return False if that fails within ``timeout_s``.
 
-    In a greenlet, or where time is patched, the caller's hub runs meanwhile. False after ``timeout_s``.
+    In a greenlet, or in a program with a patched time.sleep, the caller's hub runs meanwhile.
     """
     sleep = _cooperative_sleep()
     if sleep is None:
@@ -350,7 +346,7 @@ def _wait(lock, timeout_s):
 
 
 def _cooperative_sleep():
-    """A sleep that lets this thread's other greenlets run, or None in an ordinary thread."""
+    """A sleep function that lets this thread's other greenlets run; None if the thread has no greenlets."""
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
         if monkey.is_module_patched("time"):
@@ -377,7 +373,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """A host as URLs write it; 0.0.0.0 and :: become the loopback address, which clients can connect to."""
+    """A host as URLs write it. For 0.0.0.0 and ::, to which clients cannot connect, a loopback address."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

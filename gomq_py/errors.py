@@ -1,13 +1,13 @@
-"""Errors: the core's refusals, for every door. A leaf.
+"""Errors: defines the errors by which the core refuses what any door asks. A leaf.
 
-Rights, topology, queues and content raise these; a door translates them into its protocol's words:
+Rights, topology, queues and content raise them; a door translates them into its protocol's words:
 amqp.server.refusals into reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the
 request and the actual state.
 """
 
 
 class Refused(Exception):
-    """A request is refused; the client is told the reason."""
+    """The broker refuses a request, and tells the client the reason."""
 
     def __init__(self, text=""):
         super().__init__(text)
@@ -15,12 +15,12 @@ class Refused(Exception):
 
 
 class AccessRefused(Refused):
-    """The user may not do this to the entity."""
+    """The user may not do what the request asks of the entity."""
 
 
 class NoPermission(AccessRefused):
-    """A permission of the user does not suffice: ``verb`` is "configure", "write" or "read", or empty for a
-    routing key. The text leaves out the verb; doors that tell it add it.
+    """The user lacks a permission: ``verb`` is "configure", "write" or "read", or empty for a routing key.
+    The text leaves out the verb; doors that tell the verb add it.
     """
 
     def __init__(self, text="", verb=""):
@@ -47,11 +47,11 @@ class UnknownType(Refused):
 
 
 class OutOfResources(Refused):
-    """The disk is full, or a limit is reached."""
+    """The disk is full, a limit is reached, or the system lacks something that the request needs."""
 
 
 class Malformed(Refused):
-    """Octets that are no valid field table or properties, or are nested too deeply."""
+    """A request has octets that are no valid field table or properties, or are nested too deeply."""
 
 
 class DefinitionsError(ValueError):

@@ -1,8 +1,8 @@
-"""The launcher: boots a node in this process, runs it until a signal comes, and stops it.
+"""Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listeners first, so that no client
-connects any more; then the connections, then the broker, and the data folder's lock last. Never parses flags
-(cli) and never patches (``__main__``).
+The boot makes the node a leader (data folder, broker), writes the pidfile, and opens the listeners. The stop
+closes the listeners first, so that no client connects any more; then the connections, the broker, and the
+data folder's lock. Never parses flags (cli) and never patches (``__main__``).
 """
 import faulthandler
 import os
@@ -44,18 +44,18 @@ LAST_LINE_S = 1.0
 
 
 class BootError(Exception):
-    """The broker cannot start; one line says why and what to do."""
+    """The broker cannot start; the text is one line that says why and what to do."""
 
 
 class Launcher:
-    """One broker in this process. ``start`` and ``stop`` for tests and embedders, ``run`` for the command."""
+    """Runs one broker in this process: ``run`` for the command, ``start`` and ``stop`` for other callers."""
 
     def __init__(
         self, settings: Settings, listening: Any = None,
         reread: Callable[[], tuple[Settings, list[str]]] | None = None,
     ):
         """``listening``: a listening socket for AMQP instead of the configured address; the launcher owns it.
-        ``reread()`` reads the configuration again; None if it has no source.
+        ``reread()`` reads the configuration again; None if the settings do not come from a file.
         """
         self.settings = settings
         self._reread = reread
@@ -68,7 +68,7 @@ class Launcher:
         self._limit: Any = None
 
     def run(self) -> int:
-        """Start, serve until a signal says otherwise, stop; returns the exit code.
+        """Start, serve until a signal comes, and stop; returns the exit code.
 
         Raises BootError. May switch.
         """
@@ -108,14 +108,14 @@ class Launcher:
             gevent.sleep(self._systemd.watchdog_s / 2)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Reload; but stop a broker whose terminal was closed, as other processes of the terminal stop."""
+        """Reload; but stop if the broker's terminal was closed, as other processes of the terminal do."""
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
             asked_to_reload.set()
 
     def _reload_when_asked(self, asked: Any) -> None:
-        """Reload once at a time; signals that come meanwhile cause one more reload. May switch."""
+        """Reload whenever asked, once at a time; signals during a reload cause one more. May switch."""
         assert self._node is not None
         reloader = Reloader(
             self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors,
@@ -134,11 +134,11 @@ class Launcher:
             )
 
     def _dump(self) -> None:
-        """Write the state of the broker into the log, in its own greenlet. May switch."""
+        """Write the state of the broker into the log; runs in a greenlet of its own. May switch."""
         StateDump(self.broker, self.hub, self._durability, self.listeners).write()
 
     def start(self) -> None:
-        """Open the data folder, recover, and listen. Raises BootError with nothing left open. May switch."""
+        """Open the data folder, recover, and listen. After a BootError nothing is open. May switch."""
         began = time.monotonic()
         speed = build_info.speed()  # walks the package's folders
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), speed)
@@ -212,7 +212,7 @@ class Launcher:
                 abandon_socket(connection.socket)
 
     def _inherited(self) -> list[tuple[str, Any]]:
-        """(name, listening socket) of sockets that the broker need not open."""
+        """(name, listening socket) pairs of the sockets that others have opened for the broker."""
         inherited = list(self._systemd.sockets)
         if self._listening is not None:
             inherited.append((self.settings.amqp_systemd_socket_name, self._listening))
@@ -245,8 +245,8 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _limit_stop(self) -> None:
-        """End the process when the stop has taken ``stop_timeout`` seconds: a hung disk must not keep the
-        broker from leaving. Confirmed messages are on disk already.
+        """End the process when the stop has taken ``stop_timeout`` seconds: a hung disk must not keep it
+        alive. Confirmed messages are on disk already.
         """
         limit_s = self.settings.stop_timeout
         if limit_s:
@@ -261,7 +261,7 @@ class Launcher:
             faulthandler.cancel_dump_traceback_later()
 
     def _write_pidfile(self) -> None:
-        """Called with the data folder locked: a second broker must not overwrite the first one's."""
+        """Write the pidfile. The data folder is locked, so this overwrites no running broker's file."""
         if self.settings.pidfile:
             try:
                 with open(self.settings.pidfile, "w", encoding="ascii") as file:
@@ -272,7 +272,7 @@ class Launcher:
             self._pidfile = self.settings.pidfile
 
     def _remove_pidfile(self) -> None:
-        """Remove the pidfile unless it is gone or another process's."""
+        """Remove the pidfile if it is still this process's."""
         path, self._pidfile = self._pidfile, ""
         if not path:
             return
@@ -288,14 +288,14 @@ class Launcher:
 
 
 def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
-    """A greenlet with a name for the state dump."""
+    """Start a greenlet with a name, which the state dump shows."""
     greenlet = gevent.spawn(function, *arguments)
     greenlet.name = name
     return greenlet
 
 
 def _service_manager() -> Systemd:
-    """systemd, as the environment describes it. Raises BootError for an unusable descriptor."""
+    """The service manager that the environment names. Raises BootError for an unusable descriptor."""
     try:
         return Systemd(os.environ)
     except OSError as error:
@@ -303,14 +303,13 @@ def _service_manager() -> Systemd:
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the limit of descriptors to the system's maximum: the default suits programs that use select().
-    """
+    """Raise this process's limit of descriptors to the most allowed: the default suits users of select()."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _abort_on_next_signal() -> Any:
-    """Let the interpreter's own handler take the next stop signal: it works even if the hub is busy.
+    """Let the interpreter's handler take the next stop signal, because it works even if the hub is busy.
 
     Returns an object that the caller keeps alive. The system may deliver the signal to a thread of a pool
     while the hub sleeps; the interpreter's wakeup socket wakes the hub.
@@ -326,7 +325,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """Log the reason why the stop still waits, and end as a kill does."""
+    """Log why the stop still waits, and end the process as a kill does."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",
@@ -336,10 +335,10 @@ def _leave(limit_s: int, durability: Any) -> None:
 
 
 def _abort(_number: int, _frame: Any) -> None:
-    """End at once: second signal, or a stop that takes too long.
+    """End the process at once, at the second signal or when the stop takes too long.
 
-    Confirmed messages are on disk already, so nothing is lost. A blocked standard error holds the last line
-    for LAST_LINE_S at most.
+    Confirmed messages are on disk already, so nothing is lost. Writing the last line may take LAST_LINE_S at
+    most, if standard error is blocked.
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
     signal.setitimer(signal.ITIMER_REAL, LAST_LINE_S)

@@ -1,4 +1,4 @@
-"""Node: one data folder, open in this process as leader or follower.
+"""Node: opens one data folder in this process, as leader or follower.
 
 Builds the rooms of a broker and hands them to each other.
 
@@ -7,7 +7,7 @@ Builds the rooms of a broker and hands them to each other.
   (``storage.disk.replication.Replicator``); the node reads nothing, writes nothing else and opens no door.
   ``promote`` makes a leader of it once that client has ended.
 
-Below launcher and every other program that runs a broker; the only place that knows every room. Never parses
+Below launcher and every other program that runs a broker; the only module that knows every room. Never parses
 flags, never patches, knows no signals.
 """
 from collections.abc import Callable
@@ -46,14 +46,14 @@ _ENDS = (
 
 
 class Node:
-    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
+    """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
-    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and ``connector``
-    (of links) belong to a leader; otherwise they are None.
+    A leader has ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and
+    ``connector`` (of links); otherwise they are None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
-        """``replicators`` hear of every change to a leader's files."""
+        """``replicators`` are told of every change to a leader's files."""
         self.settings = settings
         self.role: str | None = None
         self.broker: Any = None
@@ -75,7 +75,7 @@ class Node:
         """Open the data folder and recover its content; no listener is open yet.
 
         Blocks. May switch. Raises BackendError, DataDirError, DefinitionsError, LogError, OSError,
-        StoreError; the caller then calls ``close``.
+        StoreError; after an error the caller calls ``close``.
         """
         settings = self.settings
         self._data_dir.open()
@@ -106,17 +106,17 @@ class Node:
         self.role = FOLLOWER
 
     def promote(self, inherited: Any = ()) -> None:
-        """Make a leader of a follower, and open its listeners; the replication client must have ended.
+        """Make a follower the leader, and open its listeners; the replication client must have ended.
 
-        Blocks. May switch. ``inherited`` as in ``open_doors``. Raises as ``lead`` and ``open_doors`` do.
+        Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise.
         """
         assert self.role == FOLLOWER, self.role
         self.lead()
         self.open_doors(inherited)
 
     def open_doors(self, inherited: Any = ()) -> None:
-        """Listen. ``inherited``: (name, listening socket) of sockets that are open already. Raises BindError,
-        OSError. May switch.
+        """Open the listeners. ``inherited``: (name, listening socket) pairs of sockets that are open already.
+        Raises BindError, OSError. May switch.
         """
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
@@ -138,7 +138,7 @@ class Node:
         self.shovels = shovels
 
     def _shovel_link(self, *arguments: Any) -> Any:
-        """A link that runs a shovel. Raises ValueError."""
+        """Make a link that runs a shovel. Raises ValueError."""
         if self._open_shovel is None:
             # imported here: a broker without shovels needs no client
             from gomq_py.shovel.ends import Opener
@@ -149,8 +149,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """Whether wills of an earlier run wait and the only MQTT listener is WebSocket, so that no MQTT
-        server would publish them before its first client.
+        """Whether wills of an earlier run wait although the only MQTT listener is WebSocket: then the MQTT
+        server must be made at boot, not for its first client, to publish them.
         """
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
@@ -163,8 +163,8 @@ class Node:
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close everything that is open: listeners, connections, the broker; then call ``before_lock()`` and
-        release the folder. A second call closes nothing. A failure keeps nothing else open; the first one is
-        raised at the end (see Shutdown). May switch.
+        release the folder. A second call closes nothing. After a failure the rest is closed as well, and the
+        first failure is raised at the end (see Shutdown). May switch.
         """
         ended = self.broker is not None  # a failed boot left the state incomplete
         committer = self._committer
@@ -184,7 +184,7 @@ class Node:
         shutdown.raise_failure()
 
     def _serving(self, protocol: str) -> tuple[Callable[..., Any], Any]:
-        """(handler, admission gate) of AMQP's or MQTT's clients."""
+        """(handler, admission gate) for clients of ``protocol``, AMQP or MQTT."""
         if protocol == AMQP:
             return self.amqp.handle, self.amqp.gate
         if self.mqtt is None:

@@ -1,7 +1,7 @@
-"""Octets: fixed-width integers, copies, comparisons and CRC-32C over raw buffers.
+"""Octets: reads and writes integers, copies, compares and computes CRC-32C in raw buffers.
 
 A leaf; the compiled twin is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C pointer
-in compiled modules; ``i`` is an offset into it. The compiled twin checks no bounds: callers check every
+in compiled modules; ``i`` is an offset into ``p``. The compiled twin checks no bounds: callers check every
 length first.
 """
 import sys
@@ -11,7 +11,7 @@ from struct import Struct
 
 def _extension():
     """The compiled part of the package crc32c. The package itself imports importlib.metadata to know its own
-    version, which brings in 3 MB of modules for mail and archives.
+    version, and so 3 MB of modules for mail and archives.
     """
     name = "crc32c._crc32c"
     if name in sys.modules:
@@ -68,13 +68,13 @@ def copy(target, target_at, source, source_at, count):
 
 
 def same(a, a_at, b, b_at, count):
-    """Whether ``count`` octets are equal."""
+    """Whether ``count`` octets in ``a`` and ``b`` are equal."""
     return a[a_at:a_at + count] == b[b_at:b_at + count]
 
 
 def crc32c(seed, p, start, count):
-    """CRC-32C (Castagnoli) of ``count`` octets, continuing from ``seed``: the CRC of the octets before, or
-    any start value.
+    """CRC-32C (Castagnoli) of ``count`` octets. ``seed`` is the CRC of the octets before these, or any start
+    value.
     """
     return _crc32c(bytes(p[start:start + count]), seed)
 
@@ -82,7 +82,7 @@ def crc32c(seed, p, start, count):
 def pointer(buffer):
     """The start of a buffer: a C pointer in compiled modules, the buffer itself here.
 
-    The owner keeps the buffer alive and unresized for as long as the pointer is used, and drops it before
+    The caller keeps the buffer alive and unresized while the pointer is used, and drops the pointer before
     closing an mmap.
     """
     return buffer

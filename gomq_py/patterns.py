@@ -1,5 +1,5 @@
-"""Patterns: regular expressions of clients (policies, permissions, scopes of tokens, filters of lists),
-matched within a limit of time and memory.
+"""Patterns: matches regular expressions of clients (policies, permissions, scopes of tokens, filters of
+lists) within limits of time and memory.
 
 A leaf. The standard library's matcher may take hours for a few characters, for example ``(a+)+$``, and
 nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested counts, which
@@ -37,7 +37,7 @@ _PCRE = re.compile(
 
 
 class Pattern:
-    """One pattern. ``text`` is its source."""
+    """One regular expression; ``text`` is its source."""
 
     __slots__ = ("text", "_search", "_budget_s", "_clock")
 
@@ -62,12 +62,12 @@ class Pattern:
 
     @property
     def is_costly(self):
-        """Whether a match has run out of time."""
+        """Whether a match of this pattern has run out of time."""
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match again: the matcher's clock is the whole process's, and the time of other threads must not
-        cost a user a right.
+        """Match again after a time-out: the matcher counts the time of all threads, and the time of other
+        threads must not cost a user a right.
 
         Raises TimeoutError.
         """
@@ -83,8 +83,8 @@ class Pattern:
 
 
 class Globs:
-    """Texts in which * stands for any text; a name matches if one of them covers it whole, in time
-    proportional to the name.
+    """Texts in which * stands for any text. A name matches if one of the texts matches all of it. Matching
+    takes time proportional to the name.
     """
 
     __slots__ = ("text", "_parts")
@@ -102,8 +102,8 @@ class Globs:
 
 
 def _is_all_of(name, parts):
-    """Whether a name is these parts with any text in between. The first place of each part is as good as any
-    other.
+    """Whether a name is these parts, in order, with any text between them. Each part may be taken at its
+    first place.
     """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:

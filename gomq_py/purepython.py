@@ -1,8 +1,7 @@
-"""Run-time switch to the interpreted modules: ``GOMQ_PURE_PYTHON=1``.
+"""Pure Python: makes imports take the interpreted modules if ``GOMQ_PURE_PYTHON=1``.
 
-An import hook before the ordinary finders that loads ``x.py`` of this package even if a compiled ``x.*.so``
-lies beside it. A user can bypass a fault of a compiled module, and CI runs the suite both ways on one
-installation.
+An import hook before the ordinary finders loads ``x.py`` of this package even if a compiled ``x.*.so`` lies
+beside it. A user can bypass a fault of a compiled module; CI runs the suite both ways on one installation.
 """
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -11,7 +10,7 @@ from pathlib import Path
 
 
 class PurePythonFinder:
-    """Finds ``gomq_py.*`` sources; leaves everything else to the finders behind it."""
+    """Finds the ``.py`` of ``gomq_py.*``; leaves all other modules to the finders behind it."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -26,6 +25,6 @@ class PurePythonFinder:
 
 
 def install():
-    """Put the hook first; a second call does nothing."""
+    """Put the import hook before the other finders; a second call does nothing."""
     if PurePythonFinder not in sys.meta_path:
         sys.meta_path.insert(0, PurePythonFinder)

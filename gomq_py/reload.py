@@ -1,10 +1,10 @@
-"""Reload: reads the configuration again and applies the options that can change while the broker runs, or
-nothing at all.
+"""Reload: reads the configuration again and applies the options that can change while the broker runs; after
+an error it applies nothing.
 
-Beside the launcher. Every step that can fail comes first, in a thread if it reads files: parsing,
-certificates, the log file. After that nothing fails, so a bad file or a certificate without its key leaves
-the old configuration whole, with one line in the log. An option is applied if its table entry says that it
-takes effect at run time; the log names the changed options that need a restart.
+Beside the launcher. All steps that can fail come first: parsing, certificates, the log file; steps that read
+files run in a thread. So a bad file or a certificate without its key leaves the old configuration whole, with
+one line in the log. An option is applied if its table entry says that it takes effect at run time; the log
+names the changed options that need a restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +19,14 @@ LOG = log.logger("reload")
 
 
 class Reloader:
-    """Reloads for one broker. ``settings`` are the object that every room holds; it is changed in place."""
+    """Reloads one broker's configuration. ``settings``, which every room holds, is changed in place."""
 
     def __init__(
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
         applied: Callable[[], None],
     ):
-        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after a
-        change.
+        """``reread()`` reads every source and returns settings and warnings; ``applied()`` is called after
+        options have changed.
         """
         self._settings = settings
         self._reread = reread
@@ -34,8 +34,8 @@ class Reloader:
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply; False if an error kept the old configuration. The log file is reopened either way.
-        May switch.
+        """Read and apply the configuration. Returns False if an error kept the old one. The log file is
+        reopened in both cases. May switch.
         """
         try:
             new, warnings = in_thread(self._reread)
@@ -57,7 +57,7 @@ class Reloader:
         return False
 
     def reopen_log(self) -> None:
-        """Open a new log file in place of a rotated one."""
+        """Open the log file anew, because the old file may have been renamed (rotated)."""
         settings = self._settings
         try:
             log.use(log.open_handler(settings.log_format, settings.log_file))
@@ -90,7 +90,7 @@ class Reloader:
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:
-    """(options that take effect now, options that need a restart), of the options whose value differs."""
+    """(options that take effect now, options that need a restart): the options whose values differ."""
     changed, waiting = [], []
     for option in OPTIONS:
         before, after = getattr(old, option.attribute), getattr(new, option.attribute)

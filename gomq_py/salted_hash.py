@@ -1,10 +1,10 @@
-"""Salted hashes: RabbitMQ's form of a password hash, made, checked and verified.
+"""Salted hashes: makes, checks and verifies password hashes in RabbitMQ's form.
 
 A leaf of the standard library alone.
 
     base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-Not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes without its library.
+auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl must do without.
 """
 import os
 from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib
@@ -28,7 +28,7 @@ def make(password, algorithm=SHA256):
 
 
 def check(salted_hash, algorithm=SHA256):
-    """The hash without its legacy prefix. Raises ValueError if no password could ever match it."""
+    """The hash without its legacy prefix. Raises ValueError if no password can match the hash."""
     stripped = _without_prefix(salted_hash)
     try:
         size = len(b64decode(stripped, validate=True))
@@ -41,7 +41,7 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """Whether the password has this hash; a wrong one takes as long. False for a malformed hash."""
+    """Whether the password has this hash; both answers take equally long. False for a malformed hash."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # not base64, or not even ASCII
@@ -50,7 +50,7 @@ def verify(password, salted_hash, algorithm=SHA256):
 
 
 def octets_of(password):
-    """A password as octets."""
+    """A password, which is text or octets, as octets."""
     return password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
 
 

@@ -1,8 +1,8 @@
-"""State dump: the broker's current work, as lines of the log, for an operator.
+"""State dump: writes the broker's current work into the log for an operator, who asks by SIGUSR1.
 
-Asked for with SIGUSR1. Beside the launcher. Reads everything and changes nothing. Bounded: connections,
-queues and greenlets have a limit of lines, then the number of the rest. Sliced: the broker goes on in
-between, so the lines are not of one moment. Names only; never a password, a client's property, or a message.
+Beside the launcher. Reads everything and changes nothing. Connections, queues and greenlets get a limited
+number of lines, then the number of the rest. The broker works between the lines, so they are not of one
+moment. The dump has names, but never a password, a client's property or a message.
 """
 import gc
 import heapq
@@ -35,7 +35,7 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 
 
 class StateDump:
-    """A dump of one broker; any part may be None while the broker boots or stops."""
+    """Writes the dump of one broker. While the broker boots or stops, parts of it may be None."""
 
     def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker
@@ -71,7 +71,7 @@ class StateDump:
             yield f"listening: {listener.protocol} {listener.address}"
 
     def _loop(self) -> Iterator[str]:
-        """Latency of the loop: the slowest of LAG_SAMPLES turns. May switch."""
+        """Yield the latency of the loop: the slowest of LAG_SAMPLES turns. May switch."""
         worst_s = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
@@ -114,7 +114,7 @@ class StateDump:
             yield f"... and {len(shown) - CONNECTIONS} more connections"
 
     def _queues(self) -> Iterator[str]:
-        """The queues with the most messages. May switch."""
+        """Yield the queues with the most messages. May switch."""
         if self._broker is None:
             return
         largest: list[tuple[int, int, Any]] = []
@@ -132,7 +132,7 @@ class StateDump:
             yield describe_queue(queue)
 
     def _greenlets(self) -> Iterator[str]:
-        """Kinds of greenlets by where they wait, the most frequent first. May switch."""
+        """Yield the places where greenlets wait, with their kinds, the most frequent first. May switch."""
         kinds: Counter[str] = Counter()
         here = getcurrent()
         gc.unfreeze()  # otherwise objects made at boot would be missing
@@ -153,7 +153,7 @@ class StateDump:
 
 
 def describe_connection(connection: Any) -> str:
-    """One line: the client's name, its channels, and what it waits for."""
+    """One line about a connection: the client's name, its channels, and what it waits for."""
     channels = list(connection.channels.values())
     consumers = sum(len(channel.consumers) for channel in channels)
     unacked = sum(channel.unacked.count for channel in channels)
@@ -168,7 +168,7 @@ def describe_connection(connection: Any) -> str:
 
 
 def waits_for(connection: Any, channels: list[Any]) -> str:
-    """The events that the connection waits for, as text."""
+    """"waits for" and the events that the connection waits for."""
     reasons = []
     if connection.output.pending_octets():
         reasons.append(f"the client to read {connection.output.pending_octets()} octets")
@@ -182,7 +182,7 @@ def waits_for(connection: Any, channels: list[Any]) -> str:
 
 
 def describe_queue(queue: Any) -> str:
-    """One line: its messages, consumers and state."""
+    """One line about a queue: its messages, consumers and state."""
     states = (
         [state for state, holds in (("closed", queue.closed), ("paused", queue.paused)) if holds]
         or ["running"]
@@ -194,13 +194,13 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """A greenlet's name with N for its numbers, so that its kind is counted together; else its class."""
+    """A greenlet's name with N for each number, under which its kind is counted; its class if unnamed."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 
 
 def where(one: Any) -> str:
-    """The innermost frame of this package on a greenlet's stack: file:line function."""
+    """The innermost frame of this package on a greenlet's stack, as text: file:line function."""
     innermost = frame = one.gr_frame
     while frame is not None:
         if PACKAGE in frame.f_code.co_filename:

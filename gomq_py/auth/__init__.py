@@ -1,1 +1,1 @@
-"""Authentication and rights: users, passwords, permissions."""
+"""Authentication and rights: keeps users, checks passwords and permissions."""

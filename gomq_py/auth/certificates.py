@@ -1,8 +1,8 @@
-"""Client certificates: the user name in a certificate, and how it is shown.
+"""Client certificates: finds the user name in a certificate, and shows certificates as text.
 
 Functions over the result of ``SSLSocket.getpeercert()``. Names are made as RabbitMQ makes them
-(``ssl_cert_login_from``), so that its user names move over unchanged. The TLS library has verified every
-certificate that comes here.
+(``ssl_cert_login_from``), so that users keep their names when they come from there. The TLS library has
+verified every certificate that these functions get.
 """
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _SPECIAL = frozenset(',+"\\<>;')
 def user_name(
     certificate: Mapping[str, Any], login_from: str, alternative_type: str = "dns", alternative_index: int = 0
 ) -> str | None:
-    """The user name in a certificate, or None without a name of the configured kind."""
+    """The user name in a certificate; None if it has no name of the configured kind."""
     if login_from == DISTINGUISHED_NAME:
         return distinguished_name(certificate.get("subject", ())) or None
     if login_from == COMMON_NAME:
@@ -40,8 +40,8 @@ def user_name(
 
 
 def certified_name(socket: Any, settings: Any) -> str | None:
-    """The user name in the verified client certificate of this socket: "" without a name of the configured
-    kind; None without a certificate.
+    """The user name in the verified client certificate of this socket. Returns "" if the certificate has no
+    name of the configured kind, and None if there is no certificate.
     """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
@@ -51,7 +51,7 @@ def certified_name(socket: Any, settings: Any) -> str | None:
 
 
 def distinguished_name(parts: Any) -> str:
-    """A name as RFC 4514 writes it, the last part first: ``CN=client,O=Example``."""
+    """The text of a distinguished name as in RFC 4514, the last part first: ``CN=client,O=Example``."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(parts)
@@ -59,7 +59,7 @@ def distinguished_name(parts: Any) -> str:
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
-    """Start and end of validity, in OpenSSL's form."""
+    """(start, end) of a certificate's validity, as texts in OpenSSL's form."""
     return f"{certificate.get('notBefore', '')} - {certificate.get('notAfter', '')}"
 
 
@@ -75,5 +75,5 @@ def _escaped(value: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """A control character as its hexadecimal octet."""
+    """The character, or the hexadecimal octet of a control character."""
     return f"\\{ord(character):02X}" if ord(character) < 32 or ord(character) == 127 else character

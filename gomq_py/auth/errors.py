@@ -1,8 +1,8 @@
-"""Errors of logins."""
+"""Errors: defines the errors of logins."""
 
 
 class LoginRefused(Exception):
-    """The login is refused. The text is for the log, never for the peer, and holds no secret."""
+    """The login is refused. The text goes into the log, never to the peer, and holds no secret."""
 
 
 class TooManyAttempts(LoginRefused):

@@ -1,12 +1,12 @@
-"""Public keys of a token issuer: found by OpenID discovery, cached for as long as the issuer says, fetched
-again when a token names an unknown key.
+"""Issuer keys: finds a token issuer's public keys by OpenID discovery, keeps them for as long as the issuer
+says, and fetches them again when a token names an unknown key.
 
     <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}
     (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
 Fetches run in the hub's thread pool, one at a time, with a limit on time and size. Expired keys are used
-while new ones are fetched, so that a slow issuer delays no login; they are dropped after LIVES times their
-lifetime. No timer: an unused issuer is not asked.
+while new keys are fetched, so that a slow issuer delays no login, and are dropped after LIVES times their
+lifetime. Keys that nobody asks for are not fetched.
 """
 import http.client
 import json
@@ -34,10 +34,10 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 class IssuerKeys:
-    """``key(kid)`` for the tokens of one issuer.
+    """Knows the public keys of one token issuer.
 
-    ``ttl_s`` is the lifetime of keys for which the issuer gives none. ``fetch(url)`` returns (document,
-    seconds it may be kept or None) and runs in a thread; it raises OSError or ValueError.
+    ``ttl_s`` is the lifetime of keys if the issuer does not tell. ``fetch(url)`` returns (document, seconds
+    it may be kept or None) and runs in a thread; it raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
@@ -52,7 +52,7 @@ class IssuerKeys:
         self._error = ""
 
     def key(self, kid):
-        """The JWK of this id. Raises LoginRefused. May switch."""
+        """The JWK with the id ``kid``. Raises LoginRefused if there is none. May switch."""
         age_s = None if self._fetched_s is None else self._now_s() - self._fetched_s
         if age_s is None or age_s > self._life_s * LIVES:
             self._refresh()
@@ -70,8 +70,8 @@ class IssuerKeys:
             ) from None
 
     def _refresh(self):
-        """Fetch the keys, unless an attempt was made a moment ago; an error is logged and kept for the next
-        refusal. May switch.
+        """Fetch the keys, unless this was tried a moment ago. An error is logged, and kept as the reason of
+        the next refusal. May switch.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
@@ -90,7 +90,7 @@ class IssuerKeys:
             self._fetched_s = self._now_s()
 
     def _fetch_keys(self):
-        """({kid: JWK}, seconds to keep or None), in a thread. Raises OSError, ValueError."""
+        """({kid: JWK}, seconds to keep them or None). Runs in a thread. Raises OSError, ValueError."""
         discovered, _ = self._fetch(self._issuer.rstrip("/") + DISCOVERY)
         named = discovered.get("issuer")
         if not isinstance(named, str) or named.rstrip("/") != self._issuer.rstrip("/"):
@@ -106,7 +106,7 @@ class IssuerKeys:
 
 
 def fetch_json(url):
-    """(a JSON object, seconds that its Cache-Control allows or None). Runs in a thread: blocks. Raises
+    """(a JSON object, seconds that its Cache-Control allows or None). Blocks, so it runs in a thread. Raises
     OSError, ValueError.
     """
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):

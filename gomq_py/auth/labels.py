@@ -1,7 +1,7 @@
-"""Labels: limits on user names, tags and descriptions.
+"""Labels: checks the lengths of user names, tags and descriptions.
 
-Beside users; for every door, and for imports. RabbitMQ has no limits. Each list of users or virtual hosts
-shows all labels, and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
+For every door, and for imports. RabbitMQ has no limits. Each list of users or virtual hosts shows all labels,
+and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
 

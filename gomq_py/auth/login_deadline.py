@@ -1,6 +1,6 @@
 """Login deadline: limits the time of a login, not counting the wait for its password check.
 
-For the door a client connects to, in the greenlet that serves it.
+Doors use it in the greenlet that serves the client.
 """
 import contextlib
 import time
@@ -14,9 +14,9 @@ PAUSE_S = 120
 
 
 class LoginDeadline:
-    """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet after this time.
+    """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet when the block takes longer.
 
-    Up to PAUSE_S seconds inside of ``paused()`` do not count.
+    Time inside of ``paused()`` does not count, up to PAUSE_S seconds.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):
@@ -29,7 +29,7 @@ class LoginDeadline:
 
     @property
     def left_s(self):
-        """Seconds left when the block ended."""
+        """Seconds that were left when the ``with`` block ended."""
         return self._left_s
 
     def __enter__(self):
@@ -44,7 +44,7 @@ class LoginDeadline:
 
     @contextlib.contextmanager
     def paused(self):
-        """Stop the client's clock inside of this block, for PAUSE_S seconds in all at most."""
+        """In this ``with`` block no time passes for the client, for PAUSE_S seconds in all at most."""
         if self._timeout is None:
             yield
             return

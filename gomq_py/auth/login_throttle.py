@@ -1,14 +1,14 @@
-"""Login throttle: slows down clients that guess passwords, and lets a right password through, if late.
+"""Login throttle: slows down clients that guess passwords; a right password only has to wait.
 
 Failures are counted per user name at an address, and per address. Below the limit a password is checked at
-once. Above it every further attempt waits until earlier failures are forgotten, whether its password is right
+once. Above the limit every attempt waits until earlier failures are forgotten, whether its password is right
 or wrong, so that neither the time nor the answer reveals anything. Attempts behind a full wait queue are
 refused unchecked. A name that has logged in from an address before waits for its own failures only, not for
-those of other clients behind that address.
+failures of other clients behind that address.
 
-All doors count here. An attempt counts as failed while it is being checked, so that parallel attempts get no
-more checks than successive ones. Memory is bounded: the least recently used counters are dropped, and so are
-counters without failures when a new name comes.
+All doors use one throttle. An attempt counts as failed while it is being checked, so that parallel attempts
+get no more checks than successive attempts. Memory is bounded: the least recently used counters are dropped,
+and so are counters without failures when a new name comes.
 """
 import functools
 import time
@@ -29,7 +29,7 @@ NAME_LENGTH = 256  # longer names are counted by their first characters
 
 
 class LoginThrottle:
-    """The failures of all names and addresses. ``now_s`` is any monotonic clock."""
+    """Counts the failures of all names and addresses. ``now_s`` is any monotonic clock."""
 
     def __init__(self, now_s=time.monotonic):
         self._names = _Counters(FAILURES_OF_NAME, FORGOTTEN_A_SECOND_OF_NAME, now_s)
@@ -39,7 +39,7 @@ class LoginThrottle:
     def attempt(self, name, address):
         """``with throttle.attempt(name, address) as attempt:`` is entered when a password may be checked.
 
-        It counts as a failure unless ``attempt.succeeded()`` or ``attempt.void()`` was called.
+        The attempt counts as failed unless the block calls ``attempt.succeeded()`` or ``attempt.void()``.
         Raises TooManyAttempts. May switch.
         """
         network = network_of(address)
@@ -52,8 +52,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Whether the name has logged in from this address before, and no failure since is remembered: then a
-        right password needs no turn.
+        """Whether the name has logged in from this address, and no later failure is remembered: then a right
+        password need not wait.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -69,10 +69,10 @@ class LoginThrottle:
 
 
 class Attempt:
-    """One login attempt."""
+    """One login attempt: a ``with`` block around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``know()`` is called for a right password, ``over()`` at the end."""
+        """``know()`` is called if the password was right, ``over()`` at the end of the attempt."""
         self._counters = counters
         self._know = know
         self._over = over
@@ -110,7 +110,7 @@ class Attempt:
 
 
 class _Counters:
-    """The _Counter of each key."""
+    """Keeps a _Counter for each key."""
 
     def __init__(self, limit, forgotten_a_second, now_s):
         self._make = functools.partial(_Counter, limit, forgotten_a_second, now_s)
@@ -133,7 +133,7 @@ class _Counters:
         return counter
 
     def _drop_oldest_clean(self):
-        """Drop two clean counters at most, so that clean ones do not pile up to REMEMBERED."""
+        """Drop the oldest two counters if they are clean: clean counters must not fill the memory."""
         for _ in range(2):
             oldest = next(iter(self._counters), None)
             if oldest is None or not self._counters[oldest].is_clean():
@@ -141,8 +141,8 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Drop a clean counter: names that were refused with their address, or logged in, must not evict
-        names that are being guessed.
+        """Drop a counter if it is clean: names that were refused with their address, or have logged in, must
+        not evict names that are being guessed.
         """
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
@@ -150,15 +150,15 @@ class _Counters:
 
 
 class _Place(Event):
-    """A place in the wait queue, an Event, set when the attempt should look again. ``refused``: the queue has
-    become too long for it.
+    """A place in the wait queue: an Event that is set when the attempt should look again. ``refused``: the
+    queue has become too long for this place.
     """
 
     refused = False
 
 
 class _Counter:
-    """Failures under one key, attempts being checked, and waiting attempts in order of arrival."""
+    """Counts the failures under one key and the attempts being checked; keeps waiting attempts in order."""
 
     __slots__ = ("_limit", "_rate", "_now_s", "_failures", "_since_s", "_checked", "_waiting")
 
@@ -173,11 +173,11 @@ class _Counter:
 
     @property
     def is_busy(self):
-        """Whether an attempt is being checked or waits."""
+        """Whether an attempt is being checked or is waiting."""
         return bool(self._checked or self._waiting)
 
     def is_clean(self):
-        """Whether no failure and no attempt is left."""
+        """Whether the counter has neither failures nor attempts."""
         self._forget()
         return not self.is_busy and not self._failures
 
@@ -188,7 +188,7 @@ class _Counter:
         self._checked += 1
 
     def leave(self, failed):
-        """Note that the check is over."""
+        """Note that the check which enter() allowed is over."""
         self._checked -= 1
         if failed:
             self._forget()
@@ -215,12 +215,12 @@ class _Counter:
                 self._wake()
 
     def _waits_for_failures(self):
-        """Whether the queue waits for failures to be forgotten, not only for checks to end."""
+        """Whether the waiting attempts need failures to be forgotten, and not only checks to end."""
         return self._failures + 1 > self._limit
 
     def _shorten(self):
-        """Refuse attempts behind the first WAITING: they joined during checks that have failed since, and
-        would wait for hours.
+        """Refuse attempts behind the first WAITING: attempts that came during checks, which have failed
+        since, would wait for hours.
         """
         while len(self._waiting) > WAITING:
             last = self._waiting.pop()
@@ -228,11 +228,11 @@ class _Counter:
             last.set()
 
     def _pause_s(self):
-        """Seconds until the first in the queue should look again; None if a check that ends will wake it."""
+        """Seconds until the queue's first attempt should look again; None if the end of a check wakes it."""
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):
-        """How many failures would be over the limit if the next attempt failed."""
+        """How many failures must be forgotten before another attempt may fail without exceeding the limit."""
         self._forget()
         return self._failures + self._checked + 1 - self._limit
 

@@ -1,7 +1,7 @@
 """Logins: checks names, passwords, certificates and tokens for every door.
 
-Asks the backends in the order of ``auth_backends``. Above users and tokens. Costly hashes are computed and
-issuers' keys are fetched in the hub's thread pool.
+Asks the backends in the order of ``auth_backends``. Above users and tokens. Computes costly hashes and
+fetches issuers' keys in the hub's thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
@@ -13,8 +13,8 @@ _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
 
 
 class Logins:
-    """``users`` are the broker's own; ``tokens`` is an auth.tokens.Tokens if ``backends`` has OAuth, else
-    None.
+    """Carries out logins. ``users`` are the broker's own; ``tokens`` is an auth.tokens.Tokens if ``backends``
+    has OAuth, otherwise None.
     """
 
     def __init__(self, users, backends=(LOCAL,), tokens=None):
@@ -39,8 +39,8 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """The User that ``login`` would return, if the password was verified before, and the name logged in
-        from this address and has not failed since. Otherwise None: call ``login``, which counts failures.
+        """The User that ``login`` would return, if this password was verified before, and the name has logged
+        in from this address and not failed since. After None call ``login``, which counts failures.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -70,18 +70,18 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """The user of a token, whatever the order of backends. Raises LoginRefused. May switch."""
+        """The user of a token, whether or not OAuth is the first backend. Raises LoginRefused. May switch."""
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
 
     def renew(self, user, token):
-        """Give a user that logged in by token a newer token. Raises LoginRefused. May switch."""
+        """Give a TokenUser the rights and expiry of a newer token. Raises LoginRefused. May switch."""
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Compare a new password with the user's costly hash in a thread, so that ``Users.set_user`` can tell
-        whether the password is the same. May switch.
+        """If the user's hash is costly, compare a new password with it in a thread, so that
+        ``Users.set_user`` knows at once whether the password is the same. May switch.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)
@@ -116,7 +116,7 @@ class Logins:
 
 
 def backends_named(names):
-    """("local", "oauth") from the setting; empty is local. Raises BackendError."""
+    """("local", "oauth"), or fewer, in the setting's order; an empty setting: local. Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):
@@ -125,7 +125,7 @@ def backends_named(names):
 
 
 def make_logins(users, settings, make_state):
-    """Logins as configured. Raises BackendError, whose text says what to set or install."""
+    """The Logins that the settings ask for. Raises BackendError, whose text says what to set or install."""
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:
         return Logins(users, backends)

@@ -1,4 +1,4 @@
-"""Passwords: hashes in RabbitMQ's form (gomq_py.salted_hash), and bcrypt.
+"""Passwords: makes and verifies hashes in RabbitMQ's form (gomq_py.salted_hash), and verifies bcrypt's.
 
 A leaf of auth; pure functions, safe in threads.
 
@@ -20,7 +20,7 @@ _BCRYPT_OCTETS = 72  # bcrypt reads no more; newer libraries refuse longer passw
 
 
 def algorithm_named(name):
-    """The full name of a hashing algorithm, from its full or short name. Raises ValueError."""
+    """The full name of a hashing algorithm; ``name`` may be its full or short name. Raises ValueError."""
     name = _ALIASES.get(name.lower(), name.lower())
     if name not in DIGESTS and name != BCRYPT:
         raise ValueError(f"unknown password hashing algorithm {name!r}")
@@ -36,9 +36,9 @@ def hash_password(password, algorithm=SHA256):
 
 
 def check_hash(password_hash, algorithm=SHA256):
-    """The hash as it will be kept: trimmed, without legacy prefixes.
+    """The form of a hash that the broker keeps: trimmed, without legacy prefixes.
 
-    Raises ValueError if no password could ever match it.
+    Raises ValueError if no password can match the hash.
     """
     password_hash = password_hash.strip()
     if not password_hash or password_hash.startswith(_BCRYPT_PREFIXES):
@@ -49,7 +49,7 @@ def check_hash(password_hash, algorithm=SHA256):
 
 
 def is_costly(password_hash):
-    """Whether verifying takes so long that it needs a thread."""
+    """Whether verifying a password by this hash takes so long that it needs a thread."""
     return password_hash.startswith(_BCRYPT_PREFIXES)
 
 
@@ -61,14 +61,14 @@ def bcrypt_cost(password_hash):
 
 
 def spend(costs):
-    """Take as long as verifying bcrypt hashes of these costs."""
+    """Take as long as verifying passwords by bcrypt hashes of these costs."""
     for cost in costs:
         library = _library()
         library.hashpw(b"", library.gensalt(cost))
 
 
 def verify(password, password_hash, algorithm=SHA256):
-    """Whether the password has this hash; a wrong one takes as long. False for a malformed hash."""
+    """Whether the password has this hash; both answers take equally long. False for a malformed hash."""
     if not password_hash:
         return False
     if password_hash.startswith(_BCRYPT_PREFIXES):
@@ -80,7 +80,7 @@ def verify(password, password_hash, algorithm=SHA256):
 
 
 def _library():
-    """Import bcrypt: 0.4 MB that a broker without such hashes saves."""
+    """bcrypt, imported at the first call: 0.4 MB that a broker without such hashes saves."""
     import bcrypt
 
     return bcrypt

@@ -1,9 +1,9 @@
-"""Permissions: a user's rights on exchanges and queues of one vhost, as three regular expressions over their
-names; and on routing keys at a topic exchange, as two more.
+"""Permissions: decides a user's rights in one vhost by regular expressions: three over names of exchanges and
+queues, and two over routing keys for each limited topic exchange.
 
-Below users. The expressions are searched, not anchored, as in RabbitMQ. An empty one matches the empty name
-only, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes too
-long for a name does not match it, and the log says so.
+Below users. As in RabbitMQ, an expression may match any part of a name. An empty expression matches the empty
+name only, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes
+too long for a name does not match it, and the log says so.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -24,13 +24,13 @@ CACHED_CLIENTS = 1024
 
 
 class Permission:
-    """The rights of one user in one vhost. Immutable: a change makes a new one."""
+    """The rights of one user in one vhost. Immutable: a change of rights makes a new Permission."""
 
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """``make`` makes a pattern from a verb's value, by default from a regular expression. Raises
-        ValueError for an invalid one.
+        """``make`` turns the value of each right into a pattern; by default the value is a regular
+        expression. Raises ValueError for an invalid value.
         """
         make = make or compiled
         self.user = user
@@ -45,7 +45,7 @@ class Permission:
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
-        """Whether ``verb`` is granted on the queue or exchange of this name."""
+        """Whether the right ``verb`` is granted on the queue or exchange of this name."""
         if verb in self._unlimited:
             return True
         answers = self._answers[verb]
@@ -61,9 +61,9 @@ class TopicPermission:
     """The routing keys with which a user may publish to (write) and bind from (read) one topic exchange.
     Immutable.
 
-    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own,
-    literally: a user called ``.*`` sees no more than others. Without a TopicPermission for an exchange every
-    key is allowed.
+    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the texts of the connection,
+    character by character: a user called ``.*`` sees no more than others. Without a TopicPermission for an
+    exchange every key is allowed.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
@@ -79,7 +79,7 @@ class TopicPermission:
         self._by_client = {}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether ``verb`` is granted for the routing key; ``client_id`` is an MQTT client's."""
+        """Whether the right ``verb`` is granted for the routing key; ``client_id``: an MQTT client's."""
         return _found(self._pattern(verb, client_id), routing_key, self.user)
 
     def _pattern(self, verb, client_id):
@@ -116,5 +116,5 @@ def _found(pattern, name, user):
 
 
 def compiled(pattern):
-    """A permission's regular expression. Raises ValueError."""
+    """A permission's regular expression as a Pattern. Raises ValueError if it is invalid."""
     return Pattern(pattern or "^$")

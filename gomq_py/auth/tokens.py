@@ -1,13 +1,13 @@
-"""OAuth 2: a JSON Web Token as password, and the user that its claims describe.
+"""OAuth 2: accepts JSON Web Tokens as passwords, and makes users from their claims.
 
-Signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience are checked with PyJWT; then name,
-tags and rights are taken from the claims. Scopes, after the broker's prefix is taken off:
+PyJWT checks signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience; then name, tags and
+rights are taken from the claims. Scopes have, after the broker's prefix, these forms:
 
     tag:NAME                                     a management tag
     configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges; globs, * is any text,
                                                  percent-encoded
 
-The token itself is never logged and not kept.
+The token itself is neither logged nor kept.
 """
 import time
 from urllib.parse import unquote
@@ -41,8 +41,8 @@ class Claims:
 
 
 class TokenUser(User):
-    """A user from a token: it has the token's rights, in every vhost that a scope names, until the token
-    expires or is renewed. ``local_users``: names of local users, for which it must not pass.
+    """A user made from a token: has the token's rights, in every vhost that a scope names, until the token
+    expires or is renewed. ``local_users``: names of local users, whom this user must not impersonate.
     """
 
     __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange", "_local_users")
@@ -55,11 +55,11 @@ class TokenUser(User):
         self._take(claims)
 
     def may_sign(self, user_id):
-        """See User. A token's user must not sign as a local user of the same name."""
+        """Whether the user's messages may carry this user_id. A local user's name is refused."""
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
-        """Take over a newer token of the same user. Raises LoginRefused for another user's."""
+        """Take over a newer token. Raises LoginRefused if the token is of another user."""
         if claims.username != self.name:
             raise LoginRefused(f"the new token is of user '{claims.username}', not of '{self.name}'")
         self._take(claims)
@@ -76,7 +76,7 @@ class TokenUser(User):
             return permission
 
     def topic_permission(self, vhost, exchange):
-        """The TopicPermission at this exchange, or None if no matching scope limits routing keys."""
+        """The TopicPermission at this exchange; None if the matching scopes do not limit routing keys."""
         try:
             return self._by_exchange[vhost, exchange]
         except KeyError:
@@ -87,7 +87,7 @@ class TokenUser(User):
 
     @property
     def seconds_left(self):
-        """Seconds until the token expires; negative afterwards."""
+        """Seconds until the token expires; negative if it has expired."""
         return self.expires_at_s - time.time()
 
     def _take(self, claims):
@@ -124,23 +124,23 @@ class TokenUser(User):
 
 class TokenTopicPermission:
     """The routing keys with which a token's user may publish to (write) and bind from (read) one topic
-    exchange: a TopicPermission from globs.
+    exchange, as globs. Stands in for a TopicPermission.
     """
 
     __slots__ = ("_globs",)
 
     def __init__(self, keys):
-        """``keys``: {verb: globs}."""
+        """``keys``: {right: Globs of routing keys}."""
         self._globs = {verb: Globs(globs) for verb, globs in keys.items()}
 
     def allows(self, verb, routing_key, client_id=None):
-        """Whether ``verb`` is granted for the routing key."""
+        """Whether the right ``verb`` is granted for the routing key."""
         return self._globs[verb].found_in(routing_key)
 
 
 class Tokens:
-    """Verifies tokens by the [oauth] settings. ``keys`` is an IssuerKeys, by default the issuer's;
-    ``local_users``: the broker's own users, by name.
+    """Verifies tokens by the [oauth] settings. ``keys`` is an IssuerKeys, by default for the issuer in
+    [oauth]; ``local_users``: the broker's own users, by name.
     """
 
     def __init__(self, settings, make_state, keys=None, local_users=()):
@@ -152,7 +152,7 @@ class Tokens:
         )
 
     def login(self, token):
-        """A TokenUser. Raises LoginRefused. May switch."""
+        """The TokenUser that a valid token describes. Raises LoginRefused. May switch."""
         return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):
@@ -233,12 +233,12 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password may be a JSON Web Token at all: two dots, which chosen passwords hardly have."""
+    """Whether a password may be a JSON Web Token: it has two dots, as passwords hardly have."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 
 def _words(value):
-    """The words of a scope claim: a text of words, or a list of them."""
+    """The words of a scope claim, which is either a text of words or a list of them."""
     if isinstance(value, str):
         return value.split()
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

@@ -1,7 +1,7 @@
-"""Users: names, passwords, tags, limits, and permissions by vhost, kept in the data folder's ``users`` log.
+"""Users: keeps names, passwords, tags, limits and permissions in the data folder's ``users`` log.
 
 Above storage, below broker and doors. A change is written before it takes effect, and is on disk when the
-committer has synced. Never switches. Verifying a bcrypt hash takes long, so a door calls
+committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
 ``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """
 import os
@@ -30,11 +30,11 @@ _SLACK = 1000
 
 
 class User:
-    """A user.
+    """One user: login, rights and limits.
 
     ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes
-    notice. ``login_revision`` changes when the password or tags change, or the user is deleted: see
-    LoginProof. ``limits``: {name: whole number}, set by the operator; broker.policies.limits explains them.
+    notice. ``login_revision`` changes when the password or tags change or the user is deleted (LoginProof).
+    ``limits``: {name: whole number}, set by the operator; broker.policies.limits explains them.
     """
 
     __slots__ = (
@@ -60,15 +60,15 @@ class User:
 
     @property
     def identity(self):
-        """(name, whether it comes from a token): a token's user is not the local user of the same name."""
+        """(name, whether made from a token): a token's user is not the local user of the same name."""
         return self.name, self.of_token
 
     def may_sign(self, user_id):
-        """Whether its messages may carry this user_id."""
+        """Whether the user's messages may carry this user_id."""
         return user_id == self.name or "impersonator" in self.tags
 
     def permission(self, vhost):
-        """The Permission in this vhost, or None without any access."""
+        """The Permission in this vhost; None if the user has no access to it."""
         return self.permissions.get(vhost)
 
     def topic_permission(self, vhost, exchange):
@@ -79,7 +79,7 @@ class User:
         return tag in self.tags
 
     def has_login(self, password_hash, hashing_algorithm, tags):
-        """Whether the user has this hash, algorithm and tags, in this order."""
+        """Whether the user has this hash, this algorithm and these tags, the tags in the same order."""
         return (self.password_hash, self.hashing_algorithm, self.tags) == (
             password_hash, hashing_algorithm, tuple(tags)
         )
@@ -93,8 +93,8 @@ class User:
 
 
 class LoginProof:
-    """Proof of a login as ``user``, for a later action: when a body has come, or for a session. Rights in
-    vhosts are no part of the proof; they are looked up when needed.
+    """Tells whether a login as ``user`` still holds when the user acts later, by the end of a body or in a
+    session. Rights in vhosts are no part of the proof; they are looked up when needed.
     """
 
     __slots__ = ("user", "_revision")
@@ -104,8 +104,8 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with the same password and tags, and its token, if any, has not
-        expired.
+        """Whether the user still exists with the same password and tags, and the user's token, if there is
+        one, has not expired.
         """
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
@@ -114,10 +114,10 @@ class LoginProof:
 
 
 class Users:
-    """All users by name; empty before ``open``.
+    """Keeps all users by name; has no users before ``open``.
 
-    ``make_state`` makes each user's state; ``only_local`` are names that may log in from this machine only;
-    ``left`` and ``note``: see DefinitionLog. ``on_change(record)``, if set, is called with each written
+    ``make_state`` makes each user's state; ``only_local``: names of users who may log in from this machine
+    only; ``left`` and ``note``: see DefinitionLog. ``on_change(record)``, if set, is called with each written
     change before it takes effect. ``rights_watchers`` are called with the User after its permissions or tags
     have changed; they must not raise.
     """
@@ -138,7 +138,7 @@ class Users:
             left=left, note=note, notes_growth=True)
 
     def open(self):
-        """Read the log; returns itself. For boot: blocks. Raises LogError, OSError."""
+        """Read the log; returns this object. Blocks, so only for boot. Raises LogError, OSError."""
         self._log.open()
         self._replay()
         self._log.compact_when_long(self._snapshot)
@@ -151,23 +151,23 @@ class Users:
 
     @property
     def damage(self):
-        """Damage that was found while reading the log, see storage.logs.framed_log.Damage."""
+        """The damage found while reading the log (storage.logs.framed_log.Damage)."""
         return self._log.damage
 
     @property
     def on_disk(self):
-        """See FramedLog."""
+        """``on_disk`` of the log, see FramedLog."""
         return self._log.on_disk
 
     @property
     def is_new(self):
-        """Whether the data folder is new; false if the file was damaged or its users were deleted."""
+        """Whether the data folder is new; False if only the file was damaged or all users were deleted."""
         return self._log.is_new
 
     def begin(self, users):
         """Create the first users at the first boot, each (name, checked hash, its algorithm, tags, grants).
 
-        All or none of them are on disk when this returns. Blocks. Raises OSError.
+        A crash leaves all or none of them; all are on disk at the return. Blocks. Raises OSError.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
@@ -197,8 +197,8 @@ class Users:
         )
 
     def costs_left(self, name):
-        """Costs to ``passwords.spend`` in a thread after a refusal of this name, so that every refusal takes
-        as long as the user's with the costliest hash: the time does not reveal which users exist.
+        """Costs for ``passwords.spend`` in a thread after a refusal of this name. Every refusal then takes as
+        long as for the user with the costliest hash, and its time does not reveal which users exist.
         """
         if self._costliest is None:
             self._costliest = max(
@@ -211,9 +211,9 @@ class Users:
         return (self._costliest,) if self._costliest else ()
 
     def matching_hash(self, name, password):
-        """The user's hash if this password matches it, else None; repeated logins are cheap.
+        """The user's hash if this password matches it, else None. A verified password is remembered.
 
-        Safe in a thread: the password or the user may have changed meanwhile; ``is_hash_of`` tells.
+        May run in a thread; meanwhile the password or the user may change, so ask ``is_hash_of`` afterwards.
         """
         # an unknown name takes as long, so the time reveals nothing
         user = self._users.get(name, _NOBODY)
@@ -230,7 +230,7 @@ class Users:
 
     def get_verified(self, name, password, address):
         """The user of this name, if this password was verified before and the user ``may_come_from`` this
-        address; else None. Computes no hash.
+        address; otherwise None. Computes no costly hash.
         """
         user = self._users.get(name)
         if (
@@ -241,7 +241,7 @@ class Users:
         return None
 
     def is_hash_of(self, name, password_hash):
-        """Whether this is the user's hash now."""
+        """Whether the user of this name has this hash now."""
         return self._users.get(name, _NOBODY).password_hash == password_hash
 
     def may_come_from(self, name, address):
@@ -253,7 +253,7 @@ class Users:
     def set_user(
         self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()
     ):
-        """Create a user, or change its password and tags; without password and hash it cannot log in by
+        """Create a user, or set its password and tags. A user without password and hash cannot log in by
         password.
 
         Raises ValueError, PreconditionFailed, OSError. ``grants`` are vhosts in which the user gets all
@@ -284,13 +284,13 @@ class Users:
         self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
-        """Replace a user's limits, {name: whole number}. Raises KeyError for an unknown user, OSError."""
+        """Replace a user's limits: {name: whole number}. Raises KeyError for an unknown user, OSError."""
         user = self._users[name]
         self._append(_limits_record(name, limits))
         user.limits = dict(limits)
 
     def delete_user(self, name):
-        """Delete a user; returns it, or None. Raises OSError."""
+        """Delete a user. Returns the User, or None if there was none. Raises OSError."""
         user = self._users.get(name)
         if user is None:
             return None
@@ -316,7 +316,7 @@ class Users:
         return permission
 
     def delete_permission(self, name, vhost):
-        """Revoke a user's access to a vhost; returns whether it had any. Raises OSError."""
+        """Revoke a user's access to a vhost. Returns whether the user had access. Raises OSError."""
         user = self._users.get(name)
         if user is None or vhost not in user.permissions:
             return False
@@ -338,8 +338,8 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Remove the user's limits at one exchange of a vhost, or at all of them; returns whether it had any.
-        Raises OSError.
+        """Remove the user's limits on routing keys at one exchange of a vhost, or with None at all of them.
+        Returns whether there were any. Raises OSError.
         """
         user = self._users.get(name)
         limited = (
@@ -358,8 +358,8 @@ class Users:
         self.delete_topic_permissions(name, vhost)
 
     def forget_vhosts(self, vhosts):
-        """Remove all rights in these vhosts, to finish deletions that a crash interrupted; the records are
-        kept beside the log. For boot: blocks.
+        """Remove all rights in these vhosts, to finish deletions that a crash interrupted. Removed records
+        are kept beside the log. Blocks, so only for boot.
         """
         left = [
             (user, record)
@@ -398,7 +398,7 @@ class Users:
             self._rights_changed(user)
 
     def _keeps_hash(self, user, password, algorithm):
-        """Whether the user's hash matches this password and need not be replaced by one of this algorithm."""
+        """Whether the user's hash matches this password and may stay: it has this algorithm or is costly."""
         if (
             user is None
             or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)
@@ -407,8 +407,8 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """Digest under which a right password is remembered: useless outside this process, and void when the
-        hash changes.
+        """Digest by which a right password is remembered: useless outside this process, and no longer found
+        when the hash changes.
         """
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of its cost
@@ -443,7 +443,7 @@ class Users:
         self._log.leave_out(left_out)
 
     def _can_apply(self, record):
-        """Apply a record if it is usable; returns whether it was. No record keeps the broker from booting."""
+        """Apply a record and return True; False for an unusable record, which must not stop the boot."""
         try:
             self._apply(record)
             return True
@@ -497,8 +497,8 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Records of users, limits and rights, see DefinitionLog.compact_when_long. Each definition is read
-        by name when it is written, since it may have changed until then.
+        """Functions that return records of users, limits and rights (see DefinitionLog.compact_when_long),
+        each as it is when its function is called.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)
@@ -590,8 +590,8 @@ def _topic_record(limit):
 
 @lru_cache(REMEMBERED_LOGINS)
 def is_loopback(address):
-    """Whether a peer address is this machine: loopback in either family, IPv4 mapped into IPv6 too, or a unix
-    socket (empty).
+    """Whether a peer address is of this machine: loopback in IPv4 or IPv6, also IPv4 mapped into IPv6, or "",
+    which stands for a unix socket.
     """
     if not address:
         return True

@@ -1,1 +1,1 @@
-"""Settings: every option, and the sources of its value."""
+"""Configuration: knows every option of the broker, and the sources of its value."""

@@ -1,8 +1,8 @@
-"""The control socket of gomq-py-ctl: its default path, and which owner ctl trusts there.
+"""Control: finds the default path of gomq-py-ctl's socket, and the owner whom ctl trusts there.
 
-The only place of this rule, for the broker and for ctl. A client of the socket may do everything, and ctl
-sends passwords: so the socket lies in a folder that only the broker's user, or root, can write to. Shared
-folders (/tmp) are out: another user could put a socket there first.
+The broker and ctl both take the path from here. A client of the socket may do everything, and ctl sends
+passwords, so the socket lies in a folder that only the broker's user, or root, can write to. In a shared
+folder (/tmp) another user could put a socket first.
 """
 import os
 import stat
@@ -17,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
-    """Folders for the socket, in order of preference."""
+    """Folders for the control socket, in order of preference."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     return [
         SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),
@@ -26,15 +26,15 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The broker's path: in the first folder that belongs to its user, or that it can create in such a
-    folder; otherwise in the data folder.
+    """The path at which the broker listens: in the first folder that belongs to the broker's user, or that it
+    can create in such a folder; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """ctl's path: the first of these sockets that this user may connect to; empty without one."""
+    """The path at which ctl connects: the first of these sockets that this user may connect to, or ""."""
     return next(
         (
             path
@@ -69,7 +69,7 @@ def _belongs_to_me(folder: str) -> bool:
 
 
 def is_shared(folder: str) -> bool:
-    """Whether users other than its owner may write to this folder."""
+    """Whether users other than the folder's owner may write to this folder."""
     try:
         return bool(os.stat(folder).st_mode & _OTHERS_WRITE)
     except OSError:
@@ -77,8 +77,8 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """The owner of the socket's folder, if only that user and root can change any folder on the way to it;
-    None if others can.
+    """The user id of the owner of the socket's folder. None if users other than the owner and root can change
+    a folder on the way to it.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

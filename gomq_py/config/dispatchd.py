@@ -1,8 +1,8 @@
-"""dispatchd's configuration: a JSON file with a handful of keys, taken over into settings by ``sources``.
+"""dispatchd's configuration: reads its JSON file, which has a handful of keys, into settings.
 
 Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
-{``password_bcrypt_base64``}}. Other keys and other types are refused: a typing error in a port must not start
-a broker on another port.
+{``password_bcrypt_base64``}}. Other keys and types are refused, lest a typing error in a port start a broker
+on another port.
 """
 import base64
 import binascii
@@ -20,7 +20,7 @@ class DispatchdError(ValueError):
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Take over the file's values; returns warnings for the log. Raises DispatchdError."""
+    """Set the file's values in ``settings``. Returns warnings for the log. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
@@ -105,7 +105,7 @@ def _bcrypt(value: Any, place: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """The type of a value, in words that show no secret."""
+    """The type of a value, in words; the value may be a secret."""
     names = {
         type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
         list: "an array", dict: "an object",

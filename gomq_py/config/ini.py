@@ -1,8 +1,8 @@
-"""INI files in LavinMQ's format: sections, ``key = value`` lines, comments that begin a line with ``;`` or
-``#``.
+"""INI: parses files in LavinMQ's format: sections, ``key = value`` lines, comment lines that begin with ``;``
+or ``#``.
 
-The standard library's parser forgets line numbers and joins indented lines; an operator needs
-``gomq.ini:12``. Reads text, knows no option.
+The standard library's parser forgets line numbers, which errors show (``gomq.ini:12``), and joins indented
+lines. Reads text, knows no option.
 """
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ SHOWN_CHARACTERS = 80
 
 
 class IniError(ValueError):
-    """A malformed line. The text begins with FILE:LINE."""
+    """A line is malformed. The text begins with FILE:LINE."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Entry:
 
 
 def parse(text: str, file_name: str) -> list[Entry]:
-    """The entries of a file in order; a repeated key is repeated. A key before the first section belongs to
+    """The entries of a file in order, repeated keys included. A key before the first section belongs to
     ``main``, as in LavinMQ.
 
-    Raises IniError on a line that is neither section, entry, comment nor blank, and on a section header
-    without its bracket.
+    Raises IniError for a line that is not a section, entry, comment or blank line, and for a section header
+    without its closing bracket.
     """
     section, entries = "main", []
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -50,13 +50,13 @@ def parse(text: str, file_name: str) -> list[Entry]:
 
 
 def _shown(line: str) -> str:
-    """The first word of a line: the rest may be a password whose equals sign was forgotten."""
+    """The first word of a line. The rest is not shown: it may be a password whose equals sign is missing."""
     word, *more = line.split(None, 1)
     return repr(word[:SHOWN_CHARACTERS] + ("..." if more or len(word) > SHOWN_CHARACTERS else ""))
 
 
 def sections(text: str) -> list[tuple[str, int]]:
-    """Every section header with its line number, including sections without entries."""
+    """(name, line number) of every section header, also of a section without entries."""
     found = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()

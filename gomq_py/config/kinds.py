@@ -1,4 +1,4 @@
-"""Kinds of option values: text in, Python value out.
+"""Kinds: turns the texts of options into Python values, and checks them.
 
 A kind parses the text of a file, a flag or an environment variable; its error says in one sentence what it
 expects. Knows no option by name.
@@ -23,7 +23,7 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of value. ``parse`` raises ValueError with the end of the sentence "'x' is not ..."."""
+    """One kind of value. ``parse`` returns the value of a text, or raises ValueError ("'x' is not ...")."""
 
     name: str
     parse: Callable[[str], Any]
@@ -32,8 +32,8 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """Check a Python value, or a text as in a file, by the rules of ``parse``; returns the parsed value.
-        Raises ValueError as ``parse`` does.
+        """Check a Python value, or a text as ``parse`` takes it. Returns the value as ``parse`` would. Raises
+        ValueError as ``parse`` does.
         """
         if isinstance(value, str):
             return self.parse(value)
@@ -53,7 +53,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Keepalive:
-    """Probes of a silent TCP peer: after ``idle_s``, then every ``interval_s``, ``probes`` in all."""
+    """Probes of a silent TCP peer: after ``idle_s``, then every ``interval_s``, at most ``probes``."""
 
     idle_s: int
     interval_s: int
@@ -77,7 +77,7 @@ def _show_boolean(value: bool) -> str:
 
 
 def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
-    """A whole number between ``least`` and ``most``, both included."""
+    """A Kind: whole numbers from ``least`` to ``most``, both included."""
     wanted = wanted or f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
@@ -93,7 +93,7 @@ def integer(least: int, most: int = MOST, wanted: str = "") -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """One of ``words``, in upper or lower case."""
+    """A Kind: one of ``words``, in upper or lower case."""
 
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -170,7 +170,7 @@ def _proxy_protocol(text: str) -> int:
 
 
 def _memory(text: str) -> float | int:
-    """A share of the memory as float, or octets as int."""
+    """An amount of memory from its text: octets as int, or a share of the machine's memory as float."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b?)?", text.strip().lower())
     if found is None or (found[2] is None and "." in found[1] and float(found[1]) > 1):
         raise ValueError(

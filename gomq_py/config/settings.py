@@ -1,8 +1,8 @@
-"""Settings: each option of the broker once, with its INI key, flags, environment, kind, default and help.
+"""Settings: lists each option of the broker, with its INI key, flags, environment, kind, default and help.
 
 The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table.
-Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option without an effect in this version has
-``pending``, and the boot warns if the option is set.
+Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option that has no effect in this version has
+``pending``, and the boot warns if it is set.
 """
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -38,9 +38,9 @@ _NO_CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class Option:
-    """One option.
+    """One option: a row of the table.
 
-    ``environment`` is without its prefix; ``aliases`` are deprecated (section, key) pairs that still work.
+    ``environment``: names without their prefix; ``aliases``: deprecated (section, key) pairs that still work.
     """
 
     section: str
@@ -57,16 +57,16 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The option's name on a ``Settings``: its key, behind the section if the key alone is ambiguous."""
+        """The option's name on a ``Settings``: its key, with its section in front if the key is ambiguous."""
         return self.name or self.key
 
     @property
     def metavar(self) -> str:
-        """Placeholder of the value in ``--help``."""
+        """The word that stands for the option's value in ``--help``."""
         return self.key.rpartition("_")[2].upper()
 
     def is_off(self, value: Any) -> bool:
-        """True if ``value`` is the default or switches the option off: a disabled port, "", a no."""
+        """Whether ``value`` is the default or switches the option off: a disabled port, "" or a no."""
         return value in (-1, "", False, None, ()) or value == self.default
 
 
@@ -754,12 +754,12 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """The error sentence about a wrong value; its end comes from the option's kind."""
+    """The error text about a wrong value at ``place``; ``error``, from the option's kind, is its end."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
 def shortened(value: Any) -> str:
-    """A wrong value as text, cut to SHOWN_CHARACTERS."""
+    """A wrong value as text for an error, cut to SHOWN_CHARACTERS."""
     try:
         text = repr(value)
     except ValueError:  # a number of more digits than the interpreter converts
@@ -768,8 +768,8 @@ def shortened(value: Any) -> str:
 
 
 class Settings:
-    """A value for every option, as attributes (``settings.amqp_port``), with the place it came from, for
-    error messages.
+    """Holds a value for every option, as attributes (``settings.amqp_port``), and for error messages the
+    place where each value was given.
     """
 
     def __init__(self, **values: Any):
@@ -791,7 +791,7 @@ class Settings:
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """As the constructor, with every value held to the rules of a configuration file. Raises TypeError
+        """As the constructor, but checks every value by the rules of a configuration file. Raises TypeError
         for an unknown name, ValueError for a wrong value.
         """
         for attribute, value in values.items():
@@ -817,8 +817,8 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if a required option is not supported: an operator who turns clustering on relies on
-        a copy on another node. None: nothing is missing.
+        """An error text if the settings ask for clustering, which this version lacks: an operator would rely
+        on copies on other nodes. Otherwise None.
         """
         if not self.clustering:
             return None
@@ -828,5 +828,5 @@ class Settings:
         )
 
     def origin(self, attribute: str) -> str:
-        """Where the value was given; "default" if it was not."""
+        """The place where the option's value was given; "default" if no place gave one."""
         return self.origins.get(attribute, "default")

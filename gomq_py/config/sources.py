@@ -1,7 +1,7 @@
-"""Where settings come from: flags, then environment, then INI file, then defaults.
+"""Sources: takes each setting from the flags, else the environment, else the INI file, else the defaults.
 
 Turns text from the three sources into one ``Settings``. An operator's error is a ``ConfigError`` of one line
-that names the place; a harmless one is a warning for the log.
+that names the place; a harmless error is a warning for the log.
 """
 import argparse
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ BIND_ALL = ("amqp_bind", "mqtt_bind", "http_bind")
 
 
 class ConfigError(Exception):
-    """An unusable setting, as one line for the operator."""
+    """A setting is unusable; the text is one line for the operator."""
 
 
 class _Given(argparse.Action):
-    """Keeps the text and the flag as it was spelled, so that an error can name it."""
+    """Keeps an option's text, and its flag as the operator spelled it, so that an error can name the flag."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -45,7 +45,7 @@ class _Given(argparse.Action):
 
 
 class _Text(argparse.Action):
-    """Keeps the text."""
+    """Keeps the text of an option."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -56,8 +56,8 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Asks for the terminal's width only to print help: argparse asks for each flag, which imports
-    compression libraries (0.2 MB).
+    """Asks for the terminal's width only to print help. argparse itself asks at every flag, and for that
+    imports compression libraries (0.2 MB).
     """
 
     def __init__(self, **options: Any):
@@ -72,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag_parser() -> argparse.ArgumentParser:
-    """The command line of ``gomq-py``; an option may have several flags."""
+    """The parser of ``gomq-py``'s command line; an option may have several flags."""
     parser = _Parser(
         prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False
     )
@@ -114,7 +114,7 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
 
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Settings from parsed flags, an environment and the INI file they name, with warnings for the log.
+    """(Settings, warnings for the log) from parsed flags, an environment and the INI file that these name.
     Raises ConfigError.
     """
     settings, warnings = Settings(), []
@@ -135,7 +135,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with the password replaced by its hash. Raises ConfigError if both are set."""
+    """The environment, a password in it replaced by its hash. Raises ConfigError for password and hash."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -154,7 +154,7 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """Settings of a broker started here without flags, for tools beside it; an unreadable file is ignored."""
+    """Settings of a broker started here without flags, for tools; an unreadable file counts as none."""
     settings = Settings()
     try:
         path = config_path(None, environment)
@@ -168,7 +168,7 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: ``--config``, or gomq.ini in the configuration folder if it exists, else None."""
+    """The INI file to read: ``--config``, else gomq.ini in the configuration folder; None without a file."""
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
@@ -178,8 +178,8 @@ def config_path(given: str | None, environment: Mapping[str, str]) -> Path | Non
 
 
 def read_file(settings: Settings, path: Path) -> list[str]:
-    """Take over the values of an INI file, or of dispatchd's JSON; returns warnings about unknown keys.
-    Raises ConfigError on other errors.
+    """Set the values of an INI file, or of dispatchd's JSON file, in ``settings``. Returns warnings about
+    unknown keys. Raises ConfigError for other errors.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
@@ -216,7 +216,7 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Take over one line; an option's own key overrides its deprecated aliases, in any order."""
+    """Set one line's option. A line with its own key overrides lines with deprecated aliases."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):
@@ -238,7 +238,7 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Take over one line of a [sni:HOST] section; its values have the kinds of [main]."""
+    """Keep one line of a [sni:HOST] section. Its values have the kinds that they have in [main]."""
     key = entry.key
     for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)
@@ -252,7 +252,7 @@ def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_shovel(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Take over one line of a [shovel:NAME] section, as text; the shovels check it."""
+    """Keep one line of a [shovel:NAME] section, as text, which the shovels check later."""
     shovel = settings.shovels.setdefault(entry.section.removeprefix(SHOVEL_PREFIX).strip(), {})
     if entry.key in shovel:
         raise ConfigError(f"{entry.place}: {entry.key} is given twice in section [{entry.section}]")
@@ -290,8 +290,8 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """One line for each option that is set but has no effect in this version. A ``--bind`` counts as a
-    request for no protocol.
+    """One line for each option that is set and has no effect in this version. Listeners that only ``--bind``
+    set are not reported.
     """
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "

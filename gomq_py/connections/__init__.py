@@ -1,1 +1,1 @@
-"""Client connections and logins: the parts that all doors share."""
+"""Connections: the parts of client connections and logins that all doors share."""

@@ -1,11 +1,11 @@
-"""Client connection: the part of a client's connection that all doors share.
+"""Client connection: does what the connections of all doors have in common.
 
     listener > door > open_stream(), enter(), watch(); over() > _finish() > when_gone()
     hub's clients, alarms and heartbeats > block, unblock, check_heartbeat, force_close, abort, cut_off
 
-A protocol's Connection adds the wire and the verbs. A client is served without a greenlet, which would cost
-an idle client more memory than all the rest; a greenlet is made at the end, if the last word must be awaited.
-Never parses and never writes: that is the protocol's.
+A protocol's Connection adds the wire and the verbs. A client has no greenlet, which would take more memory
+than all the rest of an idle client; one is made at the end if the broker must wait for the client. Never
+parses and never writes: the protocol's Connection does.
 """
 import logging
 import os
@@ -32,11 +32,11 @@ BROKEN = "by a fault of the broker"
 
 
 class ClientConnection:
-    """A client from its first octet to its last. ``why``: the reason of its end, for the log.
+    """Serves a client from its first octet to its last. ``why``: the reason of its end, for the log.
 
     A subclass has the ``log`` of its door, the ``goodbye`` of its clients, and for lists of connections
-    ``door``, ``protocol``, ``channels`` by number, ``client_properties`` and ``limits``. ``local_user``: user
-    of a client of this process, which came through no port and is in no counts of ports.
+    ``door``, ``protocol``, ``channels`` by number, ``client_properties`` and ``limits``. ``local_user``: the
+    user of a client in this process; such a client uses no port and counts at none.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class ClientConnection:
 
     @property
     def peer_host(self):
-        """The client's host, as announced by a proxy if there is one."""
+        """The client's host; behind a proxy, the host that the proxy announced."""
         return host_of(self.address)
 
     @property
@@ -81,7 +81,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(sent messages that no queue held, messages dropped on the way)."""
+        """(number of sent messages that no queue held, number of messages dropped on the way)."""
         return 0, 0
 
     # for the protocol to implement
@@ -95,25 +95,25 @@ class ClientConnection:
         raise NotImplementedError
 
     def lend_nothing(self):
-        """Take no message for delivery from now on: it would count as delivered."""
+        """Take no message for delivery any more: a message taken now would count as delivered."""
 
     def tell_of_alarm(self):
-        """Tell the client that it is held or held no more, if the protocol can."""
+        """Tell the client, if the protocol can, that its publishes are held or are held no more."""
 
     def _choose_lanes(self):
         """Choose lanes anew, because tracing or an alarm has begun or ended."""
         raise NotImplementedError
 
     def _stop(self):
-        """Read no more."""
+        """Read the client's octets no more."""
         raise NotImplementedError
 
     def _has_left(self):
-        """Whether nothing needs to be said or waited for at the end. Called in the loop."""
+        """Whether the end needs no word to the client and no wait for it. Called in the loop."""
         return False
 
     def _say_last_word(self):
-        """Returns whether the client has taken it: then await the client's end. May switch."""
+        """Tell the client the end. True if it has taken this: then await its own end. May switch."""
         raise NotImplementedError
 
     def _end(self):
@@ -129,7 +129,7 @@ class ClientConnection:
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
-        """Count among the clients after the login, as this user's in this vhost."""
+        """Enter the client, after its login, among the hub's clients, as this user's in this vhost."""
         self.server.gate.logged_in(self.admitted)
         self.user, self.vhost, self.access, self.limits = user, vhost, access, limits
         self.mechanism = mechanism
@@ -137,7 +137,7 @@ class ClientConnection:
         self.hub.clients.register(self)
 
     def watch(self):
-        """Begin to watch for silence, the token's end and tracing."""
+        """Begin to watch for silence, for the token's expiry and for tracing."""
         # Heartbeats checks twice in each interval given here, so every quarter of the heartbeat interval.
         self.hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
         if self.user.expires_at_s is not None:
@@ -146,32 +146,32 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Whether the walk may go on; if not, it goes on at its next turn."""
+        """Whether the lane's walk may go on now; after False it goes on at its next turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
-        """Log a beginning or an end; at level debug for clients of this process, whose owners log themselves
-        and may try again and again.
+        """Log the connection's beginning or end; only at level debug for clients of this process, whose
+        owners log it themselves and may connect again and again.
         """
         self.log.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
     # its end
 
     def when_gone(self, callback, *arguments):
-        """Call ``callback(*arguments)`` when the client is gone and the socket may be closed. Call this
+        """Have ``callback(*arguments)`` called when the client is gone and the socket may be closed. Use this
         before anything else happens to the connection.
         """
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """End the connection in its turn, because the stream has ended. Takes no message until then: of
-        thousands of connections lost together, each would take messages that the one before gave back.
+        """Have the connection ended in its turn, since the stream has ended. Until then it takes no message:
+        of thousands of connections lost together, each would take messages that the one before gave back.
         """
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
     def _end_in_turn(self):
-        """In the loop: end at once, or in a greenlet if there is a client to wait for."""
+        """End the connection in the loop, or in a greenlet if a client is to be waited for."""
         if self.hub.is_closed:  # no client is told
             self.cut_off()
             self._gone()
@@ -181,8 +181,7 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """Say the last word, and await the end of a client that has taken it. May switch, unless the client
-        has left.
+        """Say the last word, and await the end of a client that has taken it. May switch, unless _has_left().
         """
         lingers = False
         try:
@@ -195,7 +194,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Say the last word, and give everything back. Returns whether the client took the word. May switch.
+        """Say the last word and give everything back. Returns whether the client took the word. May switch.
         """
         try:
             return self._say_last_word()
@@ -215,7 +214,7 @@ class ClientConnection:
         self._stop()
 
     def cut_off(self):
-        """Read and write no more, because the hub is closed; tell nobody, and leave unacked messages to their
+        """Read and write no more, because the hub is closed. Tell nobody; unacked messages stay in their
         queues.
         """
         # before the output calls its waiters, which would have the stream read again
@@ -224,13 +223,13 @@ class ClientConnection:
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason of an end for which none was given."""
+        """The reason of an end for which the connection was given no reason."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
 
     def give_back(self):
-        """End all watches, and add the socket's octets to the vhost's totals."""
+        """End the watches that watch() began, and add the socket's octets to the vhost's totals."""
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -243,7 +242,7 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Leave the clients. If the beginning was told, tell the end, with the client's ``given_name``."""
+        """Leave the hub's clients; report the end, with ``given_name``, if the beginning was reported."""
         why = self.why or BROKEN
         self.hub.clients.forget(self)
         if is_told:
@@ -254,7 +253,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Whether nothing has come in so many heartbeat checks, although the stream was read."""
+        """Whether ``checks`` heartbeat checks in a row found no new octets, although the stream was read."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -286,8 +285,8 @@ class ClientConnection:
 
     @property
     def flow(self):
-        """The state in RabbitMQ's words: ``blocked`` by an alarm, ``blocking`` if the next publish would be
-        held, else ``running``.
+        """The state in RabbitMQ's words: ``blocked`` while an alarm holds it, ``blocking`` if an alarm would
+        hold its next publish, otherwise ``running``.
         """
         if self._alarm_hold is not None:
             return "blocked"
@@ -297,10 +296,10 @@ class ClientConnection:
 class AlarmHold:
     """Holds the stream of ``connection`` until release(), also if the connection ends.
 
-    The hub's heartbeats look twice a minute whether the system has given up the socket: a stream that is not
-    read would not notice, and the messages and exclusive queues of a client that was reset, or answers no
-    probes (``tcp_keepalive``), would stay until the alarm ends. Octets that a client sent before an orderly
-    close are read when the alarm is over.
+    Twice a minute the hub's heartbeats ask whether the socket has failed, which a stream that is not read
+    does not notice: otherwise a client that was reset, or answers no probes (``tcp_keepalive``), would keep
+    its messages and exclusive queues until the alarm ends. Octets that a client sent before an orderly close
+    are read when the alarm is over.
     """
 
     def __init__(self, connection, reason):
@@ -309,7 +308,7 @@ class AlarmHold:
         connection.hub.heartbeats.watch(self, ALARM_LOOK_S)
 
     def check_heartbeat(self):
-        """Called by the hub's heartbeats: end a connection whose socket has failed."""
+        """End the connection if its socket has failed. The hub's heartbeats call this."""
         error = self._connection.socket.getsockopt(system_socket.SOL_SOCKET, system_socket.SO_ERROR)
         if error:
             self._connection.abort(f"the socket failed: {os.strerror(error)}")
@@ -321,5 +320,5 @@ class AlarmHold:
 
 
 def socket_failed(error):
-    """The reason of an end, for this OSError."""
+    """The text that gives this OSError as the reason of an end."""
     return f"the socket failed: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Client login: the part of a login that all doors share, with its events.
+"""Client login: checks a client's password for all doors, and emits the events of logins.
 
 A door's login reads and answers in its protocol; broker.verbs.entering decides.
 """
@@ -9,7 +9,7 @@ from gomq_py.net.listener import login_host
 
 
 class ClientLogin:
-    """The login of the client of one connection, within ``timeout_s``."""
+    """Carries out the login of one connection's client within ``timeout_s``."""
 
     __slots__ = ("connection", "server", "broker", "clients", "host", "timeout_s")
 
@@ -22,7 +22,7 @@ class ClientLogin:
         self.timeout_s = timeout_s
 
     def checked(self, username, password, deadline, protocol):
-        """The User. ``protocol``: its name in events. Raises LoginRefused. May switch."""
+        """The User who logs in. ``protocol``: its name in events. Raises LoginRefused. May switch."""
         try:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, deadline)
@@ -31,7 +31,7 @@ class ClientLogin:
             raise
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a ``success`` or ``failure``, unless the broker's stop refuses all clients."""
+        """Emit the event of a ``success`` or ``failure``; while the broker stops, of no failure."""
         if error and self.clients.is_closing:
             return
         one = self.connection

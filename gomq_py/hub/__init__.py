@@ -1,4 +1,4 @@
-"""Hub: what all parts of a broker share in one event loop: turns, jobs, timers, budgets, work in threads.
+"""Hub: has what all parts of a broker share in one event loop: turns, jobs, timers, budgets and threads.
 
 Below storage, net and broker.
 """

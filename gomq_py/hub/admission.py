@@ -1,4 +1,4 @@
-"""Admission: limits on connections, in all, from one address, and pending (connected, not logged in).
+"""Admission: limits the number of connections: in all, from one address, and of those not logged in yet.
 
 Listeners ask before they serve a socket; doors report logins. A connection counts from accept() to the end of
 its socket. A refusal closes the socket; a client that has not logged in is told nothing. Never reads, never
@@ -8,11 +8,11 @@ Each protocol has a gate with limits of its own, so that strangers at one gate k
 descriptors are limited for all together. When too many connections are pending at a gate, new ones wait in
 the kernel, and the oldest of the address with the most is dropped after ``PATIENCE_S``: a fleet that comes
 back all at once is let in one client after the other. An address that kept the broker waiting is slow from
-then on: others take its places at once, and its own new connections are refused when no place is free,
-because other addresses may be behind them in the kernel's queue.
+then on: other addresses take its places at once, and its new connections are refused when no place is free,
+because clients of other addresses may be behind them in the kernel's queue.
 
 Leftovers gives memory back when many clients have left and no more leave. Until then new clients use the
-memory. Idle, no timer runs.
+memory. In an idle broker no timer runs.
 """
 import fcntl
 import functools
@@ -53,7 +53,7 @@ LULL_MS = 500
 
 
 class AdmittedSocket:
-    """One admitted connection. ``host``: the peer's address, empty for a unix socket. ``end_login()``, or
+    """One admitted connection. ``host``: the peer's address, empty for a unix socket. ``end_login()``, if not
     None, ends a login that waits for something other than the socket; it must not switch.
     """
 
@@ -75,13 +75,13 @@ class AdmittedSocket:
 
 
 class Admission:
-    """All admitted connections, and the gates of the protocols."""
+    """Keeps all admitted connections, and makes the gates of the protocols."""
 
     def __init__(
         self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
         on_left: Callable[[], None] = lambda: None,
     ):
-        """``settings``: see ``gate``. ``descriptors``: limit of this process; 0 asks the system.
+        """``gate`` explains ``settings``. ``descriptors``: how many this process may have; 0 asks the system.
         ``on_left()`` is called at the end of each admitted connection; it must not switch.
         """
         self.settings = settings
@@ -94,8 +94,8 @@ class Admission:
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """The gate with the settings PREFIXmax_connections_per_address and PREFIXmax_pending_logins, which it
-        reads at every arrival.
+        """A Gate that reads its limits from the settings PREFIXmax_connections_per_address and
+        PREFIXmax_pending_logins at every arrival.
         """
         if prefix not in self._gates:
             self._gates[prefix] = Gate(self, prefix)
@@ -103,16 +103,16 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """All connections, logged in or not."""
+        """Number of connections, logged in or not."""
         return len(self.admitted)
 
     @property
     def pending_count(self) -> int:
-        """Connections that have not logged in yet, at all gates."""
+        """Number of connections, at all gates, that have not logged in yet."""
         return sum(gate.pending_count for gate in self._gates.values())
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. None without room, with the reason in the log, or after close()."""
+        """Count an accepted socket. None after close(), or if no descriptor is free, as the log then says."""
         if self.is_closed:
             return None
         if len(self.admitted) >= self._most:
@@ -134,14 +134,14 @@ class Admission:
         return True
 
     def close(self) -> None:
-        """Shut down all sockets, and admit no more."""
+        """Shut down all sockets, and admit no connections any more."""
         self.is_closed = True
         for admitted in list(self.admitted.values()):
             admitted.shut_down()
 
 
 class Gate:
-    """Counts one protocol's connections by address, and the pending ones. Made by Admission."""
+    """Counts one protocol's connections by address, and its pending connections. Made by Admission."""
 
     def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
@@ -158,12 +158,12 @@ class Gate:
 
     @property
     def pending_count(self) -> int:
-        """Connections that have not logged in yet."""
+        """Number of connections that have not logged in yet."""
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if a connection from ``host`` may come in. May drop the pending connection that has waited
-        longest; after False there is room only once a client has logged in or left.
+        """True if a connection from ``host`` may come in, maybe after dropping the pending connection that
+        has waited longest. After False there is room only once a client has logged in or left.
         """
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
@@ -172,7 +172,7 @@ class Gate:
         return self._is_slow(host) and self._is_full()
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. None: close it; the log has the reason, unless the broker ends."""
+        """Count an accepted socket. None: the caller must close it; if it was refused, the log says why."""
         if self.refuses(host):
             self._log.warning(
                 ("refused", network_of(host), self._most_pending),
@@ -186,8 +186,8 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """The AdmittedSocket of a socket, now that a proxy may have told the client's address. None: close
-        it; the log has the reason.
+        """Note the client's ``host``, which a proxy may have told, and return the socket's AdmittedSocket.
+        After None the caller closes the socket; the log has the reason.
 
         A socket that no listener let in is counted from here on; its owner calls ``leave``.
         """
@@ -217,7 +217,7 @@ class Gate:
         return self._admitted.get(fileno) in self._pending
 
     def leave(self, admitted: AdmittedSocket) -> None:
-        """Note that the socket is about to be closed. A second call does nothing."""
+        """Stop counting a connection, whose socket is about to be closed. A second call does nothing."""
         if self._admission.remove(admitted) and admitted.identified:
             self._hosts[admitted.host] -= 1
             if not self._hosts[admitted.host]:
@@ -241,8 +241,8 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address that has the most. False if it has not
-        waited for PATIENCE_S, unless that address is slow and ``newcomer`` is not.
+        """Shut down the oldest pending connection of the address that has the most. False if it has waited
+        for less than PATIENCE_S; but a slow address gives way at once, unless ``newcomer`` is slow, too.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -265,7 +265,7 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """The network that counts as one address: for IPv6 a /64, which one customer has."""
+    """The text by which an address is counted: for IPv6 its /64 network, which one customer has."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -277,8 +277,8 @@ def network_of(address: str) -> str:
 
 
 def waits_for_client(fileno: int) -> bool:
-    """Whether the broker has read all octets of a socket and sent its last ones ANSWER_MS ago. The kernel
-    tells, so that a late broker does not blame the client.
+    """Whether the broker has read all octets of a socket and sent its last octets at least ANSWER_MS ago. The
+    kernel tells this, so that a late broker does not blame the client.
     """
     try:
         if _UNREAD.unpack(fcntl.ioctl(fileno, termios.FIONREAD, bytes(_UNREAD.size)))[0]:
@@ -294,8 +294,8 @@ def waits_for_client(fileno: int) -> bool:
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
-    """Shut down a socket that another greenlet serves, also below TLS: the greenlet's wait ends, and it
-    closes the socket.
+    """Shut down a socket that another greenlet serves, also below TLS: that greenlet stops waiting and closes
+    the socket.
     """
     borrowed = socket.socket(fileno=fileno)
     try:
@@ -313,8 +313,8 @@ def give_back():
 
 
 class Leftovers:
-    """Gives memory back when many clients have left: between the freed blocks lie objects that the
-    interpreter keeps for later, each of which holds an arena of 1 MiB.
+    """Gives memory back when many clients have left. Otherwise objects that the interpreter keeps for later,
+    scattered among the freed blocks, would each hold an arena of 1 MiB.
 
     ``timers`` and ``endings`` are the hub's; ``begin_to_give_back()`` must not switch.
     """

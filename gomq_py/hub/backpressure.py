@@ -1,10 +1,10 @@
 """Backpressure: reads a publisher less eagerly if it brings more than the live consumers of its queues take.
 
 A lane measures how fast its client publishes (PublishRate), a queue how fast its consumers take (TakeRate).
-Where both are floods and the consumers are behind, the publisher's stream is held (Backpressure) until one of
-its queues has caught up, but not for long: it is slowed down, never stopped. Its later messages wait in the
-buffers of its socket, and then in the client. Without this, RabbitMQ's PerfTest has a median latency of 350
-ms instead of 25. Idle, no timer runs.
+If both are floods and the consumers are behind, Backpressure holds the publisher's stream until one of its
+queues has caught up, but not for long: a publisher is slowed down, never stopped. Its later messages wait in
+the buffers of its socket, and then in the client. Without this, RabbitMQ's PerfTest has a median latency of
+350 ms instead of 25. No timer runs while no stream is held.
 """
 
 # A flood: FLOOD messages in each of FLOOD milliseconds; of a publisher, that many in a read or in LOOK_MS. A
@@ -21,7 +21,7 @@ WEIGHT_OCTETS = 1024
 
 
 class PublishRate:
-    """How fast one client publishes."""
+    """Measures how fast one client publishes."""
 
     __slots__ = ("_count", "_since_ms")
 
@@ -29,8 +29,8 @@ class PublishRate:
         self._count = self._since_ms = 0
 
     def is_flood(self, now_ms, count):
-        """Whether a read that brought ``count`` messages makes a flood, by itself or with those of the last
-        LOOK_MS: a read of TLS finds a few.
+        """Whether a read that brought ``count`` messages makes a flood, by itself or with the reads of the
+        last LOOK_MS: one read of TLS brings only a few messages.
         """
         passed_ms = now_ms - self._since_ms
         if not 0 <= passed_ms < LOOK_MS:
@@ -41,8 +41,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """How fast the consumers of one queue take messages. ``taken``: how many messages they have taken, and
-    not given back, in the life of the queue.
+    """Measures how fast the consumers of one queue take messages. ``taken`` in its methods: how many messages
+    they have taken and not given back, in the life of the queue.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -54,17 +54,17 @@ class TakeRate:
         self._from = self._from_ms = self._flood_from = 0
 
     def quantum(self, now_ms, taken, share, rivals):
-        """Messages that a consumer gets at a time: its ``share`` of what is ready; in a flood more, because a
-        write to a socket costs as much as 20 to 50 small messages, but never more than each of its ``rivals``
-        had on average since the flood began, so that no consumer gets twice what others get.
+        """Messages that a consumer gets at a time: its ``share`` of what is ready. In a flood it gets more,
+        because a write to a socket costs as much as 20 to 50 small messages, but never more than each of its
+        ``rivals`` had on average since the flood began: no consumer gets twice as much as its rivals.
         """
         if share >= 4 * FLOOD or not self._is_flood(now_ms, taken, 1):
             return share
         return max(share, min(4 * FLOOD, (taken - self._flood_from) // rivals))
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
-        """Whether the consumers take messages in a flood and still leave so many ``ready`` that they are
-        behind. Publishers do not wait for consumers that take few, or none any more.
+        """Whether the consumers take messages in a flood and are still behind, with so many messages
+        ``ready``. False if they take few messages or none: publishers do not wait for such consumers.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
         return (
@@ -86,7 +86,7 @@ class TakeRate:
 
 
 class Backpressure:
-    """The streams that are held, one per hub. ``timers`` is the hub's."""
+    """Holds the streams of publishers. One per hub, whose ``timers`` it uses."""
 
     most_looks = 2 * BEHIND_MS // LOOK_MS
 
@@ -99,8 +99,8 @@ class Backpressure:
         return len(self._waiting)
 
     def hold(self, stream, queues):
-        """Hold a stream until its queues (Destinations, at least one) are no longer all outrun. Of the
-        streams that wait for one queue, each look lets one go on.
+        """Hold a stream while all of its queues (Destinations, at least one) are outrun, for a limited time.
+        Each look lets only one of the streams go on that wait for the same queue.
         """
         self._waiting.append(Waiting(stream.hold("consumers of its queues to catch up"), queues))
         if self._timer is None:

@@ -1,14 +1,14 @@
-"""Budget: octets that all connections of a hub may hold together. Time is shared by turns, places by
-admission.
+"""Budget: limits the octets that all connections of a hub hold together. Turns limit time, admission
+connections.
 
-Its kinds are BodyBudget, for message bodies being received, and LargeOutput, for large messages being sent.
-Never holds any octets itself.
+BodyBudget is for message bodies being received, LargeOutput for large messages being sent. A budget counts
+octets and never holds any itself.
 
     up to ``limit``         first come, first served
     from there to ``most``  within a share of what is left: half for a user in a virtual host, an eighth for a
                             connection while more than half is left, so that the next one finds something
     beyond its share        waits. While anybody waits, holders beyond their share must get on at the least
-                            speed; the slowest of the others are given up until there is room
+                            speed; the slowest that do not are given up until there is room
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -35,7 +35,7 @@ AT_ONCE = 64
 class Held:
     """The ``octets`` of one holder, which count for the connection's ``output`` and its ``account``.
 
-    ``progress`` was measured at ``since_s``. ``speed``: part of its octets per second before that, or None.
+    ``progress``: octets that had got on at ``since_s``. ``speed`` before that: part of ``octets`` per second.
     """
 
     __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
@@ -49,7 +49,7 @@ class Held:
 
 
 class Budget:
-    """``limit`` and ``most`` in octets, of which ``held`` are in use.
+    """Counts the octets of holders, ``held`` in all, against ``limit`` and ``most``.
 
     A holder or waiter is any hashable with ``output`` (the net.output of its connection, which has the
     account), ``resume_held()``, called when another try makes sense, and ``give_up(why)``. Neither may
@@ -111,7 +111,7 @@ class Budget:
         return True
 
     def _is_within_share(self, output, octets=0):
-        """Whether the connection, or its account, stays within its share with so many octets more."""
+        """Whether the connection or its account stays within its share when it holds ``octets`` more."""
         of_connection, of_account = self._shares(octets)
         return (
             self._of_output.get(output, 0) + octets <= of_connection
@@ -123,7 +123,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter. ``octets``: its whole wish, for a kind of budget that grants wishes as a whole."""
+        """Add a waiter. ``octets``: how many it wants, for a kind of budget that grants them all at once."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -170,7 +170,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder from now on: so far it could not get on."""
+        """Measure a holder's speed from now on, since it could not get on while it waited."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -193,19 +193,18 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether a waiter needs octets that others hold."""
+        """Whether a waiter needs octets that holders have now."""
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters; called at each look while anybody waits. Returns whether to call it again at once.
-        """
+        """Resume waiters. The timer calls this while anybody waits; True asks for another call at once."""
 
     def _progress(self, holder, held):
         """A holder's progress, in octets."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether only its client can keep a holder from getting on."""
+        """Whether a holder that does not get on waits for its client and nothing else."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
@@ -213,7 +212,7 @@ class Budget:
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """Why a holder was given up, for its client or the log."""
+        """The text, for its client or the log, that says why a holder was given up."""
         raise NotImplementedError
 
 
@@ -226,13 +225,13 @@ def _subtract(sums, key, octets):
 class BodyBudget(Budget):
     """The budget for message bodies that have been received in part, over all connections of a hub.
 
-    Beyond the limit, up to twice as much, bodies within their share go on. Of the others only the first goes
-    on, with other bodies of its connection up to the limit, since a connection is read as a whole; further
-    bodies of it are refused. The other connections are not read meanwhile. So at least one body always ends,
-    and memory stays below ``2 * limit + max_message_size``. Messages that wait for files before they are
-    stored count too; a body that comes whole does not.
+    Beyond the limit, up to twice as much, bodies within their share go on. Of the bodies beyond their share
+    only the first goes on, with other bodies of its connection up to the limit, since a connection is read as
+    a whole; further bodies of this connection are refused. Other connections with such bodies are not read
+    meanwhile. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``.
+    Complete messages that wait for the files they will be stored in also count.
 
-    A body also has ``is_held_up``: its connection is not read, and its client is not the reason.
+    A body also has ``is_held_up``: True while the broker itself keeps its connection from being read.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -244,8 +243,8 @@ class BodyBudget(Budget):
         self._whole = 0  # octets of messages that wait to be stored
 
     def grow(self, body, octets):
-        """Count ``octets`` more for ``body``. False: the connection must not be read until
-        ``body.resume_held()`` is called.
+        """Count ``octets`` more for ``body``. Returns True if the body goes on; after False the caller must
+        not read its connection until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
         self._turns.setdefault(body.output.account, self._turn - 1)
@@ -255,8 +254,8 @@ class BodyBudget(Budget):
         return False
 
     def why_in_vain(self, body):
-        """Why a body that may not grow will never be able to, or "". Its connection has all of the limit, or
-        another body beyond twice the limit, which cannot end if the connection is not read.
+        """Why a body that may not grow now never will, or "" if it may later. Its connection has all of the
+        limit, or another body of it goes on beyond the limit and needs the room.
         """
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):
@@ -292,10 +291,10 @@ class BodyBudget(Budget):
             self._letting_on = None
 
     def count_whole(self, octets):
-        """Count a complete message that waits to be stored; once it is stored, the same octets as a negative
-        number.
+        """Count a complete message that waits to be stored. Once the message is stored, call this with the
+        same octets as a negative number.
 
-        While that is over the limit no body grows beyond its share: it would become the first, and wait too.
+        While such messages wait, no body beyond its share goes on.
         """
         self._whole += octets
         self.held += octets
@@ -303,7 +302,7 @@ class BodyBudget(Budget):
             self._let_on()
 
     def _goes_on(self, body):
-        """Whether a body may grow over the limit."""
+        """Whether a body may grow although the limit is reached."""
         if self._is_within_share(body.output):
             return True
         if self._whole:
@@ -365,7 +364,7 @@ class BodyBudget(Budget):
         return [body for body in row if self._of_output.get(body.output, 0) <= of_connection]
 
     def _that_go_on_beyond(self):
-        """The waiting bodies that go on beyond their share."""
+        """The waiting bodies beyond their share that go on now."""
         if self._whole:
             return []
         first = self._first_beyond_share()
@@ -398,10 +397,10 @@ class LargeOutput(Budget):
 
     Delivery asks before it copies a message larger than the hub's output buffer, or sends it from its file.
     The copy stays until the socket has taken it; a hundred consumers that read nothing would hold a hundred
-    copies. Beyond three quarters of the limit only consumers within their share of the rest get one. The
-    others wait, and a client that reads too slowly meanwhile is given up. Without a copy under way one is
-    always admitted, whatever its size; and when all have their shares, one at a time beyond the limit, which
-    counts in no share. The progress of a consumer is what its ``output`` has sent.
+    copies. Beyond three quarters of the limit only consumers within their share of the rest get a copy. Other
+    consumers wait, and a client that reads too slowly meanwhile is given up. While no copy exists, one of any
+    size is admitted; while all have their shares, one copy at a time is admitted beyond the limit, and counts
+    in no share. The progress of a consumer is the octets that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -412,7 +411,7 @@ class LargeOutput(Budget):
         self._got_on_s = 0.0  # when a waiter last had its turn, or none waited
 
     def admit(self, consumer, octets):
-        """Whether a copy of ``octets`` may be made now. If not, ``consumer.resume_held()`` follows later."""
+        """Whether ``octets`` may be copied now. After False, ``consumer.resume_held()`` is called later."""
         if consumer is self._called:
             self._called = None
         if self._is_within_share(consumer.output, octets) or (
@@ -426,7 +425,7 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """Count a copy that went to the consumer's output, which has not sent all of it."""
+        """Count a copy in the consumer's output that the socket has not taken whole."""
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
         self._hold(consumer, octets)
@@ -440,7 +439,7 @@ class LargeOutput(Budget):
             self._call_next()
 
     def _is_let_past(self, consumer):
-        """Whether the consumer may have one copy beyond the limit now; it waits until that has been read."""
+        """Whether the consumer may have a copy beyond the limit now: it has been chosen, and has none yet."""
         return consumer is self._past and not self._past_octets
 
     def _shares(self, octets=0):
@@ -459,8 +458,8 @@ class LargeOutput(Budget):
         return self.held + self._wanted > self.limit
 
     def _call_next(self):
-        """Resume waiters for which there is room, in order. True if the last one had nothing to ask for any
-        more: look again soon.
+        """Resume waiters for which there is room, in order. Returns True, so that the next look comes soon,
+        if a resumed waiter no longer asked for octets.
         """
         was_in_vain = False
         while self._waiting:

@@ -1,11 +1,11 @@
 """Hub buffers: one input and one output buffer for all connections of a hub, and buffers for large bodies.
 
-The first two belong to a hub, because several brokers may live in one process. Their contents do not live
-across a switch: a connection copies its unfinished octets out at the end of its turn.
+Input and output buffer belong to a hub, because several brokers may live in one process. Their contents do
+not outlive a switch: a connection copies its unfinished octets out at the end of its turn.
 
 A body of a mebibyte in fresh memory costs 256 page faults, and as many for each copy, so BodyBuffers keeps
-buffers for later bodies. A buffer becomes free by itself when no view of it is left. Kept buffers go when no
-body has come for KEPT_MS; idle, no timer runs. The body budget (hub.budget) limits the octets.
+buffers for later bodies. A buffer becomes free by itself when no view of it is left. Kept buffers are dropped
+when no body has come for KEPT_MS. An idle hub runs no timer. The body budget (hub.budget) limits the octets.
 """
 import mmap
 import weakref
@@ -47,11 +47,11 @@ STEP_OCTETS = 256 * 1024
 
 
 class HubBuffers:
-    """``input``: ``reserve`` octets for a connection's incomplete tail, then room to read into:
-    ``first_room`` of a new client, usually ``input_room``, or all of it, ``flood_room``. ``full_reads``
-    counts reads that filled ``input_octets``. ``ends_left``: reads of this poll that may still find the end
-    of a stream. ``output``, at ``output_at``: deliveries are built in ``output_octets`` or all
-    ``flood_output_octets``.
+    """The two buffers. ``input`` has ``reserve`` octets for a connection's incomplete tail, then room to read
+    into: ``first_room`` for a new client, ``input_room`` usually, and all of it, ``flood_room``, in a flood.
+    ``full_reads`` counts reads that filled ``input_octets``; ``ends_left`` limits the ends of streams found
+    in this poll. ``output`` (address ``output_at``) has ``flood_output_octets``, of which usually
+    ``output_octets`` are used.
 
     ``frame_max``: largest frame that a connection of this hub may negotiate; it sets the reserve.
     """
@@ -91,9 +91,7 @@ class HubBuffers:
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the loop has polled since the last call (each poll sets its time); if so, reset
-        ``ends_left``.
-        """
+        """Whether the loop has polled since the last call, as its time shows; if so, reset ``ends_left``."""
         polled_at = gevent.get_hub().loop.now()
         if polled_at == self._polled_at:
             return False
@@ -108,7 +106,7 @@ class HubBuffers:
         return self._scratch
 
     def take_spare(self, is_small):
-        """A bytearray of SMALL_SPARE_OCTETS or SPARE_OCTETS, until give_spare()."""
+        """A bytearray of SMALL_SPARE_OCTETS if ``is_small``, else SPARE_OCTETS, until give_spare()."""
         spares = self._small_spares if is_small else self._spares
         if spares:
             return spares.pop()
@@ -122,7 +120,7 @@ class HubBuffers:
 
 
 class Lent:
-    """A buffer in use, as the view ``octets``; free when the last reference to this is gone."""
+    """A buffer in use, as the view ``octets``. It becomes free when nothing refers to this Lent any more."""
 
     __slots__ = ("octets", "__weakref__")
 
@@ -131,7 +129,7 @@ class Lent:
 
 
 class BodyBuffers:
-    """The buffers for large bodies of one hub. ``timers``: the hub's."""
+    """Lends and keeps the buffers for large bodies of one hub. ``timers``: the hub's."""
 
     def __init__(self, timers):
         self._timers = timers
@@ -140,7 +138,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """A Lent of at least so many octets, not cleared. Raises OSError."""
+        """A Lent buffer of at least so many octets, with undefined content. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept
@@ -162,7 +160,7 @@ class BodyBuffers:
         return sum(len(buffer) for buffer, _ in self._kept)
 
     def _make_room(self, octets):
-        """Drop free kept buffers, oldest first, if that makes room to keep one of this size."""
+        """Drop free kept buffers, oldest first, if a new one of this size can then be kept."""
         for kept in list(self._kept):
             if self.kept_octets() + octets <= KEPT_OCTETS or octets > KEPT_OCTETS:
                 break

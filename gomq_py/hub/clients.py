@@ -1,12 +1,12 @@
-"""Clients: every connection that has logged in, of all doors.
+"""Clients: lists every connection that has logged in, of all doors.
 
 Doors register a connection after its login and forget it at its end; the management API, metrics, limits and
 the broker's stop ask here and never a door. Counts by door, user and vhost make the cost of a login
 independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
-``block(reason)`` and ``unblock()``. It ends by ``force_close(reason)`` (tells its client, and waits for it),
-``abort(why)`` (without a word) or ``cut_off()`` (at the end of the hub). Never reads, never writes.
+``block(reason)`` and ``unblock()``. To end it call ``force_close(reason)`` (tells its client, and waits),
+``abort(why)`` (tells nobody) or ``cut_off()`` (at the end of the hub). Never reads, never writes.
 """
 import time
 from collections import Counter
@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 1
 
 
 class Churn(Counters):
-    """Connections and channels that came and went since the start, and how logins ended."""
+    """Counts connections and channels, created and closed, and logins, by success, since the start."""
 
     _fields_ = counted(
         "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
@@ -34,7 +34,7 @@ class Churn(Counters):
 
 
 class Clients:
-    """The connections of one broker, oldest first: a collection with a length.
+    """Holds the connections of one broker, oldest first; ``len()`` counts them.
 
     ``refusing_logins``: every password counts as wrong. ``is_closing``: every login fails from now on.
     """
@@ -66,8 +66,8 @@ class Clients:
         return list(self._all)
 
     def of_user(self, identity):
-        """Connections of the user with this identity (auth.users.User), also after the user was deleted and
-        made anew.
+        """Connections of the user with this identity (auth.users.User). A user that was deleted and created
+        again has the same identity.
         """
         return list(self._by_user.get(identity, ()))
 
@@ -80,11 +80,11 @@ class Clients:
         return self._doors[name]
 
     def count_of_user(self, identity):
-        """Number of connections in ``of_user``."""
+        """Number of connections that ``of_user`` lists."""
         return len(self._by_user.get(identity, ()))
 
     def count_in_vhost(self, vhost):
-        """Number of connections in ``in_vhost``."""
+        """Number of connections that ``in_vhost`` lists."""
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
@@ -110,13 +110,12 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Tell all connections, in slices, that publishers are held, or with None that the alarm is over."""
+        """Tell all connections, in slices, that publishers are held; with None, that the alarm is over."""
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Close all connections, and wait a bounded time for clients to agree; logins under way fail. May
-        switch.
+        """Close all connections, and give clients a bounded time to agree; logins under way fail. May switch.
         """
         self.is_closing = True
         shutdown = Shutdown()
@@ -131,8 +130,8 @@ class Clients:
 
 
 class AlarmNews(Job):
-    """Tells connections that publishers are held or not any more, in slices: telling thousands at once would
-    hold up all others.
+    """Tells connections, in slices, that publishers are held or released: telling thousands at once would
+    hold up all other work.
     """
 
     name = "telling connections of an alarm"
@@ -144,7 +143,7 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections; ends an earlier round. ``reason``: None when the alarm is over."""
+        """Tell these connections the ``reason``, or with None the end of the alarm; ends an earlier round."""
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)
@@ -162,7 +161,7 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """Go on with the others: one connection could not be told."""
+        """Go on with the remaining connections: one could not be told."""
         return bool(self._untold)
 
 

@@ -19,7 +19,7 @@ CLOCK_MONOTONIC = 1
 
 
 class Coalescer:
-    """The streams that are read by the clock. Uses a descriptor while it has any."""
+    """Reads streams by the clock. Uses a descriptor while it has any stream."""
 
     def __init__(self):
         self._streams = {}
@@ -30,7 +30,7 @@ class Coalescer:
         return len(self._streams)
 
     def add(self, stream):
-        """Call ``stream.read_together()`` at every tick. Returns False without a clock."""
+        """Call ``stream.read_together()`` at every tick. Returns False if the system has no such clock."""
         if self._is_closed or (self._watcher is None and not self._start()):
             return False
         self._streams[stream] = None

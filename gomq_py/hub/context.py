@@ -1,8 +1,8 @@
 """Hub: everything that a broker and all of its doors share in one event loop.
 
-One per broker, made by the node and handed to the broker and to every door: the connected clients, buffers,
-budgets, turns, admission, timers and jobs. A door keeps the parts of its protocol alone. Knows no protocol,
-no queue and no file: the owners of parts that write to the disk stop those in order.
+The node makes one per broker and hands it to the broker and to every door. It has the connected clients,
+buffers, budgets, turns, admission, timers and jobs. A door keeps the parts of its own protocol. Knows no
+protocol, no queue and no file: parts that write to the disk are stopped by their owners.
 """
 from functools import partial
 
@@ -31,9 +31,9 @@ LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """``settings``: the broker's; those of admission are read at every arrival.
+    """The shared parts of one broker, whose ``settings`` admission reads at every arrival.
 
-    ``scheduler`` and ``timers`` are for the model as well, the rest for doors.
+    The broker's model uses ``scheduler`` and ``timers``; only doors use the rest.
     """
 
     def __init__(self, settings):
@@ -66,18 +66,18 @@ class Hub:
         return self._buffers
 
     def spawn(self, function, *arguments):
-        """A greenlet that ends with the hub at the latest."""
+        """Start a greenlet, which the hub ends when it closes."""
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """A greenlet that begins so much later, unless ``kill(block=False)`` comes first: for work that may
-        switch. Other work takes a timer.
+        """Start a greenlet after so many seconds, unless ``kill(block=False)`` of the returned greenlet comes
+        first. For work that may switch; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()`` when the hub closes, later additions first, or at once in a closed hub. It must
-        not switch.
+        """Call ``function()``, which must not switch, when the hub closes (the last added first), or at once
+        if it is closed already.
         """
         if self.is_closed:
             self._end(function)
@@ -85,12 +85,12 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` any more; an unknown one changes nothing."""
+        """Do not call ``function()`` at the close any more. Does nothing if at_close() was not given it."""
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """End in order: tell every client, and wait a bounded time; then cut off clients that have not logged
-        in, and give back all that connections held. May switch.
+        """Tell every client the end, and wait a bounded time; then cut off clients that have not logged in,
+        and give back all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)
@@ -107,8 +107,8 @@ class Hub:
     def close(self):
         """End every turn, job, timer, greenlet and socket of this broker at once, without telling a client.
 
-        Work under way stays as it is; without ``take_leave`` before, all is as after a kill. Later work is
-        not carried out. A second call does nothing.
+        Unfinished work stays unfinished, as after a kill, unless ``take_leave`` came first. Later work is
+        never begun. A second call does nothing.
         """
         if self.is_closed:
             return

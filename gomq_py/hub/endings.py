@@ -1,4 +1,4 @@
-"""Ends of connections: gives back in slices all that they held, and tells operators why the last ones ended.
+"""Endings: gives back in slices all that ended connections held, and keeps the reasons of the last ends.
 
 A channel that ends costs some 10 us, and a connection may have thousands; where a network fails, hundreds of
 connections end at once. Never switches.
@@ -22,7 +22,7 @@ BEYOND_ARENAS = 513
 
 
 class Endings(Job):
-    """Connections that have not let go of everything yet, in the order in which they ended."""
+    """Ended connections whose holdings are still being given back, in the order in which they ended."""
 
     name = "ends of connections"
 
@@ -34,13 +34,13 @@ class Endings(Job):
         self._is_closed = False
 
     def give_back(self, ends, then):
-        """Call each of ``ends``, an iterable that is asked for one at a time, and then ``then()``."""
+        """Call each function of ``ends``, an iterable that is read item by item, and then ``then()``."""
         if not self._is_closed:
             self._waiting.append((iter(ends), then))
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """As give_back(), at once if there are few ends and no other connection waits."""
+        """As give_back(), but before it returns, if there are few ends and no other connection waits."""
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)
@@ -48,11 +48,11 @@ class Endings(Job):
             self.finish()
 
     def are_waiting(self):
-        """Whether connections have not let go of everything yet."""
+        """Whether holdings of ended connections still have to be given back."""
         return bool(self._waiting)
 
     def close(self):
-        """Give nothing back any more; leave what connections held as it is."""
+        """Give nothing back any more, and leave the holdings of ended connections as they are."""
         self._is_closed = True
         self._waiting.clear()
 
@@ -79,15 +79,15 @@ class Endings(Job):
             then()
 
     def failed(self, error):
-        """Go on with the others: one end failed, which has been counted."""
+        """Go on with the remaining ends: one failed, and has been counted."""
         return bool(self._waiting)
 
 
 class EndingsLately:
-    """The last connections and channels that ended, with the reasons.
+    """Remembers the last connections and channels that ended, with the reasons.
 
-    Kept as octets beyond Python's arenas: an object made here lies where a connection has just been freed,
-    and would keep the arena from being given back to the system.
+    They are kept as octets outside of Python's arenas: an object made now would lie where a connection has
+    just been freed, and would keep that arena from being given back to the system.
     """
 
     def __init__(self, unix_s=time.time):

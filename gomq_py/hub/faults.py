@@ -1,7 +1,7 @@
 """Faults: logs the exceptions that end greenlets and callbacks.
 
-gevent by itself prints them on standard error, past the log's file and format, with the arguments of the
-call, passwords among them.
+gevent by itself prints such exceptions on standard error, past the log's file and format, with the arguments
+of the call, passwords among them.
 """
 import sys
 
@@ -23,7 +23,7 @@ def log_unraisable():
 
 
 def _log_fault(context, kind, error, trace):
-    """In place of gevent's ``Hub.print_exception``; logs only the name of the context."""
+    """Replaces gevent's ``Hub.print_exception``; logs the name of the context and not its arguments."""
     if isinstance(context, tuple):
         return  # a library's work in a thread: its caller gets the exception
     LOG.error(

@@ -1,4 +1,4 @@
-"""Heartbeats: one timer for the checks of all connections, of every door.
+"""Heartbeats: checks all connections, of every door, by one timer.
 
 Connections lie in buckets of an eighth of a second, and the timer is set for the next bucket; without
 connections no timer runs. Nothing is kept of a connection that has ended, however long its interval.
@@ -18,7 +18,7 @@ SLACK = 64
 
 
 class Heartbeats:
-    """Calls ``check_heartbeat()`` of each watched connection twice per its interval."""
+    """Calls ``check_heartbeat()`` of each watched connection twice in its heartbeat interval."""
 
     def __init__(self, timers, clock=time.monotonic):
         """``timers``: the hub's. ``clock``: in seconds."""
@@ -33,7 +33,7 @@ class Heartbeats:
         self._is_closed = False
 
     def watch(self, connection, heartbeat_s):
-        """Check ``connection`` every half of ``heartbeat_s`` seconds from now on; 0: never."""
+        """Check ``connection`` every ``heartbeat_s / 2`` seconds from now on; with 0, check it never."""
         if heartbeat_s > 0 and not self._is_closed:
             self._intervals[connection] = heartbeat_s / 2
             self._schedule(connection, self._clock())

@@ -1,9 +1,9 @@
-"""Lingering close: the end of sockets whose peer may still be writing.
+"""Lingering close: ends sockets whose peer may still be writing.
 
 A socket that is closed while octets of its peer are unread, or on their way, is reset: the peer's next write
-fails, and octets that it has not read yet, such as the answer to its close, may be lost. So only the broker's
-side ends, and later octets of the peer are read and dropped until it closes too: for a bounded time, octets
-and number of sockets.
+fails, and octets that the peer has not read yet, such as the answer to its close, may be lost. So only the
+broker's side ends, and the peer's later octets are read and dropped until the peer closes, too. Time, octets
+and number of sockets are limited.
 """
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ PAUSE_S = 0.001
 
 
 class Lingering:
-    """The sockets of one server that are ending."""
+    """Ends the sockets of one server."""
 
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
@@ -63,8 +63,8 @@ class Lingering:
             del self._greenlets[greenlet]
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
-        """As ``end``, but ``gone()`` is called at the end, maybe before this returns. A plain socket takes no
-        greenlet.
+        """As ``end``, but does not wait: calls ``gone()`` at the end, maybe before this returns. A socket of
+        TLS or a WebSocket takes a greenlet.
         """
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
@@ -86,14 +86,14 @@ class Lingering:
         gone()
 
     def close(self) -> None:
-        """Wait for no peer any more: sockets are closed at once."""
+        """Wait for no peer any more: close all sockets at once."""
         self._is_closed = True
         for watched in list(self._watched):
             watched.end()
         gevent.killall(list(self._greenlets), block=False)
 
     def _discard(self, socket: Any) -> None:
-        """Read to the end, or the limit. May switch."""
+        """Read and drop octets until the peer closes or the limit is reached. May switch."""
         left = self._octets
         while left > 0:
             count = len(socket.recv(READ_OCTETS))
@@ -105,7 +105,7 @@ class Lingering:
 
 
 class _Watched:
-    """A plain socket whose end the loop awaits; ``over(self)`` is called at the end, or when time is up."""
+    """Lets the loop await the end of a plain socket, and calls ``over(self)`` then, or when time is up."""
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 
@@ -130,7 +130,7 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Wait no longer."""
+        """Stop waiting for the peer."""
         timer, self._timer = self._timer, None  # it refers to this object
         timer.stop()
         self._watcher.stop()
@@ -154,8 +154,8 @@ class _Watched:
 
 
 def end_our_side(socket: Any) -> None:
-    """Shut down the writing half of a gevent socket, over TLS with its notice, without which a peer may take
-    the end for an attack. Reads then bring octets below TLS.
+    """Shut down the writing half of a gevent socket. A TLS peer is told first, because it may take an end
+    without notice for an attack. Later reads bring undecrypted octets.
     """
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)

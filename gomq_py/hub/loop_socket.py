@@ -1,4 +1,4 @@
-"""Loop socket: a connected socket without waiting: its owner reads and writes it when the loop calls.
+"""Loop socket: a connected socket that never waits. Its owner reads and writes when the loop calls.
 
 gevent's socket has two watchers for code that waits, and takes 15 us to accept.
 """
@@ -9,7 +9,7 @@ from gevent.socket import socket as GeventSocket
 
 
 class LoopSocket(_socket.socket):
-    """The accepted socket of ``descriptor``, which it owns. Its calls do not wait."""
+    """Owns ``descriptor``, an accepted socket. Its calls do not wait."""
 
     __slots__ = ("__weakref__",)
 
@@ -19,7 +19,7 @@ class LoopSocket(_socket.socket):
 
     @property
     def _sock(self) -> "LoopSocket":
-        """The system's socket, as in gevent's."""
+        """The system's socket, under the name that gevent's socket gives it."""
         return self
 
 

@@ -2,19 +2,18 @@
 
 One per hub (hub.context). It gives turns to TurnTakers, and knows nothing else of them.
 
-A queue that was published to, or whose consumers may take again, is touched any number of times while a door
+A queue is touched when it gets a message or its consumers may take again, any number of times while a door
 walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a turn's
 budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from being
 read. Never blocks, never switches; an idle scheduler has no timer running.
 
-Long work is a Job: it has a name, one slice of it is done per poll until there is no more to do, and it hears
-when a slice fails. All jobs share one budget of time per poll and take turns, so that many of them hold the
-loop up no longer than one. A job that raises is logged, counted and told; the others go on. A kind of job is
-a class: its name is what the log and the metrics call it, ``failed`` is its rule for what a fault costs, and
-there is no default for that.
+Long work is a Job: one slice of it is done per poll until there is no more to do. All jobs share one budget
+of time per poll and take turns, so that many jobs hold the loop up no longer than one. A fault in a slice is
+logged and counted, and the job is told; other jobs go on. Each kind of job is a class: the log and the
+metrics use its name, and its ``failed`` says what a fault costs, without a default.
 
-SliceClock: how long a slice, or a loop whose items do not all cost the same, may keep the hub before others
-get their turn.
+SliceClock limits how long a slice, or a loop whose items do not all cost the same, may keep the hub before
+other work gets its turn.
 """
 import time
 from collections import Counter, deque
@@ -50,8 +49,8 @@ class SliceClock:
     clock lasts its time and one item more. The time is wall-clock time and not the processor's, because
     others wait as long.
 
-    ``seconds``: SLICE_S unless told. ``every``: items between two looks at the clock, where an item costs
-    less than a microsecond. ``clock``: in seconds.
+    ``seconds``: the slice's time, by default SLICE_S. ``every``: items between two looks at the clock, more
+    than 1 if items cost less than a microsecond. ``clock``: in seconds.
     """
 
     __slots__ = ("_seconds", "_every", "_clock", "_until", "_left")
@@ -79,9 +78,9 @@ class SliceClock:
 
 
 class Job:
-    """One piece of long work.
+    """One piece of long work, done in slices.
 
-    ``running`` is the scheduler's: a job that runs is not started a second time.
+    ``running`` is set by the scheduler, which does not start a running job a second time.
     """
 
     __slots__ = ("running",)
@@ -99,7 +98,7 @@ class Job:
         raise NotImplementedError
 
     def failed(self, error):
-        """A slice raised, which has been logged and counted: repair the job's state.
+        """Repair the job's state after a slice that raised ``error``, which has been logged and counted.
 
         Returns whether the job goes on.
         """
@@ -119,18 +118,18 @@ class TurnTaker:
         self.touched = False
 
     def flush(self):
-        """End of a batch: let all messages taken so far outlive a kill of this process."""
+        """End of a batch: write all messages taken so far into files, where they outlive a kill."""
 
     def turn(self):
         """End of a batch, after flush(): a bounded amount of work, such as delivering.
 
-        Returns the octets written to sockets, about.
+        Returns about how many octets it wrote to sockets.
         """
         return 0
 
 
 class Scheduler:
-    """A TurnTaker that was touched gets its turn in ``finish``; ``later`` and ``start`` put work behind the
+    """Gives turns to touched TurnTakers in ``finish``; does the work of ``later`` and ``start`` after the
     next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
@@ -143,7 +142,7 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: the SliceClock of all jobs of one poll; ``turns_clock``: that of many turns."""
+        """``budget``: the SliceClock for all jobs of a poll together; ``turns_clock``: for all its turns."""
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
         self.turns_clock = turns_clock or SliceClock(TURNS_S, every=4)
@@ -183,7 +182,7 @@ class Scheduler:
 
         A job that runs already goes on running.
 
-        A job started in its own slice goes on only if that slice returns so.
+        Starting a job within its own slice has no effect: the return value of ``step`` decides.
         """
         if not job.running and not self.closed:
             job.running = True
@@ -235,8 +234,8 @@ class Scheduler:
                 LOG.exception("flush of %r failed", taker.name)
 
     def _put_behind(self):
-        """Put many touched takers behind those that wait. Each then writes more in a turn: of a flood to 5000
-        sinks, the messages of six polls instead of one.
+        """Flush many touched takers, and let them wait for their turn behind those that wait already. A turn
+        then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []
@@ -315,9 +314,9 @@ class Scheduler:
             self._arm()
 
     def _run_jobs(self):
-        """A slice of each job, as many as there is time for.
+        """Do a slice of as many jobs as there is time for.
 
-        Jobs without a slice come first in the next poll.
+        The remaining jobs come first in the next poll.
         """
         self.budget.begin()
         for _ in range(len(self.jobs)):
@@ -336,7 +335,7 @@ class Scheduler:
                 break
 
     def _step(self, job):
-        """Do a slice of a job. Tests make it fail."""
+        """Do a slice of a job. Tests replace this to raise."""
         return job.step()
 
     def _failed(self, job, error):

@@ -1,11 +1,11 @@
-"""Shutdown: steps that are all carried out, even if some fail. The node, the broker and each vhost use it."""
+"""Shutdown: carries out all steps even if some fail. The node, the broker and each vhost use it."""
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
 
 
 class Shutdown:
-    """``do`` the steps in order, then ``raise_failure``."""
+    """Carries out steps: call ``do`` for each, in order, then ``raise_failure``."""
 
     def __init__(self):
         self._failure = None
@@ -18,8 +18,8 @@ class Shutdown:
     def do(self, step, *arguments, **options):
         """Call ``step``, and keep its exception. May switch, if the step does.
 
-        An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it cuts
-        this step short, and must not leave the listeners, the logs or the lock of the data folder open.
+        An interruption (KeyboardInterrupt, SystemExit, GreenletExit, a gevent.Timeout) is kept, too: it ends
+        this step only, so that the listeners, the logs and the lock of the data folder are still closed.
         """
         try:
             step(*arguments, **options)

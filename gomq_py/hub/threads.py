@@ -1,8 +1,8 @@
-"""Work in threads whose exceptions only the caller gets.
+"""Threads: runs work in threads and gives its exceptions to the caller only.
 
-A leaf over gevent, which by itself prints what a thread's work raised on standard error, with the arguments
-of the call: passwords among them, past the log's file and format, whenever a stranger can cause one. Every
-piece of work in a thread therefore begins here.
+A leaf over gevent. Every piece of work in a thread begins here, because gevent by itself prints an exception
+on standard error, past the log's file and format, with the arguments of the call, passwords among them;
+strangers can cause such exceptions.
 """
 import gevent
 from gevent import monkey
@@ -12,7 +12,7 @@ _start_thread = monkey.get_original("_thread", "start_new_thread")
 
 
 class ThreadWork:
-    """Work in a thread that has begun."""
+    """Work that has begun in a thread."""
 
     __slots__ = ("_answer",)
 
@@ -43,7 +43,7 @@ class ThreadWork:
 
 
 def begin(function, *arguments, pool=None):
-    """Begin ``function(*arguments)`` in a thread of ``pool``, the hub's unless one is given.
+    """Begin ``function(*arguments)`` in a thread of ``pool``; None: the hub's pool.
 
     Returns the ThreadWork. May switch.
     """
@@ -53,8 +53,8 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """As begin(), in a thread of its own, for long work: it may outlast the hub, and then ends silently,
-    where a pool's thread would print an error. Raises RuntimeError without a thread.
+    """As begin(), but in a new thread, for long work, which may outlast the hub and then ends silently; a
+    pool's thread would print an error. Raises RuntimeError if no thread can be started.
     """
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()
@@ -84,12 +84,12 @@ def begin_apart(function, *arguments):
 
 
 def in_thread(function, *arguments):
-    """Call ``function(*arguments)`` in a thread of the hub's; returns or raises as it does. May switch."""
+    """Call ``function(*arguments)`` in the hub's thread pool; returns its result or raises. May switch."""
     return begin(function, *arguments).get()
 
 
 def _attempt(function, arguments):
-    """In the thread: (result, error). Raises nothing, since gevent would print that."""
+    """Called in the thread: (result, error). Raises nothing, since gevent would print an exception."""
     try:
         return function(*arguments), None
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Timers: the time, and calls in the future.
+"""Timers: tells the time and makes calls in the future.
 
 Tests bring their own timers.
 """
@@ -19,7 +19,7 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class HubTimers:
-    """Timers of this thread's hub. A pending one costs no greenlet."""
+    """Timers of this thread's hub. A pending timer costs no greenlet."""
 
     def __init__(self):
         self._pending = {}  # as keys
@@ -47,8 +47,8 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """As ``start``, at this time (Unix milliseconds). If the clock is set meanwhile, the call may come
-        ``LOOK_MS`` late or too early: a callback that finds itself early starts another timer.
+        """As ``start``, at ``due_ms`` (Unix milliseconds). If the clock is set meanwhile, the call may come
+        ``LOOK_MS`` late, or too early: the callback must then start another timer.
         """
         timer = self.start(due_ms - self.now_ms(), callback)
         timer.due_ms = due_ms
@@ -70,8 +70,8 @@ class HubTimers:
             self._watch = self.start(LOOK_MS, self._look_at_clock)
 
     def close(self):
-        """Let no timer fire any more, nor a later one: it would write into the files of this broker's
-        successor.
+        """Stop all timers, and let later ones never fire: their callbacks would write into the files of this
+        broker's successor.
         """
         self._is_closed = True
         for timer in list(self._pending):
@@ -83,7 +83,7 @@ def _ahead_s():
 
 
 class _Timer:
-    """A call, pending until it is made or stopped. ``due_ms``: its Unix time, or None."""
+    """A future call. ``due_ms``: its Unix time in milliseconds, or None if it was given as a delay."""
 
     __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
@@ -106,7 +106,7 @@ class _Timer:
             watcher.close()
 
     def _fire(self):
-        """Call back; exceptions go to the log, not to standard error."""
+        """Make the call; its exceptions go to the log, not to standard error."""
         self.stop()
         try:
             self._callback()
@@ -119,7 +119,7 @@ class _Timer:
 class RetryJob(Job):
     """Retries an operation that the disk has refused: at once, then after pauses that double.
 
-    ``timers()`` returns the hub's. Never switches.
+    ``timers()`` returns the hub's timers. Never switches.
     """
 
     def __init__(self, timers):
@@ -129,7 +129,7 @@ class RetryJob(Job):
         self._last_ms = 0  # when the last attempt was asked for
 
     def begin(self):
-        """Make an attempt after a failure: at once, unless one was made just now."""
+        """Make an attempt after a failure: at once, or after a pause if one was made lately."""
         timers, before = self._timers(), self._last_ms
         self._last_ms = timers.now_ms()
         if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:
@@ -138,7 +138,7 @@ class RetryJob(Job):
         self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
 
     def start(self):
-        """Make an attempt, by starting this job or otherwise."""
+        """Make an attempt; called when the pause is over."""
         raise NotImplementedError
 
     def failed(self, error):

@@ -1,13 +1,13 @@
-"""Turns: how long work may keep the loop busy before other work has its turn.
+"""Turns: limits how long work may keep the loop busy before other work has its turn.
 
 ``give_way`` and ``paced`` are for work in one greenlet that somebody waits for, such as answers of the
 management door or an import of definitions. Work that nobody waits for is a job of the scheduler's.
 
 SlowTurns shares the time of each poll among connections that are busy with frames of the slow lane. A
 connection asks after every such frame, and before it looks for a route that is not remembered; net.websocket
-and net.tls ask as well. A read of 64 KiB holds 2000 declares, which are a tenth of a second, or 2700 frames
-of a WebSocket; a handshake takes most of a millisecond. So all of these connections together have WALK_S of
-each poll; their other work waits for its turn.
+and net.tls ask as well. A read of 64 KiB holds 2000 declares, which take a tenth of a second, or 2700 frames
+of a WebSocket; a handshake takes most of a millisecond. So all of these connections together get WALK_S of
+each poll; the rest of their work waits for its turn.
 
 PacedTurns is for work that begins one after the other, such as connects of links and HTTP requests.
 """
@@ -32,16 +32,16 @@ MOST_AT_ONCE = 64
 def give_way():
     """Let the loop look at every socket and timer before going on. May switch.
 
-    ``gevent.sleep(0)`` does not: gevent runs up to 50 such callbacks between two polls, which with slices of
-    2 ms held messages up for 100 ms.
+    ``gevent.sleep(0)`` is not enough: gevent runs up to 50 such callbacks between two polls, which with
+    slices of 2 ms delayed messages by 100 ms.
     """
     gevent.sleep(SHORTEST_S)
 
 
 def paced(objects, every=1):
-    """The objects, giving way whenever the work on them has had a slice's time. A generator; may switch.
+    """Yield the objects, and give way whenever the work on them has taken a slice's time. May switch.
 
-    ``every``: objects between two looks at the clock, if the work on one takes some microseconds at most.
+    ``every``: objects between two looks at the clock; more than 1 only if one takes a few microseconds.
     """
     clock = SliceClock(every=every)
     for one in objects:
@@ -52,7 +52,7 @@ def paced(objects, every=1):
 
 
 class Line:
-    """Waiters in rows, one row for each user or address: rows are served in turn, each in order of arrival.
+    """Waiters in rows, one row per user or address. Rows take turns; a row's oldest waiter comes first.
 
     A waiter is any hashable object, at most once in its row.
     """
@@ -80,7 +80,7 @@ class Line:
             self._rows.pop(row, None)
 
     def take(self):
-        """Remove and return the next waiter of the row served longest ago."""
+        """Remove and return the oldest waiter of the row that was served longest ago."""
         row = next(iter(self._rows))
         waiters = self._rows.pop(row)
         waiter = next(iter(waiters))
@@ -110,7 +110,7 @@ class SlowTurns(Job):
         self._at_once = 1
 
     def has_time(self):
-        """Whether slow work may go on, or begin, in this poll. The first work of a poll always may."""
+        """Whether slow work may begin, or go on, in this poll. Always True for the first work of a poll."""
         loop = self._loop
         if loop is None:
             loop = self._loop = gevent.get_hub().loop
@@ -182,12 +182,12 @@ class SlowTurns(Job):
         return True
 
     def failed(self, error):
-        """Go on with the next connections: one could not go on, or end."""
+        """Go on with the next connections: one of them could not go on or end."""
         return self._are_waiting()
 
 
 class SlowWalk:
-    """The walk of one connection's ``stream``."""
+    """Limits the time in which the frames of one connection's ``stream`` are walked."""
 
     __slots__ = ("_stream", "_turns")
 
@@ -196,11 +196,11 @@ class SlowWalk:
         self._turns = turns
 
     def is_over(self):
-        """Whether the walks of this poll have had their time, which counts from the first question on."""
+        """Whether the slow work of this poll has had its time, which begins with the first question."""
         return not self._turns.has_time()
 
     def has_time(self):
-        """Whether the walk may go on after a frame; if not, it goes on later."""
+        """Whether the walk may go on after a frame. After False the stream is held until its turn."""
         if self._turns.has_time():
             return True
         self._turns.wait(self._stream)
@@ -208,15 +208,15 @@ class SlowWalk:
 
 
 class PacedTurns:
-    """Turns that begin one after the other while many wait; the first one begins at once.
+    """Lets requests begin one after the other while many wait; the first one begins at once.
 
-    Users take turns. Repeated requests after a failure come last. A turn ends at once: slow work delays no
-    other turn.
+    Users take turns. Repeated requests after a failure come last. A turn only begins its work: slow work
+    delays no other turn.
     """
 
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
-        """``pace_s``: pause between two turns, of one poll at least. After it the loop is free for as long as
-        the pause was late, up to ``rest_most_s``.
+        """``pace_s``: pause between two turns, at least one poll. If a pause ends late, the loop then stays
+        free for as long again, up to ``rest_most_s``.
         """
         self._spawn = spawn
         self._pace_s = pace_s
@@ -225,7 +225,7 @@ class PacedTurns:
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Call ``granted()`` at the turn of this request of ``account``, now or later; it must not switch."""
+        """Call ``granted()`` when the request of ``account`` has its turn, maybe now; it must not switch."""
         if self._greenlet is None:
             granted()
             self._greenlet = self._spawn(self._run)
@@ -234,8 +234,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Wait for the caller's turn, or until ``is_over()``, asked again whenever the Event ``wakened`` is
-        set. The rest as in ask(). May switch.
+        """Return at the caller's turn, or when ``is_over()``, which is asked whenever the Event ``wakened``
+        is set. Other arguments as in ask(). May switch.
         """
         has_turn = False
         if wakened is None:
@@ -255,7 +255,7 @@ class PacedTurns:
             self.forget(granted, account)
 
     def forget(self, granted, account=None):
-        """Withdraw a request."""
+        """Withdraw the request that asked for ``granted``."""
         self._line.discard(granted, account)
         self._failed_line.discard(granted, account)
 

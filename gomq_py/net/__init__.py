@@ -1,1 +1,1 @@
-"""Listeners, sockets and output buffers."""
+"""Network: listeners, sockets and output buffers."""

@@ -1,8 +1,8 @@
-"""ClientHello: the host name a TLS client asks for, peeked from the socket before the handshake.
+"""ClientHello: reads the host name that a TLS client asks for, from octets that stay on the socket.
 
-OpenSSL tells the name in the middle of the handshake, when versions, ciphers and the need for a client
-certificate are settled. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so
-every length is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
+OpenSSL tells the name only in the handshake, too late to choose versions, ciphers and the need for a client
+certificate. Formats of RFC 8446 §4.1.2 and §5.1, RFC 6066 §3. A stranger sends these octets, so every length
+is checked; a hello that cannot be parsed has no name, and the handshake refuses it.
 """
 from typing import Any
 
@@ -15,7 +15,7 @@ LOOK_OCTETS = 16 * 1024
 
 
 class Incomplete(Exception):
-    """More octets are needed."""
+    """The octets do not hold the whole hello yet."""
 
 
 def asked_host(connection: Any) -> str:
@@ -89,7 +89,7 @@ def _host_name(names: "_Octets") -> str:
 
 
 class _Octets:
-    """Reads numbers and parts; raises ValueError past the end."""
+    """Reads numbers and parts of octets one after the other; raises ValueError past the end."""
 
     def __init__(self, data: bytes):
         self._data = data

@@ -1,8 +1,7 @@
-"""Listening sockets: bind, accept, set the socket's options, hand it to the door's ``handle(socket,
-address)``.
+"""Listeners: bind, accept, set the socket's options, and hand it to the door's ``handle(socket, address)``.
 
-For doors that serve at once the loop accepts. For others a greenlet accepts, and another greenlet per
-connection calls the door. Knows no protocol; never touches what a peer sends.
+If a door serves at once, the loop accepts. Otherwise a greenlet accepts, and a greenlet per connection calls
+the door. Knows no protocol; never touches what a peer sends.
 """
 import errno
 import os
@@ -57,7 +56,7 @@ Handshake = Callable[[Any], Any]
 
 
 class BindError(Exception):
-    """An address that cannot be listened on, as one line for the operator."""
+    """The broker cannot listen on an address; the text is one line for the operator."""
 
 
 def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
@@ -98,8 +97,8 @@ def keep_segments_short(listening: Any) -> None:
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
-    """(family, address) to bind to. An address needs no resolver, which takes a thread and 0.5 MB of tables.
-    May switch.
+    """(family, address) to bind to. A numeric address is not sent to the resolver, which takes a thread and
+    0.5 MB of tables. May switch.
     """
     try:
         parsed = ip_address(host)
@@ -130,7 +129,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """A listening unix socket with ``mode``, in place of a stale one without a process. Raises BindError."""
+    """A listening unix socket with permissions ``mode``; replaces a dead process's. Raises BindError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
@@ -173,8 +172,8 @@ class Listener:
         gate: Gate | None = None, at_once: bool = False,
     ):
         """``listening`` is bound, listens, and belongs to the Listener. ``handshake`` makes the socket to
-        serve from an accepted one (TLS). ``proxies`` tell the client's address. ``inherited``: the giver of
-        the socket removes its path. ``gate`` admits connections. ``at_once``: ``handle`` does not switch.
+        serve from an accepted one (TLS). ``proxies`` find the client's address. ``inherited``: the socket's
+        giver removes its path. ``gate`` admits connections. ``at_once``: ``handle`` does not switch.
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -206,7 +205,7 @@ class Listener:
         """The TCP port, also when 0 was asked for; 0 for a unix socket."""
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._will_inherit = self._options.apply_to_listener(self._socket)
         # Earlier connections have the socket's earlier options: accept() tells when no such one is left.
         self._socket.settimeout(0.0)
@@ -233,7 +232,7 @@ class Listener:
             self._path_id = None
 
     def abandon(self) -> None:
-        """See ``abandon_socket``."""
+        """Close the socket in a forked child, see ``abandon_socket``."""
         abandon_socket(self._socket)
 
     def _accept_forever(self) -> None:
@@ -271,7 +270,7 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether a connection from this address can neither come in nor be refused yet."""
+        """Whether the gate has no room for this address now and does not refuse the address either."""
         if self._gate is None:
             return False
         host = host_of(address)
@@ -302,8 +301,8 @@ class Listener:
         return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
-        """(socket, address) of the next peer; a LoopSocket unless the peer may announce an address first.
-        Raises OSError; does not wait.
+        """(socket, address) of the next peer: a LoopSocket, or gevent's socket if a proxy may announce an
+        address first. Raises OSError; does not wait.
         """
         descriptor, address = self._socket._sock._accept()
         if self._proxies is None or not self._proxies.may_announce(address):
@@ -311,7 +310,7 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Wait for a connection that the loop does not let in by itself. May switch."""
+        """Wait for a connection; with a loop that accepts, for one that needs the greenlet. May switch."""
         if self._watcher is None:
             self._socket.settimeout(None)
             return
@@ -320,8 +319,8 @@ class Listener:
         self._needed.wait()
 
     def _accept_in_loop(self) -> None:
-        """Let connections in. The greenlet handles errors and connections that must wait for room; waking it
-        for every connection was a tenth of a login's cost.
+        """Let connections in. The greenlet handles only errors and connections that must wait for room:
+        waking it for every connection was a tenth of a login's cost.
         """
         gate = self._gate
         for _ in range(ACCEPTS_PER_TURN):
@@ -381,7 +380,7 @@ class Listener:
 
 
 def serve(handle: Handle, connection: Any, address: Any) -> None:
-    """Have a door serve one client until it is gone. May switch."""
+    """Call a door's ``handle`` and return when the client is gone. May switch."""
     when_gone = handle(connection, address)
     if when_gone is not None:
         gone = Event()
@@ -391,7 +390,7 @@ def serve(handle: Handle, connection: Any, address: Any) -> None:
 
 @contextmanager
 def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
-    """Log the exception that ends the service of a connection, and do not raise it."""
+    """Log an exception that ends the service of a connection in this block, and do not raise it."""
     try:
         yield
     except Exception as error:
@@ -413,8 +412,8 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """(device, inode) of the file at ``path``, to tell it from a later one; None without a file, as in the
-    abstract namespace.
+    """(device, inode) of the file at ``path``, to tell it from a later file; None if there is no file, as for
+    a socket in the abstract namespace.
     """
     try:
         status = os.stat(path)
@@ -424,7 +423,7 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket, unless another is there by now. ``identity``: its path_id() when it was bound."""
+    """Unlink a socket if its path_id() is still ``identity``, which it had when it was bound."""
     if path_id(path) == identity:
         os.unlink(path)
 
@@ -435,13 +434,13 @@ def unix_peer(connection: Any, number: int) -> str:
 
 
 def _peer_process(connection: Any) -> int:
-    """The process id of a unix socket's peer; 0 for one in another container."""
+    """The process id of a unix socket's peer; 0 if the peer is in another container."""
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 def abandon_socket(connection: Any) -> None:
-    """In a forked child: close its copy of a socket, without telling the peer or the loop, which shares the
-    parent's kernel state.
+    """In a forked child: close its copy of a socket without telling the peer, and without touching the loop,
+    whose kernel state belongs to the parent, too.
     """
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
@@ -454,19 +453,19 @@ def host_of(address: Any) -> str:
 
 
 def login_host(connection: Any, host: str) -> str:
-    """The address by which a client's logins count: ``host``, unless a WebSocket gives another one."""
+    """The address under which a client's logins count: ``host``, or a WebSocket's own ``login_host``."""
     given = getattr(connection, "login_host", None)
     return host if given is None else given
 
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """format_address(), cached, for one of this machine's few addresses."""
+    """format_address() for an address of this machine; cached, because there are few."""
     return format_address(address)
 
 
 def format_address(address: Any) -> str:
-    """An address of getsockname() or accept() as text; IPv4 peers of an IPv6 socket are shown as IPv4."""
+    """A socket address as text. An IPv4 peer of an IPv6 socket is shown as IPv4."""
     if not isinstance(address, tuple):
         return str(address or "unix")
     host, port = address[0].removeprefix("::ffff:"), address[1]

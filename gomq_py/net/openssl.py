@@ -1,8 +1,8 @@
-"""OpenSSL: calls of the library that the ssl module does not offer.
+"""OpenSSL: makes calls of the library that the ssl module does not offer.
 
 Read-ahead: by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
-of a small one. With read-ahead, OpenSSL reads up to 16 KiB and takes the records out of that.
-Turns: by default one read goes on as long as a peer sends only changes of keys.
+of a small record. With read-ahead, OpenSSL reads up to 16 KiB and takes the records out of that. Turns: by
+default one read does not return while a peer sends nothing but changes of keys.
 """
 import _ssl
 import ctypes
@@ -25,8 +25,8 @@ KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of th
 def read_ahead(ssl_object: Any) -> int:
     """Have OpenSSL read ahead for ``ssl_object``, after its handshake.
 
-    Returns the address of the library's SSL, valid while ``ssl_object`` lives. Returns 0 without read-ahead:
-    the kernel decrypts, the object has another layout, or the library, linked into Python, hides its names.
+    Returns the address of the library's SSL, valid while ``ssl_object`` lives; 0 if read-ahead is impossible,
+    because the kernel decrypts, the object has another layout, or the library hides its functions.
     """
     library = _library()
     if library is None or ssl_object.context.options & ENABLE_KTLS or not _is_known(ssl_object):
@@ -37,14 +37,14 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Have a read of ``ssl_object`` end as if nothing had come, if all octets were for OpenSSL itself."""
+    """Let a read of ``ssl_object`` end as if nothing had come, if it brought octets for OpenSSL only."""
     library = _library()
     if library is not None and _is_known(ssl_object):
         library.SSL_ctrl(_word(ssl_object, LIBRARY_AT), CLEAR_MODE, AUTO_RETRY, None)
 
 
 def has_pending(connection: int) -> Callable[[], int]:
-    """A function that tells whether OpenSSL holds unread octets, maybe only the beginning of a record."""
+    """A function that tells whether OpenSSL holds unread octets; the beginning of a record counts, too."""
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
 
 

@@ -1,9 +1,9 @@
-"""Output: all octets for one socket. Its methods do not wait (docs/decisions/0003).
+"""Output: sends all octets for one socket, without waiting (docs/decisions/0003).
 
 Octets that the socket does not take at once are kept, and sent when it is writable again. Deliveries stop
 while it is ``blocked``; replies are kept up to ``limit``, then ``on_overflow()`` should stop reading from the
-client. A broken socket raises nothing: it swallows octets and calls ``on_broken`` once. A Source sends from a
-file.
+client. After the socket breaks, ``on_broken`` is called once and later octets are dropped; nothing raises. A
+Source sends a file's octets.
 """
 import os
 import socket as system_socket
@@ -34,7 +34,7 @@ class Output:
 
     ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
     ``sent_octets``: octets that the socket took. ``takes_sources``: see write_source(). ``account``: user and
-    virtual host for shared budgets (hub.budget), from the login on.
+    virtual host, set at the login, for hub.budget.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Output:
             self._over_limit()
 
     def write_large(self, data):
-        """As write, for a message that may be larger than ``limit``, against which it does not count."""
+        """As write, for a message that may exceed ``limit``; the message does not count against ``limit``."""
         self.allowance += len(data)
         self.write(data)
         if not self.pending:
@@ -90,8 +90,8 @@ class Output:
         """Send all octets of ``source`` behind everything written before. Only if ``takes_sources``, and not
         while ``blocked``.
 
-        A Source has ``send(send, fileno) -> octets``, which gives the socket as much as it takes and others
-        can wait for, and raises OSError if the connection must end; ``left``, the octets still to come; and
+        A Source has ``send(send, fileno) -> octets``, which sends a part that does not hold up others for
+        long, and raises OSError if the connection must end; ``left``, the octets still to come; and
         ``close()``, called once at the end.
         """
         if self.pending and not self.blocked:
@@ -105,7 +105,7 @@ class Output:
             self._flush()
 
     def room_to_fill(self):
-        """Octets of the hub's output buffer to fill at a time: few until the peer keeps up."""
+        """How many octets of the hub's output buffer to fill at a time: more once the peer keeps up."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets
@@ -128,7 +128,7 @@ class Output:
             self.pending += view[sent:count]
 
     def cork(self):
-        """Gather output: the answers to a read leave together."""
+        """Gather output until uncork(), so that the answers to a read leave together."""
         self.corked = True
 
     def uncork(self):
@@ -138,13 +138,13 @@ class Output:
             self._flush()
 
     def call_when_drained(self, callback):
-        """Call ``callback()`` once when everything kept has been sent, or the socket broke."""
+        """Call ``callback()`` once when all pending octets have been sent, or the socket has broken."""
         if self.waiters is None:
             self.waiters = []
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more; no effect if it is unknown."""
+        """Do not call ``callback()`` any more; does nothing if call_when_drained() was not given it."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
@@ -175,7 +175,7 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Number of octets the socket took. If fewer than given, it is now blocked and watched, or broken."""
+        """Returns how many octets the socket took. After too few it is blocked and watched, or broken."""
         try:
             sent = self.send(view)
         except BlockingIOError:
@@ -240,7 +240,7 @@ class Output:
             source.close()
 
     def _over_limit(self):
-        """Send gathered output; if the socket does not take it, the client does not read."""
+        """Send gathered output. If too much is left, call ``on_overflow()``: the client does not read."""
         if not self.blocked:
             self._flush()
         if self.blocked and len(self.pending) > self.limit + self.allowance:
@@ -293,7 +293,7 @@ class Output:
 
 
 def send_function(socket):
-    """The non-blocking send of a gevent socket, whose own waits for the loop, or of a WebSocket."""
+    """The non-blocking send of a socket: the system's instead of gevent's, which waits, or a WebSocket's."""
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):

@@ -1,5 +1,5 @@
-"""PROXY protocol, versions 1 and 2: the first octets of a connection, in which a proxy tells its client's
-address. Formats of the HAProxy specification.
+"""PROXY protocol, versions 1 and 2: reads the header in which a proxy tells its client's address at the start
+of a connection. Formats of the HAProxy specification.
 
     v1   "PROXY" SP "TCP4" | "TCP6" SP source SP destination SP source-port SP destination-port CR LF
          at most 107 octets
@@ -9,8 +9,8 @@ address. Formats of the HAProxy specification.
          a CRC-32C of the whole header
 
 Runs between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
-socket, because TLS may follow. A header from an untrusted peer (``Proxies``) is left for the protocol behind
-to refuse.
+socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays on the socket, and the
+door refuses it.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -49,40 +49,38 @@ class ProxyProtocolError(OSError):
 
 
 class Header(NamedTuple):
-    """A parsed header: the client's (host, port), or None if the proxy does not tell, and its size in octets.
-    """
+    """A parsed header: ``source``, the client's (host, port) or None if not told, and its size in octets."""
 
     source: tuple[str, int] | None
     size: int
 
 
 class Proxies:
-    """The peers that may announce addresses to a listener.
+    """Knows which peers may announce addresses to a listener.
 
-    Over TCP: the sources or, if none are set, proxies on this machine. These must announce, so that they
-    cannot pass on a header that a client wrote. Over a unix socket any peer may. ``update`` is for later
-    connections.
+    Over TCP: the configured sources, by default this machine. Such a peer must announce, lest it pass on a
+    header that its client wrote. Over a unix socket any peer may. ``update`` is for later connections.
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
-        """``enabled``: over TCP. ``sources``: networks, as text or of the ipaddress module. ``timeout_s``:
-        limit for a header to come.
+        """``enabled``: whether TCP peers may announce. ``sources``: networks, as text or of the ipaddress
+        module. ``timeout_s``: how long to wait for a header.
         """
         self.update(enabled, sources, timeout_s)
 
     def update(self, enabled: bool, sources: Sequence[Any], timeout_s: float) -> None:
-        """As the constructor."""
+        """Replace the constructor's values, for later connections."""
         self._enabled = enabled
         self._sources = tuple(ip_network(str(source), strict=False) for source in sources)
         self._timeout_s = timeout_s
 
     def may_announce(self, address: Any) -> bool:
-        """Whether a peer of this address may announce another one; if not, ``client_of`` does not switch."""
+        """Whether a peer at this address may announce another; after False ``client_of`` does not switch."""
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """The client's address: the announced one, which is taken from the socket, or ``address`` of
-        accept(). Raises OSError. May switch.
+        """The client's address: the announced one, whose header is taken from the socket, otherwise
+        ``address``, which accept() gave. Raises OSError. May switch.
         """
         if not self.may_announce(address):
             return address
@@ -101,29 +99,28 @@ class Proxies:
 
 
 def _plain(host: str) -> IPv4Address | IPv6Address:
-    """An address without its scope; IPv4 in IPv6 as IPv4."""
+    """An address without its scope; an IPv4 address mapped into IPv6 as IPv4."""
     parsed = ip_address(host.partition("%")[0])
     mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
     return mapped or parsed
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether a proxy on another machine announces a loopback address, which must not count as this
-    machine's.
+    """Whether a proxy on another machine announces a loopback address, which must not be taken for one of
+    this machine.
     """
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet on the socket, which stays there, begins a header. Raises OSError. May switch.
-    """
+    """Whether the next octet begins a header; it stays on the socket. Raises OSError. May switch."""
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
         return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
 
 
 def read_header(connection: Any, timeout_s: float) -> Header:
-    """Take the header from the socket. Raises ProxyProtocolError, also after ``timeout_s``, OSError. May
-    switch.
+    """Take the header from the socket. Raises OSError, and ProxyProtocolError for a bad header or after
+    ``timeout_s``. May switch.
     """
     taken = b""
     with gevent.Timeout(timeout_s, ProxyProtocolError(f"no header within {timeout_s:g} s")):
@@ -143,8 +140,8 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """The header at the start of ``data``; None if incomplete. Raises ProxyProtocolError if it cannot become
-    one.
+    """The header at the start of ``data``; None if more octets are needed. Raises ProxyProtocolError if no
+    octets can complete it.
     """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:
         return _parse_v2(data) if len(data) >= V2_FIXED.size else None

@@ -1,4 +1,4 @@
-"""Receiving: functions that read a socket of any kind without waiting, and its errors that mean "not now"."""
+"""Receiving: gets functions that read any kind of socket without waiting; knows their "not now" errors."""
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +14,7 @@ def is_not_now(error: BaseException) -> bool:
 
 
 def has_to_write_first(error: BaseException) -> bool:
-    """Whether TLS must answer a change of keys before it reads, and the socket has no room."""
+    """Whether TLS must send its answer to a change of keys before it reads, but the socket has no room."""
     return type(error).__name__ == _WRITE
 
 
@@ -24,8 +24,8 @@ def parts_function(socket: Any) -> Any:
 
 
 def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], int] | None]:
-    """(non-blocking recv_into, pending) of a socket. ``pending()``: whether TLS or the WebSocket holds octets
-    of which the socket reports nothing; None for a plain socket.
+    """(non-blocking recv_into, pending) of a socket. ``pending()`` tells whether TLS or the WebSocket holds
+    octets that the socket does not report; it is None for a plain socket.
     """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.recv_into, None

@@ -1,7 +1,7 @@
 """Records: reads several TLS records in one call.
 
-OpenSSL hands out one record at a time, and a client that writes message by message makes a record of each:
-a walk, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
+OpenSSL hands out one record at a time. A client that writes message by message makes a record of each, which
+would cost a walk, a poll and a turn of the loop for 60 octets. Never decrypts, never waits.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -20,8 +20,8 @@ LONG_NS = 1_000_000
 
 
 class RecordReader:
-    """Reads as much as an ``ssl_object`` has and the room takes. An end behind octets waits for the next
-    read.
+    """Reads as much as an ``ssl_object`` has and the room takes. If the stream ends after some octets, the
+    next read reports the end.
     """
 
     __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
@@ -39,7 +39,7 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """More than 0 if there may be octets, or an end, of which the socket reports nothing."""
+        """More than 0 if there may be octets, or the stream's end, that the socket does not report."""
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
@@ -62,7 +62,7 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """As receive_into(), behind ``count`` octets, by the ssl module, which raises the right errors."""
+        """As receive_into(), by the ssl module, which raises the errors; ``count`` octets came before."""
         room = len(view)
         taken = 0
         began_ns = time.monotonic_ns()
@@ -96,5 +96,5 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """In place of ``pending`` for an OpenSSL that does not read ahead: the socket may hold a record."""
+    """Replaces ``pending`` if OpenSSL does not read ahead: always 1, since the socket may hold a record."""
     return 1

@@ -1,4 +1,4 @@
-"""Socket options of accepted TCP sockets, as configured. On Linux most are inherited from the listener."""
+"""Socket options: sets the configured options of accepted TCP sockets, on Linux mostly by the listener."""
 import socket
 import sys
 from typing import Any
@@ -10,13 +10,13 @@ class SocketOptions:
     revision = 0
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the
-        system.
+        """``keepalive`` has idle_s, interval_s and probes, or is None; for a buffer size of 0 the system
+        chooses.
         """
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """As the constructor, for later sockets."""
+        """Replace the constructor's values, for later sockets."""
         self.revision += 1
         # also options that are off: a socket inherits its listener's
         self._options = [

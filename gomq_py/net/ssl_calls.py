@@ -1,4 +1,4 @@
-"""Calls of OpenSSL: reads record by record, without a Python call for each.
+"""SSL calls: reads TLS records by OpenSSL's functions, without a Python call for each record.
 
 The functions are in ``ssl_calls.pxd``; an interpreted broker reads with the ssl module. Knows the library's
 functions and object only by their addresses (net.openssl).
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_native() -> bool:
-    """Whether these calls exist."""
+    """Whether this module is compiled, so that its calls exist."""
     return False
 
 

@@ -1,8 +1,8 @@
-"""Stream: the reading half of one connection.
+"""Stream: reads one connection.
 
-The loop calls it when the socket is readable. It hands each read to a lane in one call, out of the hub's
-input buffer: one read per poll, so that a busy connection delays the others by one read's work. No greenlet
-lies between the socket and the lane, so a lane must not switch, nor keep the buffer.
+The loop calls a stream when the socket is readable. The stream hands each read to a lane in one call, out of
+the hub's input buffer: one read per poll, so that a busy connection delays the others by one read's work. No
+greenlet lies between the socket and the lane, so a lane must not switch, nor keep the buffer.
 """
 import time
 
@@ -28,7 +28,7 @@ LEAST_TOGETHER = 3
 
 
 class Hold:
-    """Keeps a stream from being read until release(). ``waits_for`` tells operators which event ends it."""
+    """Keeps a stream from being read until release(). ``waits_for`` tells operators the awaited event."""
 
     __slots__ = ("stream", "waits_for")
 
@@ -48,8 +48,8 @@ class Stream:
 
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
     ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has so much
-    to do that it does not wait for the last octets sent. ``received_octets`` counts. ``error``: what ended
-    the stream, None for an end in order.
+    to do that it does not wait for the last octets sent. ``received_octets``: how many came. ``error``: the
+    exception that ended the stream, or None.
     """
 
     __slots__ = (
@@ -93,8 +93,8 @@ class Stream:
         self.finish()
 
     def begin(self, lane, handler, rest, over):
-        """As run(), but returns at once. ``over()`` is called once at the end, maybe at once or in the middle
-        of a walk; it must not switch, and see that end() is called later.
+        """As run(), but returns at once. ``over()`` is called once at the end, maybe before begin() returns
+        or in the middle of a walk. ``over()`` must not switch, and must see to it that end() is called later.
         """
         self.lane = lane
         self.handler = handler
@@ -114,15 +114,15 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Called by a lane in its walk: go on with another lane (None: handler.make_lane()). Octets count
-        anew.
+        """Hand later octets to another lane, or to handler.make_lane() if it is None; count octets from 0
+        again. A lane calls this in its walk.
         """
         self.lane = lane
         self.handler = handler
         self.received_octets = self.output.sent_octets = 0
 
     def finish(self):
-        """As end(); raises the error that ended the stream, if any."""
+        """Free the watchers; raises the error that ended the stream, if any."""
         self.end()
         error, self.error = self.error, None
         if error is not None:
@@ -155,8 +155,8 @@ class Stream:
             over()
 
     def hold(self, waits_for):
-        """Stop reading until the returned Hold, and every other one, is released. The walk in progress ends
-        when the handler answers False.
+        """Stop reading until the returned Hold and all other Holds are released. A walk in progress ends when
+        its handler answers False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
@@ -199,11 +199,11 @@ class Stream:
 
     @property
     def waits_for(self):
-        """The texts of its holds, each once; empty while the stream is read."""
+        """What the stream's holds wait for, each text once; empty while the stream is read."""
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """Called by the loop, and again at its next poll if nothing is read now."""
+        """Called by the loop: read, or after many ends in this poll wait for the loop's next call."""
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
 
@@ -218,8 +218,8 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """After FLOOD_READS small reads: if they are a flood and the peer waits for no answer, the clock
-        calls from now on.
+        """After FLOOD_READS small reads: if they came in a flood and the peer waits for no answer, let the
+        coalescer's clock read from now on.
         """
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
@@ -232,13 +232,13 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer was sent no octets since the last look that it may wait for."""
+        """Whether the peer awaits no answer: it was sent nothing since the last look, or has plenty to do."""
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Called by the coalescer's clock: read; leave the clock after few octets, or after a full read,
-        since more octets follow and a poll costs little beside it.
+        """Read, at a tick of the coalescer. Stop reading by ticks after few octets, or after a full read,
+        since more octets follow and a poll costs little beside them.
         """
         if not self.together:
             return
@@ -253,7 +253,7 @@ class Stream:
             self.watcher.start(self._readable)
 
     def _read(self):
-        """One read and its walk. Returns the octets read; 0 when there were none, or the stream has ended."""
+        """Read once and walk the octets. Returns their number; 0 if none came, or if the stream has ended."""
         if self.rewalk:
             # Octets read before come first; a paused stream's rest may not fit in front of a new read.
             return 0
@@ -280,17 +280,17 @@ class Stream:
         return count
 
     def _was_full(self):
-        """After a full read: the next one may be longer if the hub's last full read was of this stream, too,
-        because then it delays no other flood.
+        """After a full read: let the next read be longer if the hub's full read before was of this stream,
+        too, because a longer read then delays no other flood.
         """
         self.reads_more = self.full_read == self.buffers.full_reads
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
 
     def read_into(self, target, count):
-        """Called in a walk that finishes all octets read: receive the next ``count`` octets, the rest of a
-        frame, into the view ``target.room(count)``. ``target.came(count)`` reports them. Later octets are
-        walked.
+        """Receive the next ``count`` octets, the rest of a frame, into the view ``target.room(count)``;
+        ``target.came(count)`` reports them. Later octets are walked. A lane calls this in a walk that
+        finishes all octets read.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -299,7 +299,7 @@ class Stream:
             self.direct_octets = count
 
     def _read_direct(self):
-        """Read the rest of a frame, with its end and the head of the next one."""
+        """Read the rest of a frame into the target, and with it the head of the next frame."""
         rest, head = self.direct.room(self.direct_octets), self.buffers.input_room[:HEAD_OCTETS]
         if self.receive_parts is not None:
             count = self._receive((rest, head), self.receive_parts)
@@ -318,7 +318,7 @@ class Stream:
         return count
 
     def _receive(self, room, receive=None):
-        """Read into the view, or by ``receive`` into its rooms. Returns the octets read; 0: none came, or the
+        """Read into the view, or by ``receive`` into several. Returns how many octets came; 0 also if the
         stream has ended.
         """
         try:
@@ -347,8 +347,8 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After a poll: walk the tail of a paused stream, or read octets that TLS or the WebSocket already
-        has, and of which the socket reports nothing.
+        """After a poll: walk the octets that a hold left, or read octets that TLS or the WebSocket has
+        already and that the socket does not report.
         """
         self.after_poll.stop()
         if self.lacks_room:

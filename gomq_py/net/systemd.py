@@ -1,4 +1,4 @@
-"""systemd: takes listening sockets from a service manager, and tells it ready, reloading, stopping and alive.
+"""systemd: takes listening sockets from a service manager, and tells it how the broker is.
 
 sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are descriptors from 3 on. Does nothing
 without a service manager. The variables are removed from the environment, so that no child uses them.
@@ -17,13 +17,13 @@ FIRST_DESCRIPTOR = 3
 
 
 class Systemd:
-    """The service manager that started this process, if one did.
+    """Speaks to the service manager that started this process, if one did.
 
-    ``sockets`` are (name, listening socket) pairs; the code that serves one closes it.
+    ``sockets`` are (name, listening socket) pairs; the code that serves a socket closes it.
     """
 
     def __init__(self, environment: MutableMapping[str, str]):
-        """Raises OSError for a descriptor that is no listening stream socket."""
+        """Raises OSError if the service manager gave a descriptor that is no listening stream socket."""
         self._address = environment.pop("NOTIFY_SOCKET", "")
         self._socket: Any = None
         self.watchdog_s = _watchdog_s(environment)
@@ -43,7 +43,7 @@ class Systemd:
         self._notify("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell that the hub runs; due every ``watchdog_s``."""
+        """Tell that the hub runs. The caller repeats this every ``watchdog_s``."""
         self._notify("WATCHDOG=1")
 
     def close(self) -> None:

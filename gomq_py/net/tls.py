@@ -1,4 +1,4 @@
-"""TLS for listeners: contexts from certificate files, one per host name, and handshakes.
+"""TLS for listeners: makes contexts from certificate files, one per host name, and does handshakes.
 
 Imported only when a certificate is configured, because the library costs a few megabytes.
 """
@@ -18,12 +18,12 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TLSError(BindError):
-    """TLS cannot be set up, as one line for the operator."""
+    """TLS cannot be set up; the text is one line for the operator."""
 
 
 @dataclass(frozen=True)
 class TLSOptions:
-    """The parts of a context; files are PEM. Without ``key`` the certificate file holds it.
+    """The values a context is made of; files are PEM. Without ``key`` the certificate file holds the key.
 
     ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for. ``certificate_required``:
     refuse clients without one.
@@ -41,7 +41,7 @@ class TLSOptions:
 
 
 def server_context(options: TLSOptions) -> Any:
-    """The context of a TLS listener. Reads files, so not in a serving hub's thread. Raises TLSError."""
+    """The context of a TLS listener. Reads files, so never call it in a serving hub. Raises TLSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.least_version]
     _load_certificate(context, options.certificate, options.key)
@@ -97,7 +97,7 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
 
 
 def _no_password() -> str:
-    """Refuse the password of an encrypted key: by itself the library would ask the terminal for it."""
+    """Raise instead of giving a password for an encrypted key: the library would ask the terminal for it."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 
@@ -110,7 +110,7 @@ def _readable(path: str) -> bool:
 
 
 class Contexts:
-    """The contexts of one protocol: ``default``, and by host name; ``*.example.com`` stands for one label."""
+    """One protocol's contexts: ``default``, and some by host name. In a name, ``*`` stands for one label."""
 
     def __init__(self, default: Any, by_host: Mapping[str, Any] | None = None):
         self.default = default
@@ -122,7 +122,7 @@ class Contexts:
         return bool(self._by_host)
 
     def of(self, host: str) -> Any:
-        """The context for ``host``; the default for an unknown name, and for ""."""
+        """The context for ``host``; ``default`` if ``host`` is unknown or ""."""
         found = self._by_host.get(host)
         if found is None and host:
             found = self._by_host.get("*." + host.partition(".")[2])
@@ -163,7 +163,7 @@ def options_of(settings: Settings, section: dict[str, Any] | None = None, protoc
 
 
 class Handshaker:
-    """The TLS handshake of an accepted socket, in its own greenlet.
+    """Does the TLS handshake of accepted sockets, each in its own greenlet.
 
     ``replace`` sets certificates for later connections. A step of a handshake takes most of a millisecond,
     and clients come back together after a network failure, so all handshakes share the time of ``turns``
@@ -175,12 +175,12 @@ class Handshaker:
         self.replace(contexts, timeout_s)
 
     def replace(self, contexts: Contexts, timeout_s: float) -> None:
-        """Replace contexts and time limit, as in the constructor."""
+        """Replace contexts and time limit, for later connections."""
         self._contexts = contexts
         self._timeout_s = timeout_s
 
     def __call__(self, connection: Any) -> Any:
-        """The encrypted socket, which owns ``connection``.
+        """Shake hands; returns the encrypted socket, which owns ``connection``.
 
         Raises OSError (SSLError is one) if the peer does not speak TLS, lacks a required certificate, or is
         not done in time. May switch.
@@ -199,7 +199,7 @@ class Handshaker:
         return encrypted
 
     def _shake_hands(self, encrypted: Any) -> None:
-        """gevent's do_handshake(), with turns. May switch."""
+        """As gevent's do_handshake(), but each step waits for its turn. May switch."""
         while True:
             self._turns.take()
             try:
@@ -211,5 +211,5 @@ class Handshaker:
                 encrypted._wait(encrypted._write_event)
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
-        """As a context's, for gevent's server, which calls nothing else."""
+        """Shake hands. gevent's server takes this object for a context and calls only this method."""
         return self(connection)

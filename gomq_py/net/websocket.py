@@ -1,12 +1,12 @@
-"""WebSocket: an upgraded connection as a socket that ``net.stream`` and ``net.output`` can use (RFC 6455).
+"""WebSocket: makes an upgraded connection a socket that ``net.stream`` and ``net.output`` can use (RFC 6455).
 
     socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
     Output > WebSocket.send > header in front > socket                 a binary message for each write
 
-A door sees a stream of octets and no messages. Payload is handed on before its frame is whole, so that no
-length in a frame costs memory. The library parses; the header of sent frames, 2 to 10 octets, is written
-here, because the library would copy each payload four times. Text, violations of the RFC and the peer's Close
-end the stream, with a Close from the broker. No extensions, so no compression.
+A door sees a stream of octets and no messages. Payload is handed on before its frame is whole, so that long
+frames cost no memory. The library wsproto parses; this module writes the header of sent frames, 2 to 10
+octets, because the library would copy each payload four times. Text, violations of the RFC and the peer's
+Close end the stream, with a Close from the broker. No extensions, so no compression.
 """
 import os
 import struct
@@ -48,7 +48,7 @@ _ASKED_BELOW = frozenset(
 
 class WebSocket:
     """The server's end of one WebSocket. ``is_used``: whether octets were written or read. ``login_host``:
-    address by which logins count in place of the peer's (net.listener.login_host), or None.
+    address under which logins count instead of the peer's (net.listener.login_host), or None.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WebSocket:
         most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
     ):
         """``socket``: a gevent socket, plain or TLS, which it owns. ``connection``: the library's, after its
-        handshake. ``is_leaving()``: whether the server goes away, which peers are told. A frame costs the
+        handshake. ``is_leaving()``: whether the server stops, which the peer is then told. A frame costs the
         library some 25 us, so all WebSockets share the time of ``turns`` (hub.turns). ``most_before_login``:
         limit of octets of heads and control frames while the peer ``is_pending()``.
         """
@@ -89,7 +89,7 @@ class WebSocket:
 
     @property
     def may_hear_more(self) -> bool:
-        """Whether the peer may still send: it has not closed, and no lingering close has awaited it."""
+        """Whether the peer may still send: False after its Close, and after shutdown()."""
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:
@@ -99,34 +99,34 @@ class WebSocket:
     # receiving
 
     def receive_functions(self) -> tuple[Any, Any]:
-        """See ``net.receiving.receive_functions``."""
+        """The functions that net.receiving.receive_functions() returns for this socket."""
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether octets can be received of which the socket reports nothing."""
+        """Whether octets can be received that the socket does not report."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """If time ran out with frames left, hold ``stream`` until its turn. Returns whether it is held."""
+        """Hold ``stream`` until its turn if time ran out with frames left; returns whether it did."""
         if self._spent:
             self._turns.wait(stream)
         return self._spent
 
     def _has_more(self) -> bool:
-        """Whether fed octets may be left."""
+        """Whether octets given to the parser may still hold payload."""
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """As a non-blocking socket's recv_into, with payload of messages; 0 at the end. Raises OSError."""
+        """As a non-blocking socket's recv_into, of messages' payload; 0 at the end. Raises OSError."""
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """As a blocking socket's recv, for logins; after ``shutdown``, raw octets of the peer. Raises
-        OSError. May switch.
+        """As a blocking socket's recv: payload of messages, for logins; after ``shutdown`` the peer's octets
+        unparsed. Raises OSError. May switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -148,12 +148,12 @@ class WebSocket:
             self._ended = self._peer_ended = True
 
     def feed(self, octets: bytes) -> None:
-        """Parse octets that were read from the socket."""
+        """Parse octets that the caller has read from the socket."""
         self._connection.receive_data(octets)
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """As ``receive_into``, from fed octets."""
+        """As ``receive_into``, from octets that were given to the parser."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False
@@ -185,7 +185,7 @@ class WebSocket:
         return taken
 
     def _drop_if_reset(self) -> None:
-        """Drop the remaining frames of a peer whose connection was reset. Raises OSError."""
+        """If the peer's connection was reset, drop its remaining frames and raise OSError."""
         poll = _poll()
         poll.register(self._socket.fileno(), 0)
         if self._is_broken or any(events & POLLERR for _, events in poll.poll(0)):
@@ -194,7 +194,7 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count octets that the login does not see. Raises OSError for too many before the login."""
+        """Count octets of heads and control frames. Raises OSError if too many come before the login."""
         self._beside_octets += HEAD_OCTETS
         if isinstance(event, (Ping, Pong)):
             self._beside_octets += len(event.payload)
@@ -236,7 +236,7 @@ class WebSocket:
     def send(self, view: Any) -> int:
         """As a non-blocking socket's send. Raises OSError.
 
-        Octets that it does not take must come first in the next call, as Output does: the header of their
+        The caller must begin the next call with the octets not taken, as Output does: the header of their
         frame may have been sent.
         """
         self.is_used = True
@@ -256,7 +256,7 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send a part of a frame, of a new one if none is begun. Returns the octets of payload taken."""
+        """Send a part of the frame that is begun, or of a new frame. Returns the octets of payload taken."""
         if not self._left:
             self._head += self._control()
             self._left = min(len(octets), PAYLOAD_MAX)
@@ -276,8 +276,8 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """As a blocking socket's sendall, for logins; octets that ``send`` did not take come first. Raises
-        OSError. May switch.
+        """As a blocking socket's sendall, for logins; the caller puts octets that ``send`` did not take
+        first. Raises OSError. May switch.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]
@@ -290,13 +290,13 @@ class WebSocket:
             self._socket.sendall(out)
 
     def _control(self) -> bytes:
-        """Take the waiting control frames; the caller sends them."""
+        """Take the waiting control frames, as octets for the caller to send."""
         frames = self._pong + self._close_frame
         self._pong = self._close_frame = b""
         return frames
 
     def _flush_control(self) -> None:
-        """Send control frames, unless a frame is begun: they may not stand inside another frame."""
+        """Send control frames unless part of another frame has been sent: they must not stand inside it."""
         if self._watcher is not None:
             self._watcher.stop()
         if self._left or self._socket.fileno() < 0:
@@ -331,7 +331,7 @@ class WebSocket:
         self._flush_control()
 
     def shutdown(self, how: int) -> None:
-        """Send a Close, and end the broker's side. Raises OSError."""
+        """Send a Close and end the broker's writing side. Raises OSError."""
         self._say_close(CloseReason.GOING_AWAY if self._is_leaving() else CloseReason.NORMAL_CLOSURE)
         self._is_shut = True
         if how == SHUT_WR:
@@ -364,7 +364,7 @@ def _header(count: int) -> bytes:
 
 
 def _receive_functions(socket: Any) -> tuple[Any, Any]:
-    """(non-blocking recv, pending) of a gevent socket; ``pending()``: TLS octets decrypted but not read."""
+    """(non-blocking recv, pending) of a gevent socket; ``pending()``: octets that TLS holds decrypted."""
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv, None

@@ -1,1 +1,1 @@
-"""Logs and system figures."""
+"""Observability: logs, counters, and figures of the process and the system."""

@@ -1,7 +1,7 @@
-"""Counters: 64-bit numbers in one fixed piece of memory.
+"""Counters: keeps 64-bit numbers in one fixed piece of memory.
 
-A leaf. Python makes a new number object at each change, scattered among the objects of clients; after
-thousands of clients have gone, each still holds an arena of 1 MiB that could be given back to the system.
+A leaf. Python would make a new number object at each change, scattered among the objects of clients; after
+thousands of clients have gone, each number would keep an arena of 1 MiB from the system.
 """
 import ctypes
 
@@ -9,5 +9,5 @@ Counters = ctypes.Structure
 
 
 def counted(*names: str) -> list[tuple[str, type[ctypes.c_uint64]]]:
-    """The ``_fields_`` of a Counters class; each counter starts at 0."""
+    """The ``_fields_`` of a Counters class with these names; each counter starts at 0."""
     return [(name, ctypes.c_uint64) for name in names]

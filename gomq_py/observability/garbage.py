@@ -1,6 +1,6 @@
 """Garbage: keeps Python's cycle collector off long-lived objects, because a full collection stops the broker.
 
-Only in a process of the broker's own, which calls ``settle`` after boot; a program that embeds a broker keeps
+A process of the broker's own calls ``settle`` after boot; a program that embeds a broker does not, and keeps
 its collector's settings.
 """
 import contextlib
@@ -23,9 +23,9 @@ _began_s = 0.0
 
 
 def settle() -> None:
-    """Freeze the objects that boot has made; called after boot, in a process of the broker's own.
+    """Freeze the objects that boot has made. A process of the broker's own calls this after boot.
 
-    Otherwise a full collection would look at them again: 8 ms, or 31 with the management API.
+    Otherwise a full collection would look at these objects again: 8 ms, or 31 with the management API.
     """
     global _is_settled  # noqa: PLW0603 - the collector is global, too
     gc.collect()
@@ -37,10 +37,10 @@ def settle() -> None:
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
-    """Freeze all objects after a long full collection; called before and after each collection. Most of these
-    objects live long, and the next collection skips them.
+    """Freeze all objects after a long full collection. Most of them live long, and the next collection skips
+    them. The collector calls this before and after each collection.
 
-    With 100 000 queues a full collection took half a second, and came again whenever their number had grown
+    With 100 000 queues a full collection took half a second, and another came whenever their number had grown
     by a quarter. Reference counting still frees frozen objects: closed queues, channels and connections are
     in no reference cycle, which tests check.
     """
@@ -57,8 +57,8 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """Switch the collector off during work that makes very many long-lived objects, such as an import, and
-    freeze them afterwards.
+    """Switch the collector off in this ``with`` block, whose work makes very many long-lived objects, such as
+    an import, and freeze the objects afterwards.
 
     Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
     once more soon afterwards.
@@ -79,9 +79,9 @@ def held_while_making() -> Iterator[None]:
 
 
 def let_go_of_spares() -> None:
-    """Free the interpreter's free lists, by a full collection, and the names in its method cache. gevent
+    """Run a full collection, which empties the interpreter's free lists, and clear its method cache. gevent
     looks up ``stop`` with a new string each time that a watcher ends within its callback, and the cache keeps
-    up to 4096 of these.
+    up to 4096 of these strings.
     """
     if not _is_settled:
         return

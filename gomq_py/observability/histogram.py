@@ -9,8 +9,8 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Histogram:
-    """``counts[n]`` events took at most ``bounds[n]`` and more than the bound before; the last count is of
-    longer ones. ``total`` is the sum of all durations.
+    """Counts events by duration. ``counts[n]`` events took at most ``bounds[n]`` and more than the bound
+    before; the last count is of events beyond all bounds. ``total`` is the sum of all durations.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -21,12 +21,12 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one more event."""
+        """Count an event whose duration is ``value``."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """[(bound as text, events of at most this duration)] in Prometheus' form; the last bound is +Inf."""
+        """[(bound as text, count of events up to the bound)], as in Prometheus; the last bound is +Inf."""
         buckets, events = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts):
             events += count

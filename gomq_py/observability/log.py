@@ -1,8 +1,8 @@
-"""The log: level, time, source and message, as a line of text or a JSON object.
+"""Log: writes level, time, source and message, as a line of text or a JSON object.
 
-Uses the standard library's logging, so that libraries' messages land in the same place. Text from peers is
-escaped here, once for all callers: a user name with a line break cannot forge a line. Callers log names,
-never credentials.
+Uses the standard library's logging, so that libraries' messages land in the same place. This module escapes
+peers' text for all callers: a user name with a line break cannot forge a line. Callers log names, never
+credentials.
 """
 import json
 import logging
@@ -42,7 +42,7 @@ def logger(source: str) -> Logger:
 
 
 def message_of(record: LogRecord) -> str:
-    """The message of a record, escaped once for all handlers."""
+    """The message of a record, escaped; each record is escaped only once for all handlers."""
     made = record.__dict__.get("gomq_py_message")
     if made is None:
         made = record.__dict__["gomq_py_message"] = escape(record.getMessage())
@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 
 
 def level_name(record: LogRecord) -> str:
-    """The log's name for the level of a record."""
+    """The word that the log writes for the level of a record."""
     return _NAMES.get(record.levelno) or record.levelname.lower()
 
 
@@ -68,13 +68,13 @@ def _source(record: LogRecord) -> str:
 
 
 def _when(record: LogRecord) -> str:
-    """UTC time with milliseconds, so that lines of several nodes sort."""
+    """A record's UTC time with milliseconds; the lines of several nodes can be sorted by it."""
     return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
 
 
 @lru_cache(64)
 def _place(level: str, source: str) -> str:
-    """The text between the time and the message."""
+    """The text of a line between its time and its message."""
     return f" {level:5} {source}: "
 
 
@@ -84,8 +84,8 @@ def _second(unix_s: int) -> str:
 
 
 class TextFormatter(Formatter):
-    """``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``; a traceback follows
-    indented.
+    """Makes lines such as ``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``; a
+    traceback follows, indented.
     """
 
     def format(self, record: LogRecord) -> str:
@@ -97,7 +97,7 @@ class TextFormatter(Formatter):
 
 
 class JSONFormatter(Formatter):
-    """One object per line: time, level, source, message and, for a crash, traceback."""
+    """Makes a JSON object per line: time, level, source, message and, for a crash, traceback."""
 
     def format(self, record: LogRecord) -> str:
         entry = {
@@ -120,8 +120,7 @@ _UNTOLD: dict[str, Any] = {
 
 
 class Line(LogRecord):
-    """A record without thread, process and place in the code: finding them took a quarter of a line's time.
-    """
+    """A log record without thread, process and place in the code, which took a quarter of a line's time."""
 
     def __init__(  # noqa: PLR0913 - the standard library calls it so
         self, name: str, level: int, _pathname: str, _lineno: int, message: object, args: Any,
@@ -141,17 +140,17 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock. gevent's replacement lets greenlets wait for each other, and
-    costs half of a write; ``emit`` must not switch.
+    """A handler with the system's own lock. gevent's lock lets greenlets wait for each other, and costs half
+    of a write. ``emit`` must not switch.
     """
 
     def createLock(self) -> None:
-        """Make the lock, in a forked child again."""
+        """Make the lock. A forked child calls this again."""
         super().createLock()
         self.lock = self._lock = RLock()
 
     def handle(self, record: LogRecord) -> Any:
-        """As the standard library's handle, in one call if there are no filters."""
+        """As the standard library's handle, but faster if there are no filters."""
         if self.filters:
             return super().handle(record)
         with self._lock:
@@ -160,14 +159,14 @@ class SystemLocked(Handler):
 
 
 class _Complaining(SystemLocked, logging.StreamHandler):
-    """Reports in one line that a log line was lost, and why. The standard library prints a traceback and all
-    arguments of the line.
+    """Reports in one line that a log line was lost, and why. The standard library would print a traceback and
+    all arguments of the line.
     """
 
     _complained_s = -COMPLAIN_EVERY_S
 
     def emit(self, record: LogRecord) -> None:
-        """Write the line. The caller holds the lock; the standard library takes it again to flush."""
+        """Write the line under the caller's lock, which the standard library would take again to flush."""
         stream = self.stream
         if stream is None:  # closed and reopened
             super().emit(record)
@@ -181,7 +180,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
             self.handleError(record)
 
     def handleError(self, record: LogRecord) -> None:
-        """Print one line instead of a traceback."""
+        """Print one line that says why a log line was lost."""
         error = sys.exc_info()[1]
         if time.monotonic() - self._complained_s < COMPLAIN_EVERY_S:
             return
@@ -195,7 +194,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
 
 
 def _caller() -> str:
-    """The place outside of logging that logged the current line."""
+    """File and line of the code, outside of logging, that logs the current line."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""Log ring: the last lines of the log, for the management API.
+"""Log ring: keeps the last lines of the log for the management API.
 
-A second handler beside the one that writes the log. Keeps escaped texts as in the log, not records, which
-would hold the logged objects. Bounded in lines and in octets.
+A second log handler. It keeps texts as the log has them, because records would hold the logged objects. Lines
+and octets are limited.
 """
 import logging
 from collections import deque
@@ -16,7 +16,7 @@ LINE_MAX = 8 * 1024
 
 
 class Line:
-    """One log line: ``number`` counts up by one; ``at_ms`` is Unix milliseconds."""
+    """One log line. ``number`` is one more than that of the line before; ``at_ms`` is Unix milliseconds."""
 
     __slots__ = ("number", "at_ms", "level", "source", "message")
 
@@ -29,8 +29,8 @@ class Line:
 
 
 class LogRing(SystemLocked):
-    """The last lines that this process logged at the current level. ``heard()`` is called for each new line,
-    maybe by another thread, and must not switch. ``close`` ends it.
+    """Keeps the last lines that this process logged at the current level. ``heard()`` is called for each new
+    line, maybe in another thread, and must not switch. ``close`` ends the ring.
     """
 
     def __init__(self, heard: Callable[[], None] = lambda: None) -> None:
@@ -43,7 +43,7 @@ class LogRing(SystemLocked):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line."""
+        """Keep the record as a line."""
         try:
             message = message_of(record)
             if record.exc_info:
@@ -62,13 +62,13 @@ class LogRing(SystemLocked):
         self._heard()
 
     def since(self, number: int) -> list[Line]:
-        """The kept lines with a higher number, oldest first."""
+        """The kept lines whose number is higher than ``number``, oldest first."""
         missed = min(max(0, self.last - number), len(self._lines))
         lines = list(self._lines)
         return lines[len(lines) - missed:] if missed else []
 
     def close(self) -> None:
-        """Stop hearing, and drop all lines."""
+        """Keep no new lines, and drop all kept lines."""
         self._logger.removeHandler(self)
         self._lines.clear()
         super().close()

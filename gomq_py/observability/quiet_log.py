@@ -1,5 +1,5 @@
-"""Quiet log: at most one line per key and interval, for events that may come very often: a flood of lines
-must not fill the disk.
+"""Quiet log: logs at most one line per key and interval. For events that may come so often that their lines
+would fill the disk.
 
 A leaf, over the standard library's logging. Suppressed lines are counted, and the next line of their key
 reports the number.
@@ -16,8 +16,8 @@ KEYS = 1024
 
 
 class QuietLog:
-    """A quiet log over one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None:
-    no limit); the number of suppressed ones comes with the next interval's first line.
+    """Writes to one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None: no
+    limit); before the next interval's first line a line tells how many were left out.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Whether the interval has room for a line; a new one first reports suppressed lines."""
+        """Whether the interval has room for a line. A new interval first reports lines left out before."""
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0
             self._ends_s = now + self._interval_s

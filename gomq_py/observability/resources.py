@@ -1,4 +1,4 @@
-"""Resources: memory that this process uses and may use, and space on its disk.
+"""Resources: measures the memory that this process uses and may use, and the space on its disk.
 
 A leaf that reads /proc, cgroups and the file system and keeps nothing. Alarms, the management API and metrics
 all ask here, so that they show the same. Reading /proc takes some 20 us; ``free_disk`` may take as long as
@@ -33,8 +33,8 @@ def used_memory(proc: str = "/proc") -> int:
 
 
 def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
-    """Octets this process may use: the machine's memory, or the lower limit of a container or service (cgroup
-    v1 or v2).
+    """Octets that this process may use: the machine's memory, or the limit of a container or service (cgroup
+    v1 or v2) if that is lower.
     """
     limits = list(_cgroup_limits(proc, cgroups))
     machine = _machine_memory(proc)
@@ -44,16 +44,16 @@ def total_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
 
 
 def free_disk(path: Any) -> tuple[int, int]:
-    """(free, total) octets of the file system that holds ``path``; free ones are available without root. May
-    take long. Raises OSError.
+    """(free, total) octets of the file system that holds ``path``; free means available to users other than
+    root. May take long. Raises OSError.
     """
     answer = os.statvfs(path)
     return answer.f_bavail * answer.f_frsize, answer.f_blocks * answer.f_frsize
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """(device, inode) of the file or folder at ``path``, to tell it from a replacement; None if it does not
-    exist. May take long. Raises OSError.
+    """(device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if it
+    does not exist. May take long. Raises OSError.
     """
     try:
         status = os.stat(path)
@@ -76,12 +76,12 @@ def _malloc_trim() -> Any:
 
 
 def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:
-    """Have all threads allocate from one heap, unless the environment sets the number of heaps; glibc gives
-    each thread its own.
+    """Have all threads allocate from one heap, unless the environment sets the number of heaps; otherwise
+    glibc gives each thread a heap.
 
-    The interpreter runs one thread at a time, so threads do not contend here; and glibc returns only the end
-    of the first heap to the system: threads kept their peak. Not for a shared process. Call it before there
-    are threads.
+    The interpreter runs one thread at a time, so the threads do not contend; and glibc returns to the system
+    only the end of the first heap, so the heaps of threads stayed at their peak. Call this before there are
+    threads, and not in a process shared with other programs.
     """
     is_told = "MALLOC_ARENA_MAX" in environment or "arena_max" in environment.get("GLIBC_TUNABLES", "")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -96,7 +96,7 @@ def _statm(proc: str) -> tuple[int, int]:
 
 
 def _machine_memory(proc: str) -> int:
-    """MemTotal in octets; 0 if it cannot be read."""
+    """The machine's memory (MemTotal) in octets; 0 if it cannot be read."""
     try:
         with open(f"{proc}/meminfo", encoding="ascii") as file:
             for line in file:
@@ -123,8 +123,8 @@ def _cgroup_limits(proc: str, cgroups: str) -> Iterator[int]:
 
 
 def _limits_up(root: str, path: str, name: str) -> Iterator[int]:
-    """The limits from ``path`` up to the root. A container sees its own group as the root, whatever ``path``
-    says.
+    """Yield the memory limits from ``path`` up to the root: a container sees its own group as the root,
+    whatever ``path`` says.
     """
     parts = [part for part in path.split("/") if part and part != ".."]
     for depth in range(len(parts), -1, -1):

@@ -1,5 +1,5 @@
-"""Secrets: replaces passwords in shown texts and values with asterisks, and restores them when a client sends
-a shown value back.
+"""Secrets: replaces passwords in texts and values with asterisks before they are shown, and restores the
+passwords when a client sends a shown value back.
 
 For the log, the management door and events. Exported definitions keep their passwords, because a broker is
 restored from them.
@@ -44,7 +44,7 @@ def _is_uri(field: Any) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """The text with passwords in URIs hidden, and user names without a password, too."""
+    """The text with asterisks for passwords in URIs, and for user names that come without a password."""
     if "://" not in text:
         return text
     text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """One URI as ``without_passwords``, with a web server's path hidden, too; the log shows that path."""
+    """One URI as ``without_passwords``, but with a web server's path hidden, which the log may show."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
@@ -62,7 +62,7 @@ def _without_values(query: re.Match[str]) -> str:
 
 
 def shown(value: Any, field: Any = "") -> Any:
-    """A JSON value, of ``field``, with every secret hidden; the value itself is not changed."""
+    """A copy of the JSON value of ``field`` with every secret hidden."""
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
@@ -76,8 +76,8 @@ def shown(value: Any, field: Any = "") -> Any:
 
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
-    """A value derived from ``shown(before, field)``: unchanged parts get their original values, so that
-    reading and writing back loses no password.
+    """``value``, which a client made from ``shown(before, field)``, with original values for unchanged parts,
+    so that reading and writing back loses no password.
 
     Raises ValueError for a secret that would go to another place than it was set for.
     """
