@@ -25,7 +25,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser():
-    """The parser of all options of all scenarios."""
+    """Returns the parser, which knows all scenarios and their options."""
     top = _Parser(prog="gomq-py-perf", description="Load a message broker and measure it.",
                   epilog="gomq-py-perf throughput -z 10 is short for gomq-py-perf amqp throughput -z 10; "
                          "gomq-py-perf PROTOCOL SCENARIO --help lists the options of each. "

@@ -1,4 +1,4 @@
-"""Options of all scenarios, their types, and checks of those that depend on each other."""
+"""Declares the options of all scenarios with their types, and checks options that depend on each other."""
 import argparse
 import json
 import math
@@ -125,7 +125,7 @@ def add_mqtt_throughput(options):
 
 
 def add_common(options, url):
-    """Options of every scenario; ``url``: the default broker."""
+    """Add the options of every scenario; ``url``: the default broker's."""
     options.add_argument("--uri", default=url, help="broker to load (%(default)s)")
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
@@ -136,7 +136,7 @@ def add_common(options, url):
 
 
 def add_load(options, group):
-    """Options of publishers and consumers per ``group``, a queue or a topic."""
+    """Add the options for publishers and consumers; ``group``: "queue" or "topic", used in the help."""
     add = options.add_argument
     add("-q", "--quiet", action="store_true", help="print the summary only")
     add("-x", "--publishers", type=count, default=1,
@@ -170,7 +170,7 @@ def add_load(options, group):
 
 
 def add_writing(add):
-    """Options for writing and waiting, added by the ``add_argument`` of a group."""
+    """Add the options for writing and waiting; ``add``: the ``add_argument`` of an argument group."""
     add("--write-octets", type=count, default=messages.WRITE_OCTETS, metavar="N",
         help="octets per write (%(default)s); 1: a message in each, and a TCP segment")
     add("--mergeable", action="store_true",
@@ -184,7 +184,7 @@ def add_writing(add):
 
 
 def check_amqp(options):
-    """Check options of ``amqp throughput`` that depend on each other; add ``queues``. Raises ValueError."""
+    """Check that options of ``amqp throughput`` go together; set ``options.queues``. Raises ValueError."""
     check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
@@ -205,7 +205,7 @@ def check_amqp(options):
 
 
 def check_mqtt(options):
-    """Check options of ``mqtt throughput`` that depend on each other, derive others. Raises ValueError."""
+    """Check that options of ``mqtt throughput`` go together; set the derived ones. Raises ValueError."""
     check_load(options)
     parameters = parse_mqtt_url(options.uri)
     options.version = (
@@ -236,14 +236,14 @@ def check_mqtt(options):
 
 
 def check_load(options):
-    """Raises ValueError for options of ``add_load`` that do not go together."""
+    """Raises ValueError if options that ``add_load`` added do not go together."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
         raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
 
 
 def groups(options, group, single):
-    """The names of all queues or topics: ``single``, or those of the pattern. Raises ValueError."""
+    """Names of the run's queues or topics: ``single``, or all that the pattern yields. Raises ValueError."""
     if not options.pattern:
         names = [single]
     else:
