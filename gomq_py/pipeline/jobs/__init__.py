@@ -1,4 +1,4 @@
-"""The jobs: each module defines its queries.
+"""The jobs. Each module here defines the queries of one job.
 
 ``running`` runs them, ``cli`` and ``plan`` configure them.
 """
