@@ -28,7 +28,7 @@ from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
 class AppTask:
-    """A decorated function. Calling it runs it here; ``delay`` and ``send`` let a worker run it."""
+    """A decorated function. A call runs the function here; ``delay`` and ``send`` let a worker run it."""
 
     def __init__(self, app, function, name, queue, priority, unique, run_in, **options):
         """``options``: further fields of the task's TaskConfig."""

@@ -41,7 +41,7 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call the function in the child. Raises ProcessDied, or what the function raises (as picklable)."""
+        """Call the function in the child. Raises the function's error, or ProcessDied."""
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))
@@ -56,7 +56,7 @@ class Child:
         self._process.kill()
 
     def close(self):
-        """Close the pipe, wait 5 s for the process to exit, then kill it."""
+        """Close the pipe and wait until the process has exited; kill the process after 5 s."""
         self._pipe.close()
         try:
             self._process.wait(5)

@@ -114,7 +114,7 @@ class Invocation:
 class Threads:
     """Runs tasks in at most ``limit`` threads.
 
-    A thread cannot be killed: a new thread replaces the thread of an abandoned task, which ends after it.
+    A thread cannot be killed. If a task is abandoned a new thread starts; the old one ends after the task.
     """
 
     kind = "threads"

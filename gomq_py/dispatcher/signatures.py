@@ -4,7 +4,7 @@
 
 ``int`` becomes Go's int (64 bits), ``float`` float64, ``str`` string, ``bool`` bool. An argument with another
 annotation is sent as JSON, and only its outer type is checked (of ``list[int]``: a list). Without
-annotation the value decides.
+an annotation the value decides the type.
 """
 
 import inspect

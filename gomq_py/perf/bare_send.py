@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_native():
-    """Whether the compiled call exists."""
+    """True if this module is compiled, so that the bare call exists."""
     return False
 
 

@@ -9,7 +9,7 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 
 class Scenario(NamedTuple):
-    """A kind of churn. ``step(options, connection, channel)`` iterates once; ``has_queue``: on a queue."""
+    """A kind of churn. ``step(options, connection, channel)`` iterates once; ``has_queue``: needs a queue."""
 
     help: str
     step: Callable

@@ -83,7 +83,7 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """The broker's URL. With ``localhost`` the loopback address varies: each has 28 000 client ports only."""
+    """The broker's URL; with ``localhost`` at other loopback addresses: each takes 28 000 connections."""
     if not options.localhost:
         return options.uri
     chance = random.Random(number)

@@ -98,7 +98,7 @@ class Load:
     consumer_kind: type  # of ConsumerRole
 
     def prepare(self):
-        """Make what the load needs, before the workers are forked."""
+        """Prepare the broker, for example declare queues; called before the workers are forked."""
         raise NotImplementedError
 
     def clean_up(self):
@@ -109,7 +109,7 @@ class Load:
         raise NotImplementedError
 
     def expected(self):
-        """Deliveries that all consumers together should have had by now."""
+        """How many deliveries all consumers together should have received by now."""
         raise NotImplementedError
 
     def judge(self, result):
@@ -136,7 +136,7 @@ class Load:
             self._pipes.append(receiver)
 
     def _maker(self, kind, connections):
-        """A function that a worker calls to connect its share of the publishers or consumers."""
+        """Make the function by which a worker connects its share of the publishers or consumers."""
         options, region = self.options, self.region
 
         def make_roles(roles):

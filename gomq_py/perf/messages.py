@@ -51,7 +51,7 @@ def routing_keys(options, queue):
 
 
 def binding_keys(options, queue):
-    """Binding keys of a queue: together they match each of ``routing_keys``."""
+    """The binding keys of a queue, which together match all that ``routing_keys`` returns."""
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
         return [

@@ -73,7 +73,7 @@ class _MQTT(Role):
             raise ClientError(f"the broker sent what is no MQTT: {error}") from error
 
     def other(self, what):
-        """Handle an answer with a reason, or a disconnect."""
+        """Handle a SUBACK, a DISCONNECT, or an acknowledgement with a reason code."""
         if isinstance(what, DisconnectPacket):
             reason = name_of(what.TYPE, what.reason_code, self.options.version)
             raise ClientError(f"the broker disconnected: {reason}")
@@ -91,7 +91,7 @@ class _MQTT(Role):
 
 
 class MQTTPublisher(_MQTT, PublisherRole):
-    """Publishes at one QoS with a window of unacknowledged messages."""
+    """Publishes at one QoS; limits how many messages are unacknowledged."""
 
     def __init__(self, options, counters, index, topic, quota, publishers):
         connection = connect(options, f"{options.name}-publisher-{index}")
@@ -203,7 +203,7 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """Deliveries of all accepted messages: one per consumer of the topic, or one if consumers share."""
+        """How many deliveries to expect: of an accepted message one per consumer, or one if they share."""
         total = 0
         for publishers, consumers in self._of_topic:
             copies = min(1, len(consumers)) if self.options.share else len(consumers)

@@ -23,7 +23,7 @@ _UNACKNOWLEDGED = 100
 
 
 def add_amqp_throughput(options):
-    """Options of ``amqp throughput``."""
+    """Add the options of ``amqp throughput``."""
     add_common(options, DEFAULT_URL)
     add_load(options, "queue")
     add = options.add_argument
@@ -64,7 +64,7 @@ def add_amqp_throughput(options):
 
 
 def add_queue_count(options):
-    """Options of ``queue-count``."""
+    """Add the options of ``queue-count``."""
     add_common(options, DEFAULT_URL)
     add = options.add_argument
     add("-q", "--queues", dest="count", type=count, default=100, help="how many (%(default)s)")
@@ -76,7 +76,7 @@ def add_queue_count(options):
 
 
 def add_connection_count(options):
-    """Options of ``connection-count``."""
+    """Add the options of ``connection-count``."""
     add_common(options, DEFAULT_URL)
     add = options.add_argument
     add("-x", "--connections", dest="count", type=count, default=100, help="how many (%(default)s)")
@@ -91,7 +91,7 @@ def add_connection_count(options):
 
 
 def add_churn(options):
-    """Options of the churn scenarios."""
+    """Add the options of the churn scenarios."""
     add_common(options, DEFAULT_URL)
     add = options.add_argument
     add("-z", "--time", dest="seconds", type=real, default=0, metavar="SECONDS",
@@ -101,7 +101,7 @@ def add_churn(options):
 
 
 def add_mqtt_throughput(options):
-    """Options of ``mqtt throughput``."""
+    """Add the options of ``mqtt throughput``."""
     add_common(options, DEFAULT_MQTT_URL)
     add_load(options, "topic")
     add = options.add_argument
@@ -259,27 +259,27 @@ def groups(options, group, single):
 
 
 def count(text):
-    """A count of things that this process holds."""
+    """Parse a count of things that this process keeps, such as connections."""
     return _number(text, int, MOST)
 
 
 def prefetch(text):
-    """A 16-bit number."""
+    """Parse a prefetch, which is a 16-bit number."""
     return _number(text, int, 65535)
 
 
 def amount(text):
-    """A count of messages."""
+    """Parse a count of messages."""
     return _number(text, int, 1 << 62)
 
 
 def real(text):
-    """Seconds, or messages per second."""
+    """Parse a number of seconds, or of messages per second."""
     return _number(text, float, 1e9)
 
 
 def _number(text, kind, most, least=0):
-    """A number in bounds. Raises ArgumentTypeError with a one-line text."""
+    """Parse a number from ``least`` to ``most``. Raises ArgumentTypeError with a text of one line."""
     try:
         number = kind(text)
     except ValueError:
@@ -290,7 +290,7 @@ def _number(text, kind, most, least=0):
 
 
 def size(text):
-    """The result of ``messages.parse_size``. Raises ArgumentTypeError."""
+    """Parse the size of bodies by ``messages.parse_size``. Raises ArgumentTypeError."""
     try:
         sizes = messages.parse_size(text)
     except ValueError:
@@ -303,7 +303,7 @@ def size(text):
 
 
 def table(text):
-    """A JSON object. Raises ArgumentTypeError."""
+    """Parse a JSON object. Raises ArgumentTypeError."""
     try:
         found = json.loads(text)
     except ValueError as error:

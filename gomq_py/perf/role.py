@@ -39,7 +39,7 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """Take over the socket; input that the client has read ahead goes through the walk first."""
+        """Take over the socket. Bytes that the client has read ahead are parsed by the Walk first."""
         self.walk = walk
         self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
@@ -47,7 +47,7 @@ class Role:
         walk.walk(len(ahead), time.monotonic_ns())
 
     def start(self, now_ns):
-        """Begin the run."""
+        """Begin the run at ``now_ns``: a role may publish or consume from now on."""
         self.started = True
         self._started_ns = now_ns
 
@@ -146,7 +146,7 @@ class PublisherRole(Role):
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
     def stop_publishing(self):
-        """Publish no new messages; pending ones are still written and confirmed."""
+        """Publish no new messages; pending messages are still written and confirmed."""
         self.stopping = True
 
     def turn(self, now_ns, readable):

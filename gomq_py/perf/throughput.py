@@ -26,7 +26,7 @@ def _connect(options, name):
 
 
 def _method(payload):
-    """Decode a method; None if it is (un)blocked. Raises ClientError if it is a close or cancel."""
+    """Decode a method; None for blocked or unblocked. Raises ClientError for a close or a cancel."""
     method = decode_method(payload)
     if isinstance(method, (ChannelClose, ConnectionClose)):
         raise ClientError(f"{method.reply_code} {method.reply_text}")

@@ -110,7 +110,7 @@ class PublishBatch:
         return last - first, 0
 
     def _write_bare(self, descriptor, first, last, flags):
-        """``write_singly`` for a non-blocking socket."""
+        """Do what ``write_singly`` does, by bare system calls."""
         p = octets.pointer(self.buffer)
         end = self.starts[first]
         for i in range(first, last):
@@ -219,7 +219,7 @@ class SequenceCheck:
         self.misordered = self.corrupt = 0
 
     def note(self, sequence):
-        """Check the number of one body."""
+        """Check and count the number that was read from a body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -233,7 +233,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Check a part of a body, ``size`` bytes from ``offset`` on."""
+        """Compare ``size`` bytes of a body, from ``offset`` on, with ``filler``."""
         if not self.filler:
             return 0
         if offset < self.filled_from:
@@ -381,7 +381,7 @@ class FrameWalk(Walk):
         return 0
 
     def complete(self):
-        """Finish a message whose last byte has arrived."""
+        """Count a message whose last byte has arrived, and ack it if an ack is due."""
         if self.returning:
             self.returning = False
             self.returned += 1
@@ -392,7 +392,7 @@ class FrameWalk(Walk):
         return 0
 
     def answer(self, multiple):
-        """Append an ack of the last delivery."""
+        """Append an ack of the last delivery; ``multiple``: and of all deliveries before."""
         if self.answered + 21 > len(self.answers):
             raise FrameError("more messages in one read than can be")
         p = octets.pointer(self.answers)
@@ -404,7 +404,7 @@ class FrameWalk(Walk):
         return 0
 
     def ack_rest(self):
-        """Append an ack of everything delivered and not acked yet."""
+        """Append an ack of all deliveries that are not acked yet."""
         if self.ack_every and self.last_tag > self.acked_tag:
             self.answer(True)
 

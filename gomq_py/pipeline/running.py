@@ -28,7 +28,7 @@ class JobFailed(Exception):
 class Reporter:
     """Reports the counts of all queries of a run as they change.
 
-    ``prometheus``: a file to write. ``address``: where to serve HTTP; raises OptionError if that fails.
+    Writes them to file ``prometheus``, serves them at HTTP ``address`` (OptionError if it cannot be used).
     """
 
     def __init__(self, out=None, prometheus=None, address=None):

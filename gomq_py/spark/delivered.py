@@ -97,7 +97,7 @@ class Row:
 
     @property
     def headers(self):
-        """Headers by name, without the broker's offset header."""
+        """The message's headers by name, without the header in which the broker sends the offset."""
         given = self.values.get("headers") or {}
         return {name: value for name, value in given.items() if name != OFFSET_HEADER}
 

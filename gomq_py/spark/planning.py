@@ -86,7 +86,7 @@ class Planner:
         return found
 
     def ends(self, shapes):
-        """{stream: Position} where a batch query ends."""
+        """{stream: Position} where a batch query ends; by default at the present end of each stream."""
         found = {}
         for name, shape in shapes.items():
             if self.options["endingTimestamp"] is not None:

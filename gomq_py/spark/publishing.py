@@ -155,7 +155,7 @@ class Publisher:
         return self.count
 
     def _send(self, batch):
-        """Publish messages, wait for all confirms. Retries for ``retrySeconds`` if the connection fails."""
+        """Publish messages, wait for their confirms; retries for ``retrySeconds`` if the connection fails."""
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:

@@ -24,7 +24,7 @@ class Published(WriterCommitMessage):
 
 
 class _Writer:
-    """Base of both writers. The driver makes it, which checks the target; ``write`` runs in workers."""
+    """Base of both writers. Spark's driver makes a writer and checks the target; workers call ``write``."""
 
     def __init__(self, options, schema):
         check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)

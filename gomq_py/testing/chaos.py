@@ -99,7 +99,7 @@ class Chaos:
         self.trip_alarm(None)
 
     def unlucky(self, first, last):
-        """The numbers from ``first`` to ``last`` whose publishes are to be refused; counts them all."""
+        """Choose which publishes from ``first`` to ``last`` are refused; returns their numbers."""
         if not self.nack_every:
             return []
         unlucky = [

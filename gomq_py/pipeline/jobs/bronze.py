@@ -40,7 +40,7 @@ def writers(spark, reading, out, checkpoint=None, name="bronze"):
 
 
 def compact(spark, source, out, files_per_partition=1):
-    """Copy the whole table into another one with fewer files. Returns the count of rows."""
+    """Copy the table ``source`` into a table ``out`` with fewer files; returns the count of rows."""
     table = spark.read.parquet(source)
     table = table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset")
     table.write.mode("overwrite").partitionBy("date", "stream").parquet(out)

@@ -26,7 +26,7 @@ def deaths(messages):
 
 
 def summary(messages):
-    """Count messages and bytes: a row per queue in which they died, reason and hour."""
+    """Count dead messages and their bytes: a row per queue, reason and hour."""
     return deaths(messages).groupBy("died_in", "reason", "hour").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.max("deaths").alias("most_deaths"),
