@@ -1,6 +1,6 @@
-"""Typed task queue over AMQP, interoperable with the Go library gofort/dispatcher: docs/dispatcher.md.
+"""Task queue over AMQP with typed arguments, for Python and for the Go library gofort/dispatcher.
 
-Names are loaded at first use: a sender does not load the worker, nor a Go-like server the app.
+docs/dispatcher.md describes it. A module is imported when one of its names is first used.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""gomq-py-worker: runs the tasks of an app. With --greenlets it patches the standard library first."""
+"""Runs gomq-py-worker. With --greenlets it first patches the standard library for gevent."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ import sys
 
 
 def main():
-    """The console script."""
+    """Entry point of the command gomq-py-worker."""
     if "--greenlets" in sys.argv:  # before other imports, which would keep unpatched names
         from gevent import monkey
 

@@ -1,5 +1,5 @@
-"""Tasks as functions: decorate, ``delay()``, and let ``gomq-py-worker module:app`` run them. Over Server and
-Worker.
+"""Makes functions into tasks: a decorator defines a task, ``delay()`` sends it, ``gomq-py-worker module:app``
+runs it. Uses Server and Worker.
 
     app = Dispatcher("amqp://localhost")
 
@@ -28,10 +28,10 @@ from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
 class AppTask:
-    """A decorated function: a call runs it here; ``delay`` and ``send`` have a worker run it."""
+    """A decorated function. A call runs the function here; ``delay`` and ``send`` let a worker run it."""
 
     def __init__(self, app, function, name, queue, priority, unique, run_in, **options):
-        """``options``: of its TaskConfig."""
+        """``options``: further fields of the task's TaskConfig."""
         self.app = app
         self.function = function
         self.name = name
@@ -57,17 +57,17 @@ class AppTask:
         return self.send(args, kwargs)
 
     def send(self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """``delay`` with options: run it in ``delay_s`` or at ``eta`` (datetime or Unix seconds), before
-        others (``priority``), and only if no task with the same text ``unique`` was sent lately.
+        """Like ``delay``, with options: the task runs in ``delay_s`` or at ``eta`` (datetime, Unix seconds).
+        A higher ``priority`` runs first. A task with the same text ``unique`` as a recent one is dropped.
         """
         return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers))
 
     def submit(self, *args, **kwargs):
-        """``delay`` without waiting: a concurrent.futures.Future of the uuid."""
+        """Send the task without waiting; returns a concurrent.futures.Future of its uuid."""
         return self.app.server.submit(self.task(args, kwargs))
 
     def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """The Task to send. Raises BadArgument."""
+        """Make the Task that ``send`` with these options sends. Raises BadArgument."""
         if eta is not None:
             try:
                 at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
@@ -86,7 +86,7 @@ class AppTask:
         return self.signature.call(self.function, values)
 
     def config(self, run_in=None):
-        """The task's TaskConfig; ``run_in``: the default for functions that do not say where they run."""
+        """Make the TaskConfig; ``run_in``: where the function runs if its decorator does not say."""
         kind = self._run_in or (
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
         )
@@ -95,13 +95,12 @@ class AppTask:
 
 
 class Dispatcher:
-    """An app: tasks, their queues and their broker. ``queue``: for tasks that name none.
+    """An app: knows tasks, their queues and their broker. ``queue``: for tasks without a queue of their own.
 
-    ``delivery_limit``: how often a task may be started and lost with its worker before it is given up;
-    ``priorities``: the highest priority of the queues (0: none); ``unique_s``: how long a unique task blocks
-    equal ones. A classic queue of RabbitMQ supports no delivery limit and gets none. A queue shared with
-    workers in Go must be declared as they do: ``delivery_limit=None, priorities=0``. Further keywords are
-    those of ServerConfig.
+    ``delivery_limit``: how often a task may be lost with its worker before it is dead-lettered; gomq-py only.
+    ``priorities``: the highest priority of the queues (0: queues without priorities). ``unique_s``: for how
+    long equal tasks are dropped after a unique one. For a queue that workers in Go declare, too, pass
+    ``delivery_limit=None, priorities=0``. Further keywords are those of ServerConfig.
     """
 
     def __init__(
@@ -126,11 +125,11 @@ class Dispatcher:
         self, function=None, *, name=None, queue=None, timeout_s=0.0, retries=0, backoff=None, run_in=None,
         priority=None, unique=False, with_uuid=False,
     ):
-        """Decorator: make a task of a function. ``name``: by default the function's.
+        """Decorator: make a function a task. ``name``: the function's name by default.
 
-        ``retries``: attempts after an error, after the waits of ``backoff`` (a Backoff, or seconds that
-        double). ``unique``: True for one task at a time by name and arguments. ``with_uuid``: the first
-        argument is the task's uuid.
+        ``retries``: how often the task is repeated after an error; ``backoff`` sets the waits (a Backoff, or
+        seconds that double). ``unique``: drop a task sent with equal arguments within ``unique_s``.
+        ``with_uuid``: pass the task's uuid as the first argument.
         """
         if function is None:
             return partial(
@@ -157,28 +156,28 @@ class Dispatcher:
         return task
 
     def before(self, hook):
-        """Decorator: ``hook(context)`` is called before a task runs; an error of the hook fails the task."""
+        """Decorator: workers call ``hook(context)`` before each task. If the hook raises, the task fails."""
         self._hooks["before_task"].append(hook)
         return hook
 
     def after(self, hook):
-        """Decorator: ``hook(context)`` is called after a task has returned."""
+        """Decorator: workers call ``hook(context)`` after each task that returned."""
         self._hooks["after_task"].append(hook)
         return hook
 
     def failed(self, hook):
-        """Decorator: ``hook(context, error)`` is called after a task has failed or timed out, each time."""
+        """Decorator: workers call ``hook(context, error)`` each time that a task fails or times out."""
         self._hooks["failed_task"].append(hook)
         return hook
 
     @property
     def queues(self):
-        """The names of all queues of tasks."""
+        """The names of all queues from which tasks are taken, sorted."""
         return sorted({self.queue, *(task.queue for task in self.tasks.values())})
 
     @property
     def server(self):
-        """The Server, connected at first use; a forked process gets its own."""
+        """The Server of this process, which connects at first use. A forked process makes its own."""
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
@@ -188,13 +187,13 @@ class Dispatcher:
             return process.server
 
     def send(self, name, *args, queue=None):
-        """Send a task by name, for functions defined elsewhere; argument types follow from the values."""
+        """Send a task whose function this app does not know. Argument types follow from the values."""
         if name in self.tasks:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
     def workers(self, queues=None, concurrency=None, run_in=None, name="worker"):
-        """Start a worker for each of the queues (by default all); returns the Workers."""
+        """Start a Worker for each of the queues (by default all queues); returns the Workers."""
         server, made = self.server, []
         for queue in queues or self.queues:
             config = WorkerConfig(
@@ -211,7 +210,7 @@ class Dispatcher:
         return made
 
     def arguments(self, queue, delays):
-        """Arguments for declaring a queue on a broker with these delays."""
+        """Arguments for declaring a queue; ``delays``: BrokerDelays or QueueDelays, by the kind of broker."""
         arguments = {}
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
@@ -224,12 +223,12 @@ class Dispatcher:
         return arguments
 
     def close(self, timeout_s=None):
-        """Finish running tasks and disconnect; True if none was left unfinished."""
+        """Wait for running tasks (at most ``timeout_s``) and disconnect; True if all tasks finished."""
         server = self._process().server
         return True if server is None else server.close(timeout_s)
 
     def _process(self):
-        """This process's state, the same for all threads of a forked process."""
+        """The _Process of this process. A forked process makes one, which all its threads share."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -242,8 +241,8 @@ class Dispatcher:
 
 
 class _Process:
-    """An app's state in one process. A forked process has neither the thread of its parent's connection nor
-    the thread that may have held its lock.
+    """An app's state in one process. A forked process needs a new state: fork does not copy the thread that
+    serves the connection, nor a thread that holds the lock.
     """
 
     def __init__(self):

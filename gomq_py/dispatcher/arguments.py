@@ -1,7 +1,7 @@
-"""Types of arguments on the wire: ``{"type": "int", "value": 3}``. A leaf.
+"""Converts and checks arguments as they travel: ``{"type": "int", "value": 3}``.
 
-The names are those of gofort/dispatcher, which are Go's; ``json`` is ours, for values without a type in Go.
-Integers are exact up to 64 bits: they never pass through a float.
+The names of types are Go's, as in gofort/dispatcher. ``json`` is our addition, for values such as lists.
+Integers are exact up to 64 bits, because they are never converted to a float.
 """
 
 import math
@@ -31,7 +31,7 @@ _EXACT = 2**53
 
 
 def type_of(value):
-    """The wire type of a Python value without a declared type."""
+    """The type under which a Python value travels if the function's signature declares no type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -42,7 +42,7 @@ def type_of(value):
 
 
 def convert(type_name, value):
-    """The value of an argument of this type. Raises BadArgument, which does not name the argument."""
+    """Convert a received value to its type. Raises BadArgument; the caller adds the argument's name."""
     checks = _CHECKS.get(type_name) if isinstance(type_name, str) else None
     if checks is None:
         raise BadArgument(f"unknown type {shown(type_name)}: {', '.join(_CHECKS)} are known")
@@ -50,7 +50,7 @@ def convert(type_name, value):
 
 
 def shown(value):
-    """A value in an error text, always short."""
+    """The value as short text, for an error."""
     try:
         return brief(repr(value))
     except (ValueError, RecursionError):  # huge integers, deeply nested lists
@@ -58,17 +58,17 @@ def shown(value):
 
 
 def brief(text, most=60):
-    """Foreign text, shortened for a log line."""
+    """A peer's text, shortened for a log line."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def on_one_line(text):
-    """Foreign text, shortened for a log line and without line breaks."""
+    """A peer's text, shortened for a log line and without line breaks."""
     return brief(text) if text.isprintable() else shown(text)
 
 
 def text_of(error, most=1000):
-    """An error's text, short and encodable in UTF-8; its ``__str__`` may fail or be long."""
+    """An error's text, short and encodable in UTF-8, even if the error's ``__str__`` raises."""
     try:
         return _writable(brief(str(error), most))
     except Exception as fault:  # a faulty class of the task must not stop the settlement
@@ -76,8 +76,8 @@ def text_of(error, most=1000):
 
 
 def trace_of(error):
-    """(``exc_info`` for a log, or None; text to follow the line): the traceback as it is or, if it cannot be
-    encoded in UTF-8, as escaped text.
+    """How to log an error's traceback: (the error for ``exc_info``, "") or, if UTF-8 cannot encode the
+    traceback, (None, the traceback as escaped text).
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)
@@ -85,12 +85,12 @@ def trace_of(error):
 
 
 def name_of(error):
-    """Short name of an error's class, for headers and logs, as the class was defined."""
+    """The name of an error's class, shortened, for headers and logs."""
     return brief(_NAME.__get__(type(error)))
 
 
 def _writable(text):
-    """The text with surrogates escaped: neither a header nor a log file can hold them."""
+    """The text with surrogates escaped, because UTF-8 in headers and log files cannot encode surrogates."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

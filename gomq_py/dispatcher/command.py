@@ -1,7 +1,7 @@
 """The command gomq-py-worker: loads an app, runs its workers and shows their status until it is told to stop.
 
-At the first Ctrl-C or SIGTERM it takes no more tasks and waits for running ones; at the second it leaves
-them, and they return to their queues. With --reload a parent process restarts the worker when a file changes.
+At the first Ctrl-C or SIGTERM the command takes no more tasks and waits for running tasks. At the second it
+ends, and running tasks return to their queues. With --reload a parent restarts it when a file changes.
 """
 
 import argparse
@@ -53,9 +53,9 @@ def run(arguments=None):
 
 
 def load(place):
-    """The Dispatcher at ``module:name`` (``app`` by default).
+    """Import the Dispatcher at ``module:name``; without a name, at ``module:app``.
 
-    Raises ImportError, AttributeError, TypeError, and the module's errors.
+    Raises ImportError, AttributeError, TypeError, and any error that the module raises.
     """
     module, _, name = place.partition(":")
     app = getattr(importlib.import_module(module), name or "app")
@@ -65,7 +65,7 @@ def load(place):
 
 
 class _Run:
-    """One run of an app's workers."""
+    """Runs an app's workers until a signal ends them or the connection is given up."""
 
     def __init__(self, app, options):
         self._app = app
@@ -79,7 +79,7 @@ class _Run:
         self._health_error = ""
 
     def run(self):
-        """Work until told to stop; returns the exit code."""
+        """Run the workers until a signal or until the connection is given up; returns the exit code."""
         signal.signal(signal.SIGTERM, self._told)
         # A terminal's Ctrl-C also reaches the parent of --reload, which passes it on.
         parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
@@ -117,9 +117,9 @@ class _Run:
         return self._leave(server, broken.is_set())
 
     def _connected(self):
-        """The Server, or None once told to stop: connecting may take many attempts.
+        """Connect; returns the Server, or None if a signal to stop comes first.
 
-        Raises the error of the last attempt.
+        Raises the error of the last attempt once all attempts have failed.
         """
         answer: Future = Future()
 
@@ -182,8 +182,8 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """Write the health file atomically; without a connection remove it, so that a probe may check that it
-        exists. With a full disk it grows old, which a probe sees, and tasks go on.
+        """Write the health file atomically, or remove the file if the connection is lost: a probe may check
+        whether the file exists and how old it is. If the file cannot be written tasks go on.
         """
         path = Path(self._options.health_file)
         try:
@@ -226,7 +226,7 @@ def _reload_for_ever(arguments):
 
 
 def _sources():
-    """Path and time of each module below the current folder, without hidden folders."""
+    """{path: time of change} of each .py file below the current folder, except in hidden folders."""
     found = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [each for each in folders if not each.startswith(".") and each != "__pycache__"]

@@ -1,7 +1,7 @@
-"""Copies of messages: a task that is put off or given up is published as a copy, and then the original is
-acknowledged.
+"""Replaces messages by copies: a worker that puts off or gives up a task publishes a copy of its message, and
+acknowledges the original when the copy is confirmed.
 
-A crash in between leaves two messages, never none. Everything runs in the link's thread.
+A crash in between leaves both messages, so that no task is lost. All code here runs in the link's thread.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Unconfirmed copies of one worker. ``on_begin()`` is called for each copy, ``on_end()`` after it."""
+    """Publishes copies for one worker; calls ``on_begin()`` for each, ``on_end()`` when it is settled."""
 
     def __init__(self, worker_name, server, on_begin, on_end):
         self._worker_name = worker_name
@@ -36,7 +36,7 @@ class Copies:
         self.futures: set = set()  # of copies in flight
 
     def cancel(self):
-        """Drop all copies, because the connection is lost: the broker delivers the originals again."""
+        """Drop all copies in flight, as the connection is lost: the broker delivers the originals again."""
         for future in list(self.futures):
             future.cancel()
 
@@ -44,11 +44,11 @@ class Copies:
         self.futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
-        """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is
-        confirmed.
+        """Publish a copy with these headers by ``send(properties)``. When it is confirmed, acknowledge the
+        original.
 
-        ``otherwise(error)`` is called if the copy cannot be made, for example because its headers are too
-        large for a frame. ``bare``: without the original properties and headers.
+        Calls ``otherwise(error)`` if the copy cannot be encoded, for example because its headers are too
+        large for a frame. ``bare``: leave out the original's properties and headers.
         """
         if delivery.channel.closed:
             return

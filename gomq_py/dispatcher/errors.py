@@ -1,4 +1,4 @@
-"""Errors of the task queue. A leaf: senders and workers raise the same."""
+"""Errors that senders and workers of the task queue raise."""
 
 # 30 000 years: a longer delay is a mistake, and its milliseconds would not fit into a header.
 LONGEST_DELAY_S = 1e12
@@ -9,7 +9,7 @@ class DispatcherError(Exception):
 
 
 class BadTask(DispatcherError, ValueError):
-    """A task that cannot be sent, or a message that is not a task."""
+    """The task cannot be sent, or the received message is not a task."""
 
 
 class BadArgument(BadTask):
@@ -17,7 +17,7 @@ class BadArgument(BadTask):
 
 
 class UnknownTask(DispatcherError):
-    """No function is registered under the name."""
+    """The worker has no function for the name of the task."""
 
 
 class NotSupported(DispatcherError):
@@ -29,7 +29,7 @@ class NotDelivered(DispatcherError):
 
 
 class ServiceDisconnected(NotDelivered):
-    """There is no connection. A task that was being sent may have arrived."""
+    """There is no connection to the broker. The task may have arrived all the same."""
 
 
 class TaskTimeout(DispatcherError, TimeoutError):
@@ -41,9 +41,9 @@ class ProcessDied(DispatcherError):
 
 
 class Retry(DispatcherError):
-    """Raised by a task to be run again, after ``delay_s`` seconds if given.
+    """A task raises it to be run again, after ``delay_s`` seconds or, with None, the task's backoff.
 
-    Raises BadTask for an invalid delay.
+    Making it raises BadTask if the delay is invalid.
     """
 
     def __init__(self, reason="the task asks for it", delay_s=None):
@@ -52,13 +52,13 @@ class Retry(DispatcherError):
 
 
 class Reject(DispatcherError):
-    """Raised by a task to be dead-lettered and never run again."""
+    """A task raises it to be dead-lettered at once, without further attempts."""
 
 
 def checked_delay_s(seconds):
-    """Seconds to wait as a float, 0 for a past time.
+    """Return the seconds as a float; 0 if they are negative.
 
-    Raises BadTask for anything but an int or a float: callers convert a Decimal, a Fraction or numpy's
+    Raises BadTask unless the seconds are an int or a float: callers convert a Decimal, a Fraction or numpy's
     numbers.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:

@@ -1,8 +1,8 @@
-"""Tasks in greenlets, and waiting for a confirm in a greenlet without blocking others. The only module here
-that knows gevent.
+"""Runs tasks in greenlets, and lets a greenlet wait for a confirm while others run. Only this module of the
+task queue imports gevent.
 
-The greenlets have a hub in a thread of their own, so that the rest of the program needs no patching. Their
-functions must cooperate: ``gomq-py-worker --greenlets`` patches the standard library for that.
+The greenlets of tasks run in a thread with its own hub: the rest of the program needs no patching.
+The functions must yield to the hub: ``gomq-py-worker --greenlets`` patches the standard library for that.
 """
 
 import sys
@@ -16,9 +16,9 @@ from gevent.pool import Pool
 
 
 class Greenlets:
-    """At most ``limit`` greenlets at once.
+    """Runs tasks in at most ``limit`` greenlets at once.
 
-    An abandoned greenlet is killed, and its place is free at once, though it may catch that and go on.
+    A task that takes too long is killed. Its place is free at once, even if it catches the kill and goes on.
     """
 
     kind = "greenlets"
@@ -53,7 +53,7 @@ class Greenlets:
         self._watcher.send()
 
     def close(self):
-        """End the hub once the greenlets are done."""
+        """Let the hub's thread end once all greenlets are done; does not wait for that."""
         self._closing = True
         self._watcher.send()
 
@@ -88,7 +88,7 @@ class Greenlets:
 
 
 def wait_for(future, timeout_s):
-    """Wait for the future, at most ``timeout_s``; other greenlets of this thread go on meanwhile."""
+    """Wait for the future, at most ``timeout_s``; meanwhile other greenlets of this thread run."""
     if future.done():
         return
     hub = gevent.get_hub()
@@ -103,6 +103,6 @@ def wait_for(future, timeout_s):
 
 
 def is_in_greenlet():
-    """Whether this thread has a hub and a greenlet runs: only then can other greenlets run during a wait."""
+    """True if the caller runs in a greenlet of a hub, so that others can run while the caller waits."""
     hub = gevent._hub_local.get_hub_if_exists() if "gevent._hub_local" in sys.modules else None
     return hub is not None and gevent.getcurrent() is not hub

@@ -1,11 +1,11 @@
-"""Workers' counters for Prometheus. The only module of the task queue that knows its client library."""
+"""Shows workers' counters to Prometheus. Only this module of the task queue imports prometheus_client."""
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 class _Collector:
-    """Reads the counters of server and workers."""
+    """Collects the counters of the Server and its Workers whenever Prometheus asks."""
 
     def __init__(self, server, workers):
         self._server = server
@@ -31,7 +31,7 @@ class _Collector:
 
 
 def serve(port, address, server, workers):
-    """Serve http://ADDRESS:PORT/metrics. Raises OSError if the port is taken."""
+    """Serve http://ADDRESS:PORT/metrics in a thread. Raises OSError if the port is taken."""
     registry = CollectorRegistry()
     registry.register(_Collector(server, workers))
     return start_http_server(port, address, registry)

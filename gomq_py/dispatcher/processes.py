@@ -1,7 +1,7 @@
-"""A child process that runs tasks one after the other, so that a task that takes too long can be ended.
+"""Runs tasks in a child process, one after the other, so that a task that takes too long can be killed.
 
-The child is a fresh interpreter (``python -m gomq_py.dispatcher.processes FD``), not a fork, which would keep
-locks of the program's threads. It finds the function by module and name, and exits when the pipe closes.
+The child is a new interpreter (``python -m gomq_py.dispatcher.processes FD PARENT``): a fork would copy
+locks that other threads hold. The child imports the function by its name and exits when the pipe closes.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Child:
-    """The parent's end: ``run`` does one call at a time, ``kill`` works from any thread."""
+    """Starts a child process and has it run tasks one by one. Any thread may call ``kill``."""
 
     def __init__(self):
         ours, theirs = socket.socketpair()
@@ -41,7 +41,7 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call the function in the child. Raises its error, as it is if pickling allows, or ProcessDied."""
+        """Call the function in the child. Raises the function's error, or ProcessDied."""
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))
@@ -56,7 +56,7 @@ class Child:
         self._process.kill()
 
     def close(self):
-        """Have the process exit, and wait for that."""
+        """Close the pipe and wait until the process has exited; kill the process after 5 s."""
         self._pipe.close()
         try:
             self._process.wait(5)
@@ -90,8 +90,8 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task has forked and which has returned from the task's function. It is no
-    worker, and its connection and pipe are its parent's.
+    """End this process, which a task forked, because the task's function has ended in it. Only the parent
+    may go on as a worker: the connection and the pipe are the parent's.
     """
     code = 0
     with contextlib.suppress(Exception):
@@ -138,8 +138,8 @@ def _portable(fault):
 
 
 def _leave_signals_to(parent):
-    """Leave Ctrl-C and SIGTERM, which reach the whole process group, to the parent. If the parent is killed
-    this process is killed, too: its task returns to the queue and must not run twice.
+    """Ignore Ctrl-C and SIGTERM: the parent gets them, too, and decides. Ask the system to kill this process
+    when the parent dies, because the task returns to the queue then and must not run twice.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler, because an ignored signal would be inherited by programs that the task starts.

@@ -1,9 +1,8 @@
-"""Runners: run tasks in threads, processes, an event loop or greenlets. Each takes invocations and finishes
-them.
+"""Runners: each runs tasks in its own way, in threads, processes, an event loop or greenlets.
 
-``begin`` and ``abandon`` are called from the link's thread and never wait. A runner calls
-``invocation.finished(error)`` from wherever the function ran; an abandoned invocation has been settled
-already, and the rest of its function's work is ignored.
+The link's thread calls ``begin`` and ``abandon``, which never wait. A runner calls
+``invocation.finished(error)`` in the thread or greenlet of the function. A worker abandons an invocation that
+takes too long: it has settled the task, and ignores what the function does afterwards.
 """
 
 import asyncio
@@ -28,8 +27,8 @@ PROCESS_AGAIN_S = 1.0
 
 
 class Hooks:
-    """Lists of functions, to append to, that are called for every task. Their errors are logged; an error
-    before a task fails the task.
+    """Lists of functions to call around every task; append to them. Errors in ``after_task`` and
+    ``failed_task`` are only logged; an error in ``before_task`` fails the task.
     """
 
     def __init__(self, logger):
@@ -39,12 +38,12 @@ class Hooks:
         self._log = logger
 
     def before(self, context):
-        """Call the hooks before a task, where it is going to run."""
+        """Call the ``before_task`` hooks, in the thread or greenlet that will run the task."""
         for hook in self.before_task:
             hook(context)
 
     def ended(self, context, error):
-        """Call the hooks after a task returned, or failed with an error."""
+        """Call the ``after_task`` hooks or, with an error, the ``failed_task`` hooks."""
         hooks, arguments = (self.after_task, (context,)) if error is None else (
             self.failed_task, (context, error))
         for hook in hooks:
@@ -55,7 +54,7 @@ class Hooks:
 
 
 class Invocation:
-    """One run of one task. ``values``: arguments of the function."""
+    """One run of one task. ``values``: the arguments for its function."""
 
     __slots__ = (
         "config", "context", "values", "delivery", "began", "_unclaimed", "_finish", "_process", "hooks",
@@ -75,14 +74,14 @@ class Invocation:
         self.hooks = hooks
 
     def claim(self):
-        """True for the first caller, which settles the task: its runner, or the check of timeouts."""
+        """Returns True once: only the first caller, a runner or the check of timeouts, settles the task."""
         try:
             return self._unclaimed.pop()
         except IndexError:
             return False
 
     def run(self, call):
-        """Call the hooks and ``call()``, and finish; False if it was abandoned meanwhile. Raises nothing."""
+        """Run the hooks and ``call()``, report the result; False if abandoned meanwhile. Raises no error."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -100,9 +99,9 @@ class Invocation:
         return self.finished(error)
 
     def finished(self, error):
-        """Report the function's result: None, or its error. False if the invocation was abandoned.
+        """Report that the function ended; ``error``: None if it returned. False if abandoned meanwhile.
 
-        Does not return in a process that the task has forked: the parent settles the task.
+        In a process that the task forked this call ends the process: the parent settles the task.
         """
         if os.getpid() != self._process:
             leave_fork(error)
@@ -113,9 +112,9 @@ class Invocation:
 
 
 class Threads:
-    """``limit`` threads.
+    """Runs tasks in at most ``limit`` threads.
 
-    A thread cannot be ended: the thread of an abandoned task is replaced and ends after its task.
+    A thread cannot be killed. If a task is abandoned a new thread starts; the old one ends after the task.
     """
 
     kind = "threads"
@@ -128,13 +127,13 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run the invocation in a free thread. Raises RuntimeError if not a single thread can be started."""
+        """Run the invocation in the next free thread. Raises RuntimeError if no thread runs or can start."""
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
 
     def take_back(self):
-        """The invocations that no thread has begun."""
+        """Remove and return the invocations that no thread has begun."""
         waiting = []
         while True:
             try:
@@ -143,7 +142,7 @@ class Threads:
                 return waiting
 
     def abandon(self, invocation):
-        """Replace the thread of an invocation that took too long."""
+        """Start a thread in place of the thread whose invocation takes too long."""
         self._start_one()
 
     def close(self):
@@ -156,7 +155,7 @@ class Threads:
             self._started += change
 
     def _start_one(self, is_needed=False):
-        """Start another thread. If that fails the existing threads do the work, unless it ``is_needed``."""
+        """Start a thread. If that fails: raises RuntimeError if ``is_needed``, else returns."""
         self._count(1)
         try:
             threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()
@@ -173,9 +172,9 @@ class Threads:
 
 
 class Processes(Threads):
-    """``limit`` processes, each with a thread that waits for it.
+    """Runs tasks in at most ``limit`` processes; a thread waits for each process.
 
-    The process of an abandoned task is killed and replaced.
+    If a task is abandoned its process is killed, and a new process takes its place.
     """
 
     kind = "processes"
@@ -185,12 +184,12 @@ class Processes(Threads):
         self._busy: set = set()  # running invocations
 
     def abandon(self, invocation):
-        """Kill the process of an invocation that took too long; its thread goes on with a new one."""
+        """Kill the process of an invocation that takes too long; a new process runs the next task."""
         if invocation.holder is not None:
             invocation.holder.kill()
 
     def close(self):
-        """Kill the processes; their unfinished tasks have been given back."""
+        """Kill processes that still run a task. The worker has returned their tasks to the queue."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():
@@ -224,9 +223,9 @@ class Processes(Threads):
 
 
 class EventLoop:
-    """Coroutine functions on an asyncio loop in a thread of its own.
+    """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in a thread of its own.
 
-    An abandoned coroutine is cancelled, and its place is free at once, though it may catch that and go on.
+    An abandoned coroutine is cancelled. Its place is free at once, even if it catches that and goes on.
     """
 
     kind = "asyncio"
@@ -254,12 +253,12 @@ class EventLoop:
         return waiting
 
     def abandon(self, invocation):
-        """Cancel an invocation that took too long."""
+        """Cancel the coroutine of an invocation that takes too long."""
         with contextlib.suppress(RuntimeError):  # the loop has ended, and the task with it
             self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
-        """End the loop, and drop running tasks. May be called again."""
+        """Stop the loop and drop running coroutines. A second call does nothing."""
         self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -319,7 +318,7 @@ def _raise(error):
 
 
 def make_runner(kind, limit, name):
-    """A runner of one of KINDS."""
+    """Make the runner of this kind: threads, processes, asyncio or greenlets."""
     if kind == "greenlets":  # loads gevent only if needed
         from gomq_py.dispatcher.greenlets import Greenlets
 

@@ -1,10 +1,10 @@
-"""Server: a connection for tasks that publishes, runs workers and reconnects. After gofort/dispatcher.
+"""Server: a connection that publishes tasks, runs workers and reconnects. Modelled on gofort/dispatcher.
 
     server = Server(ServerConfig(url="amqp://localhost", init_queues=[InitQueue("jobs", ["jobs"])],
                                  default_routing_key="jobs"))
     server.publish(Task("resize", ["cat.png", 640]))
 
-All workers share the connection, each with a channel and a name of its own. Any number of threads and
+Workers share the connection; each worker has a channel and a name of its own. Any number of threads and
 greenlets may publish at once.
 """
 
@@ -37,8 +37,8 @@ _NOT_FOUND = 404  # an exchange was deleted
 
 @dataclass
 class InitQueue:
-    """A durable queue to declare before the first task is sent, bound with these keys. ``arguments``: a dict,
-    or a function(delays) that returns it once connected.
+    """A durable queue that the Server declares and binds with these keys when it connects. ``arguments``: a
+    dict, or a function that makes the dict from the Server's ``delays``.
     """
 
     name: str
@@ -48,12 +48,12 @@ class InitQueue:
 
 @dataclass
 class ServerConfig:
-    """Address of the broker, and declarations: a durable direct exchange, durable queues, their bindings.
+    """Says where the broker is and what a Server declares: a durable direct exchange, queues, bindings.
 
-    Reconnecting waits ``reconnection_interval_s``, twice that, ... up to ``reconnection_most_s``, each less a
-    random part, ``reconnection_retries`` times (None: for ever). ``publish_timeout_s`` bounds a publish,
-    including the wait for a reconnect. ``unique_s``: how long a unique task blocks equal ones (None: no
-    unique tasks). ``on_connection_broken(error)`` is called once the retries are used up.
+    The Server reconnects after ``reconnection_interval_s``, then twice that, ... up to
+    ``reconnection_most_s``, each less a random part; it gives up after ``reconnection_retries`` (None: never)
+    and calls ``on_connection_broken(error)``. ``publish_timeout_s`` bounds a publish, reconnects included.
+    ``unique_s``: for how long equal tasks are dropped after a unique one (None: no unique tasks).
     """
 
     url: str = DEFAULT_URL
@@ -72,7 +72,7 @@ class ServerConfig:
     on_connection_broken: Any = None
 
     def check(self):
-        """Raises ValueError naming what is wrong."""
+        """Raises ValueError if a field is invalid."""
         if not self.exchange:
             raise ValueError("Can't bind key to queue without exchange")
         for each in self.init_queues:
@@ -88,10 +88,10 @@ class ServerConfig:
 
 
 class Server:
-    """Connects when made. Raises the last attempt's error (OSError, ClientError) when the retries are used
-    up.
+    """A connection for tasks. Making a Server connects; if all attempts fail it raises the error of the last
+    attempt (OSError, ClientError).
 
-    ``connection_broken``: an Event, set when a lost connection is given up.
+    ``connection_broken``: an Event that is set when reconnecting is given up.
     """
 
     def __init__(self, config=None):
@@ -129,10 +129,10 @@ class Server:
         return self.link.is_up
 
     def publish(self, task, timeout_s=None):
-        """Send a task and wait until the broker has it; returns its uuid.
+        """Send a task and wait until the broker confirms it; returns the task's uuid.
 
-        Raises BadTask, NotDelivered if the broker refuses it or no queue is bound to its key,
-        ServiceDisconnected. In an event loop use ``submit``.
+        Raises BadTask, ServiceDisconnected, or NotDelivered if the broker refuses the task or no queue is
+        bound to its routing key. In an event loop use ``submit``.
         """
         if self.link.is_own_thread():
             raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
@@ -156,14 +156,14 @@ class Server:
         return task.uuid
 
     def submit(self, task):
-        """``publish`` without waiting: a Future of the uuid, for ``asyncio.wrap_future`` too.
+        """Send a task without waiting; returns a Future of its uuid, which ``asyncio.wrap_future`` takes.
 
         Raises BadTask.
         """
         return self._send(self._placed(task), task)
 
     def new_worker(self, config, tasks=None):
-        """Declare a worker's queue and return the Worker, to be started. ``tasks``: {name: TaskConfig}."""
+        """Declare a worker's queue; returns the Worker, not started yet. ``tasks``: {name: TaskConfig}."""
         if self._closing:
             raise ServiceDisconnected("Service is disconnected: the server was closed")
         if config.name in self._workers:
@@ -180,7 +180,7 @@ class Server:
         return worker
 
     def get_worker(self, name):
-        """The worker of that name. Raises KeyError naming the existing ones."""
+        """The worker of that name. Raises KeyError, whose text lists the names of existing workers."""
         if name not in self._workers:
             raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
         return self._workers[name]
@@ -190,7 +190,7 @@ class Server:
         return list(self._workers.values())
 
     def close(self, timeout_s=None):
-        """Stop consuming, wait for running tasks (up to ``timeout_s``), then close; True if all finished.
+        """Stop consuming, wait for running tasks (at most ``timeout_s``), close; True if all tasks finished.
 
         Unfinished tasks return to their queues.
         """
@@ -215,11 +215,11 @@ class Server:
     # Called by workers, in the link's thread.
 
     def send_copy(self, exchange, routing_key, body, properties):
-        """Publish a worker's message; returns a Future of its confirm."""
+        """Publish a copy of a message for a worker; returns a Future that is done when it is confirmed."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(self, routing_key, body, properties, delay_s):
-        """Publish a message to reach the exchange in ``delay_s``; returns a Future of its confirm."""
+        """Publish a message that the exchange gets in ``delay_s``; returns a Future, done when confirmed."""
         exchange, headers = self.delays.place(delay_s)
         self.delays.prepare(self._control, delay_s)
         properties.headers = {**(properties.headers or {}), **headers}
@@ -231,7 +231,7 @@ class Server:
     # The rest is private.
 
     def _placed(self, task):
-        """(exchange, routing key, body, headers) of a task's message. Raises BadTask."""
+        """Make a task's message: (exchange, routing key, body, headers). Raises BadTask."""
         body = task.encode()
         routing_key = task.routing_key or self.config.default_routing_key
         if not routing_key:
@@ -246,7 +246,7 @@ class Server:
         return exchange, routing_key, body, headers
 
     def _send(self, placed, task):
-        """Publish; returns a Future of the uuid."""
+        """Publish the message of a task; returns a Future of the task's uuid."""
         answer: Future = Future()
         if task.delay_s > 0:
             try:
@@ -272,7 +272,7 @@ class Server:
         self._pass_on(self._publish(placed, task), answer, task)
 
     def _publish(self, placed, task, serve_s=0.0):
-        """Publish; returns the publisher's Future."""
+        """Publish the message of a task; returns the publisher's Future, done when confirmed."""
         exchange, routing_key, body, headers = placed
         # Not mandatory: the broker would return a dropped duplicate as unroutable.
         return self._publisher.publish(
@@ -352,7 +352,7 @@ class Server:
 
 
 def _greenlets():
-    """The module ``greenlets`` if the caller runs in a greenlet; else None."""
+    """The module ``greenlets`` if the caller runs in a greenlet, otherwise None."""
     if "gevent" not in sys.modules:
         return None
     from gomq_py.dispatcher import greenlets
@@ -361,7 +361,7 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Fail the answer: there will be no connection."""
+    """Set the Future ``answer`` to the error of a task that cannot be sent without a connection."""
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

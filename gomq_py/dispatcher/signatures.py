@@ -1,10 +1,10 @@
-"""Argument types from a function's signature: a sender writes them, a worker checks them. A leaf.
+"""Derives types of arguments from a function's signature, for senders to write and workers to check.
 
     def resize(path: str, width: int, quality: Float32 = 0.9): ...     string, int, float32
 
-``int`` is Go's int (64 bits), ``float`` float64, ``str`` string, ``bool`` bool; every other annotation
-travels as JSON, and its outer kind is checked (``list[int]``: a list). Without an annotation the value
-decides.
+``int`` becomes Go's int (64 bits), ``float`` float64, ``str`` string, ``bool`` bool. An argument with another
+annotation is sent as JSON, and only its outer type is checked (of ``list[int]``: a list). Without
+an annotation the value decides the type.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """The arguments of a task. ``skip``: leading parameters that the worker adds (the uuid)."""
+    """Types and checks a task's arguments. ``skip``: count of leading parameters that the worker fills."""
 
     def __init__(self, name, function, skip=0):
         self.name = name
@@ -43,7 +43,7 @@ class Signature:
         self._signature = inspect.Signature([each.replace(annotation=_P.empty) for each in self._parameters])
 
     def arguments(self, args, kwargs):
-        """The Arguments of a call, in order, defaults included. Raises BadArgument."""
+        """The Arguments to send for a call, in order and with defaults filled in. Raises BadArgument."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -62,7 +62,7 @@ class Signature:
         return found
 
     def check(self, values, type_names):
-        """Raises BadArgument, which does not name the task, unless the function takes these values."""
+        """Raises BadArgument if the function does not take these values; the caller adds the task's name."""
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):
@@ -73,7 +73,7 @@ class Signature:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
     def call(self, function, values):
-        """Call the function with values in wire order; keyword-only parameters get theirs by name."""
+        """Call the function with received values; those of keyword-only parameters are passed by name."""
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
         if not keyword_only:
@@ -83,9 +83,9 @@ class Signature:
 
 
 def check_of(function, skip):
-    """A check of the number of arguments, for a function without a Signature.
+    """Make a function that checks only how many arguments a task got, for tasks without a Signature.
 
-    ``skip``: number of leading arguments that the worker adds.
+    ``skip``: count of leading parameters that the worker fills.
     """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())
@@ -114,7 +114,7 @@ def _counts(parameters):
 
 
 class _Scalar:
-    """bool, int, float or str."""
+    """A parameter annotated as bool, int, float, str or a sized number such as Float32."""
 
     def __init__(self, type_name):
         self._type = type_name
@@ -142,7 +142,7 @@ class _Scalar:
 
 
 class _Json:
-    """Anything that JSON holds, of an outer kind if the annotation has one."""
+    """A parameter that takes any JSON value, or only values of the given outer types."""
 
     def __init__(self, kinds=()):
         self._kinds = kinds

@@ -1,10 +1,10 @@
-"""Task: as sent, as run, and as a message.
+"""Defines a task as it is sent, as a worker runs it, and as a message:
 
     body        {"uuid": "...", "name": "...", "args": [{"type": "string", "value": "..."}, ...]}
     properties  content_type application/json, delivery_mode 2, headers as the sender gave them
 
-The format is that of gofort/dispatcher. Our additions are headers whose names begin with ``x-task-``, which a
-Go worker ignores.
+The format is that of gofort/dispatcher. We add headers whose names begin with ``x-task-``; a Go worker
+ignores these headers.
 """
 
 import contextvars
@@ -40,7 +40,7 @@ _current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.ta
 
 @dataclass(slots=True)
 class Argument:
-    """A value and its type on the wire; without a type the value decides."""
+    """A value and the name of its type, which is derived from the value if it is empty."""
 
     value: Any
     type: str = ""
@@ -51,10 +51,10 @@ class Argument:
 
 @dataclass(slots=True)
 class Task:
-    """A task to send. ``args``: Arguments or plain values; ``routing_key`` "": the server's default.
+    """A task to send. ``args``: Arguments or plain values; ``routing_key``: if empty, the server's default.
 
-    ``uuid``: generated if empty. ``delay_s`` delays the task, ``priority`` needs a queue with priorities, and
-    of tasks with the same text ``unique`` only the first is accepted (see Dispatcher).
+    An empty ``uuid`` is replaced by a new one. ``delay_s`` delays the task; ``priority`` needs a queue with
+    priorities. Of tasks with the same text ``unique`` the broker keeps the first (see Dispatcher).
     """
 
     name: str
@@ -67,7 +67,7 @@ class Task:
     unique: str = ""
 
     def encode(self):
-        """The encoded body. Raises BadTask, BadArgument naming the argument."""
+        """The body of the message. Raises BadTask, or BadArgument, whose text names the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
         self._check_kinds()
@@ -110,7 +110,7 @@ class Task:
 
 @dataclass(slots=True)
 class Received:
-    """A received task: arguments are (type, value) pairs, not checked yet."""
+    """A received task. ``args`` are (type, value) pairs that are not checked yet."""
 
     uuid: str
     name: str
@@ -118,7 +118,7 @@ class Received:
 
 
 def decode(body):
-    """The Received of a body. Raises BadTask saying what it is instead."""
+    """Decode the body of a message into a Received. Raises BadTask if the body is not a task."""
     if not body:
         raise BadTask("the message is empty: a task is a JSON object")
     try:
@@ -149,13 +149,13 @@ def counted(headers, name, default):
 
 @dataclass(slots=True)
 class TaskConfig:
-    """How a worker runs the tasks of a name: ``function(*args)``, with the uuid first if
+    """Says how a worker runs the tasks of a name: by ``function(*args)``, with the uuid as first argument if
     ``task_uuid_as_first_arg``.
 
-    ``timeout_s`` 0: none. ``run_in``: threads, greenlets, processes or asyncio. After an error or a timeout
-    it is retried ``retries`` times, after the waits of ``backoff``; then it is acknowledged or, with
-    ``dead_letter``, dead-lettered with the reason. ``check(values, types)`` may refuse arguments with
-    BadArgument.
+    ``timeout_s``: 0 for no timeout. ``run_in``: threads, greenlets, processes or asyncio. After an error or a
+    timeout the task is retried ``retries`` times, with the waits of ``backoff`` in between; then its message
+    is acknowledged or, with ``dead_letter``, dead-lettered with the reason. ``check(values, types)`` raises
+    BadArgument to refuse arguments.
     """
 
     function: Any
@@ -182,7 +182,7 @@ class TaskConfig:
 
 @dataclass(slots=True)
 class TaskContext:
-    """The running task, for its function (``current_task()``) and for hooks."""
+    """Describes a running task to its function (by ``current_task()``) and to hooks."""
 
     uuid: str
     name: str
@@ -195,7 +195,7 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raises ValueError for a function whose call runs nothing, such as a generator."""
+    """Raises ValueError if a call would not run the function: generators, and coroutines outside asyncio."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
     if inspect.iscoroutinefunction(function) and run_in != "asyncio":
@@ -203,17 +203,17 @@ def check_kind(name, function, run_in):
 
 
 def check_has_run(result):
-    """Raises DispatcherError if the result shows that the function has not run."""
+    """Raises DispatcherError if the result is a coroutine: the function has not run then."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")
 
 
 def current_task():
-    """The TaskContext of the task that runs here, or None. Always None in a child process."""
+    """The TaskContext of the task that calls this; None outside of tasks and with ``run_in="processes"``."""
     return _current.get()
 
 
 def set_current(context):
-    """Set current_task(), for runners."""
+    """Set what ``current_task()`` returns; only runners call this."""
     _current.set(context)

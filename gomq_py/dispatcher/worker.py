@@ -1,16 +1,16 @@
-"""Worker: one queue, its consumer, and its running tasks. All of its state changes in the link's thread.
+"""Worker: consumes from one queue and runs the tasks. Its state changes only in the link's thread.
 
 Messages end as follows:
 
     no task, no JSON, arguments of other types    dead letters, with the reason
-    a task nobody here knows                      put off, for another worker may know it; then dead letters
+    a task that this worker does not know         put off, for another worker may know it; then dead letters
     the function returns                          acknowledged
-    it raises, takes too long, asks for a retry   tried again as its TaskConfig says; then acknowledged, or
+    it raises, takes too long, raises Retry       tried again as its TaskConfig says; then acknowledged, or
                                                   dead letters
     the connection is lost                        the broker delivers it again
 
-Dead letters go to the queue ``<queue>.dead``. A message that is put off or given up is published as a copy
-and confirmed before its original is acknowledged: a crash in between leaves two, never none.
+Dead letters go to the queue ``<queue>.dead``. To put off or give up a message the worker publishes a copy and
+acknowledges the original when the copy is confirmed: a crash in between leaves both, and no message is lost.
 """
 
 import threading
@@ -40,11 +40,11 @@ _MOST_PREFETCH = 65535  # of basic.qos
 
 @dataclass
 class WorkerConfig:
-    """``name``: the consumer tag. At most ``limit`` tasks run at once; ``prefetch`` (``limit`` by default)
-    may be larger to have the next ones ready. An unknown task is put off ``unknown_retries`` times.
+    """Configures a worker. ``name``: the consumer tag. At most ``limit`` tasks run at once; a ``prefetch``
+    above ``limit`` keeps further tasks ready. An unknown task is put off ``unknown_retries`` times.
 
-    ``dead_letters``: queue for tasks that are given up; "": they are rejected instead, which drops them
-    unless the queue has a dead-letter exchange.
+    ``dead_letters``: the queue for tasks that are given up. If it is "", the worker rejects these tasks, and
+    the broker drops them unless their queue has a dead-letter exchange.
     """
 
     queue: str
@@ -59,7 +59,7 @@ class WorkerConfig:
     unknown_backoff: Any = None
 
     def check(self):
-        """Raises ValueError naming what is wrong."""
+        """Raises ValueError if a field is invalid."""
         if not self.queue:
             raise ValueError("Empty queue name passed")
         if not self.name:
@@ -73,7 +73,7 @@ class WorkerConfig:
 
 
 class Worker:
-    """Made by ``Server.new_worker``. ``done_count`` and ``failed_count`` count runs."""
+    """Runs tasks from one queue. ``Server.new_worker`` makes it. ``failed_count`` counts each failed run."""
 
     def __init__(self, server, config, task_configs):
         self.config = config
@@ -96,7 +96,7 @@ class Worker:
 
     @property
     def running_count(self):
-        """Tasks delivered and not settled."""
+        """How many tasks were delivered and are not settled yet."""
         return len(self._running)
 
     def start(self):
@@ -108,7 +108,7 @@ class Worker:
         self._call(self._stop)
 
     def close(self, timeout_s=None):
-        """``stop``, wait for running tasks (None: for ever) and leave the server; True if all finished."""
+        """Stop, wait for running tasks (at most ``timeout_s``), leave the server; True if all finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -124,7 +124,7 @@ class Worker:
     # Called by the server, in the link's thread.
 
     def up(self, connection):
-        """On a new connection: declare, and consume if started."""
+        """Declare the queues on a new connection, and consume if the worker was started."""
         channel = connection.channel()
         self.declare(channel)
         channel.qos(self.config.prefetch or self.config.limit)
@@ -141,13 +141,13 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """Forget tasks that have not begun: the connection is lost, and the broker will deliver all again."""
+        """After a loss of connection or channel: forget tasks not begun; the broker delivers them again."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
 
     def channel_closed(self, connection, error):
-        """True if it was this worker's channel, which is then replaced."""
+        """If the closed channel is this worker's, open another and return True; otherwise return False."""
         if self._channel is None or not error.is_same(self._channel.error):
             return False
         self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
@@ -156,7 +156,7 @@ class Worker:
         return True
 
     def end(self, error):
-        """End, because there will be no connection: running tasks may finish, and run again elsewhere."""
+        """End, as reconnecting was given up. Running tasks may finish; other workers run them again."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -171,7 +171,7 @@ class Worker:
     # The rest is private and runs in the link's thread.
 
     def _post(self, function, *args):
-        """Post to the link's thread from any thread; False after the end of the link."""
+        """Have the link's thread call the function, without waiting; False if the link has ended."""
         try:
             self._server.link.post(function, *args)
         except Disconnected:
@@ -179,8 +179,8 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Call in the link's thread, from the user's. Loss of the connection, which returns all, is no
-        error."""
+        """Have the link's thread call the function, and wait. A lost connection is only logged: the broker
+        has returned all tasks then."""
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:
@@ -191,12 +191,12 @@ class Worker:
         self._consume()
 
     def _consume(self):
-        """Consume if started and connected."""
+        """Consume if the worker is started and connected; otherwise do nothing."""
         if self.is_consuming and self._channel is not None:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
-        """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
+        """After a cancel by the broker (its queue was deleted or moved): declare and consume again."""
         if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
@@ -287,7 +287,7 @@ class Worker:
             raise
 
     def _returned(self, invocation, error):
-        """Report the end of an invocation, from wherever the function ran."""
+        """Run the hooks and settle the task. Runners call this where the function ran."""
         self.hooks.ended(invocation.context, error)
         if not self._post(self._settle, invocation, error):
             self._forget(invocation)
@@ -334,7 +334,7 @@ class Worker:
         )
 
     def _watch(self, when):
-        """Check the timeouts at ``when``, or earlier if already planned."""
+        """Plan a check of the timeouts at ``when``, unless an earlier check is planned."""
         if self._watch_at is None or when < self._watch_at:
             self._watch_at = when
             self._server.link.call_later(max(0.0, when - time.monotonic()), self._look_at_timeouts, when)
@@ -354,7 +354,7 @@ class Worker:
 
     @staticmethod
     def _due(invocation):
-        """Monotonic time at which the invocation is overdue; waiting for a thread does not count."""
+        """Monotonic time at which the invocation times out; the time begins when its function is called."""
         return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):
@@ -397,7 +397,7 @@ class Worker:
             delivery, self._unknown_backoff.wait_s(count + 1) or 0.0, {wire.UNKNOWN_HEADER: count + 1})
 
     def _put_off(self, delivery, wait_s, headers):
-        """Publish a copy that returns to this queue in ``wait_s``."""
+        """Replace the message by a copy that comes to this queue in ``wait_s``."""
         key = RETURN_KEY + self.config.queue
         self._copies.replace(
             delivery, headers,
@@ -406,7 +406,7 @@ class Worker:
         )
 
     def _give_up(self, delivery, error):
-        """Dead-letter the message, with the reason."""
+        """Dead-letter the message with the error as reason, or reject it if ``dead_letters`` is empty."""
         text = text_of(error)
         self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, text)
         if not self._dead_letters:
@@ -442,7 +442,7 @@ class Worker:
 
 
 def _checked(name, config):
-    """The TaskConfig, with a check of the number of arguments if it has no check."""
+    """Check the TaskConfig and return it; without a ``check`` it gets one that counts the arguments."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)

@@ -1,13 +1,13 @@
-"""Bare send: one system call per write, for a generator that makes one write per message.
+"""Sends bytes by one bare system call, for load generators that make one write per message.
 
-A leaf, implemented in its compiled twin ``bare_send.pxd``; interpreted generators use Python's sockets, which
-cost 0.5 us per call for a view, arguments and the interpreter's lock.
+The call is in ``bare_send.pxd`` and exists only if this module is compiled. Else generators use Python's
+sockets, which cost 0.5 us per call for a view, arguments and the interpreter's lock.
 """
 from typing import Any
 
 
 def is_native():
-    """Whether the compiled call exists."""
+    """True if this module is compiled, so that the bare call exists."""
     return False
 
 

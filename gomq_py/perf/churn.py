@@ -9,7 +9,7 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 
 class Scenario(NamedTuple):
-    """``step(options, connection, channel)`` is one iteration; ``has_queue``: needs a queue."""
+    """A kind of churn. ``step(options, connection, channel)`` iterates once; ``has_queue``: needs a queue."""
 
     help: str
     step: Callable
@@ -44,7 +44,7 @@ SCENARIOS = {
 
 
 def run(options, progress):
-    """Iterate for ``seconds`` (0: until interrupted); ``progress(rate)`` each second. Returns figures."""
+    """Iterate for ``seconds`` (0: until Ctrl-C); call ``progress(rate)`` each second. Returns the figures."""
     scenario = SCENARIOS[options.scenario]
     connection = Connection(options.uri, name="perf churn", timeout_s=options.timeout_s)
     channel = connection.channel()

@@ -25,7 +25,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser():
-    """The parser of all options of all scenarios."""
+    """Returns the parser, which knows all scenarios and their options."""
     top = _Parser(prog="gomq-py-perf", description="Load a message broker and measure it.",
                   epilog="gomq-py-perf throughput -z 10 is short for gomq-py-perf amqp throughput -z 10; "
                          "gomq-py-perf PROTOCOL SCENARIO --help lists the options of each. "
@@ -74,13 +74,13 @@ def main(arguments=None):
 
 
 def run_counts(options):
-    """Run and print; returns the exit code."""
+    """Run the scenario and print its figures; returns the exit code."""
     scenario = counts.queue_count if options.scenario == "queue-count" else counts.connection_count
     return _print_figures(options, scenario(options))
 
 
 def run_churn(options):
-    """Run and print; returns the exit code."""
+    """Run the scenario and print its figures; returns the exit code."""
     quiet = options.quiet or options.json
     return _print_figures(
         options, churn.run(options, lambda rate: quiet or print(f"{rate:,.0f} iterations/s", flush=True)))
@@ -94,7 +94,7 @@ def _print_figures(options, figures):
 
 
 def run_throughput(options):
-    """Run and print; returns the exit code. Raises ValueError for options that do not go together."""
+    """Run the scenario, print its figures; returns the exit code. Raises ValueError for invalid options."""
     kind, check = (MQTTThroughput, check_mqtt) if options.protocol == "mqtt" else (Throughput, check_amqp)
     quiet = options.quiet or options.json
     scenario = kind(check(options), (lambda published, consumed: None) if quiet else _progress)
@@ -118,13 +118,13 @@ def run_throughput(options):
 
 
 def _progress(published_per_s, consumed_per_s):
-    """Print the line of each second."""
+    """Print a line with the rates of the last second."""
     print(
         f"Publish rate: {published_per_s:,.0f} msgs/s Consume rate: {consumed_per_s:,.0f} msgs/s", flush=True)
 
 
 def _summary(result):
-    """Text for the end of a run."""
+    """The text that is printed at the end of a run."""
     lines = [
         "", "Summary:",
         f"Published: {result.published:,} messages, {result.publish_rate:,.0f} msgs/s",
@@ -150,7 +150,7 @@ def _summary(result):
 
 
 def _as_json(result):
-    """JSON with lavinmqperf's keys and ours."""
+    """The Result as JSON, with the keys of lavinmqperf and further keys of our own."""
     figures = {
         "elapsed_seconds": round(result.elapsed_s, 3), "avg_pub_rate": round(result.publish_rate),
         "avg_consume_rate": round(result.consume_rate),

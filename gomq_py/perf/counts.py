@@ -1,4 +1,4 @@
-"""``queue-count`` and ``connection-count``: make many of one thing; measure speed, and memory for each."""
+"""Makes many queues or connections; measures how fast they are made and how much memory each takes."""
 import math
 import random
 import socket
@@ -14,7 +14,7 @@ _SETTLE_S = 0.5  # before memory is read: lets the broker finish
 
 
 def queue_count(options):
-    """Declare ``count`` queues; returns figures. The queues stay, unless ``delete`` is given."""
+    """Declare ``count`` queues; returns the figures. Option ``delete`` deletes the queues at the end."""
     names = [f"{options.queue}-{number}" for number in range(options.count)]
     with Connection(options.uri, name="perf queue-count", timeout_s=options.timeout_s) as connection:
         channel = connection.channel()
@@ -36,7 +36,7 @@ def queue_count(options):
 
 
 def connection_count(options):
-    """Open connections with channels and consumers for ``seconds`` (0: for ever); returns figures."""
+    """Open connections, wait for ``seconds`` (0: until Ctrl-C) and close them. Returns the figures."""
     process.raise_descriptor_limit()
     with ExitStack() as stack:
         with Connection(options.uri, timeout_s=options.timeout_s) as connection:
@@ -64,7 +64,7 @@ def connection_count(options):
 
 @contextmanager
 def _measured(options, noun):
-    """Measure time and memory of the block, into the dict that it yields."""
+    """Context manager: yields a dict, and puts the time and memory that the block took into the dict."""
     figures: dict = {f"{noun}s": options.count}
     before = process.memory_octets(options.broker_pid) if options.broker_pid else None
     cpu_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
@@ -83,7 +83,7 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """The URL; with ``localhost`` by a loopback address of its own: a pair of addresses has 28 000 ports."""
+    """The broker's URL; with ``localhost`` at other loopback addresses: each takes 28 000 connections."""
     if not options.localhost:
         return options.uri
     chance = random.Random(number)

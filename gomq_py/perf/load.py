@@ -1,5 +1,4 @@
-"""One run of publishers and consumers, at full speed or a given rate, in processes of their own, for either
-protocol.
+"""Runs publishers and consumers in processes of their own, at full speed or a given rate, over AMQP or MQTT.
 
 The parent prepares the broker, forks the workers, reads their counters once a second, ends the run and makes
 the Result. It touches no message.
@@ -22,7 +21,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Result:
-    """Figures of one run; None where they do not apply."""
+    """Figures of one run. A figure that this run does not measure is None."""
 
     elapsed_s: float = 0.0
     published: int = 0
@@ -47,7 +46,7 @@ class Result:
 
 
 class Load:
-    """One run: publishers and consumers for each of ``groups``, the queues or topics of ``options``.
+    """One run with publishers and consumers for each of ``groups``, which are names of queues or of topics.
 
     ``progress(published per second, consumed per second)`` is called each second. The subclass of a protocol
     prepares the broker, makes the roles and computes the expected deliveries.
@@ -73,7 +72,7 @@ class Load:
         self.interrupted = False
 
     def run(self):
-        """Run to the end; returns the Result. Raises ClientError or OSError if it cannot begin."""
+        """Run to the end; returns the Result. Raises ClientError or OSError if the run cannot begin."""
         process.raise_descriptor_limit()
         self.prepare()
         self._fork()
@@ -91,7 +90,7 @@ class Load:
         return result
 
     def interrupt(self):
-        """End the run early, with its figures so far."""
+        """End the run early; ``run`` then returns the figures so far."""
         self.interrupted = True
 
     # Implemented by a protocol.
@@ -99,22 +98,22 @@ class Load:
     consumer_kind: type  # of ConsumerRole
 
     def prepare(self):
-        """Make what the load needs, before the workers are forked."""
+        """Prepare the broker, for example declare queues; called before the workers are forked."""
         raise NotImplementedError
 
     def clean_up(self):
         """Remove leftovers after the workers have ended normally."""
 
     def publisher(self, group, index, quota):
-        """A PublisherRole, made in its worker; ``index`` counts the publishers."""
+        """Called in a worker: connects one publisher and returns its PublisherRole. ``index``: its number."""
         raise NotImplementedError
 
     def expected(self):
-        """Deliveries that all consumers together should have had by now."""
+        """How many deliveries all consumers together should have received by now."""
         raise NotImplementedError
 
     def judge(self, result):
-        """Add faults of the deliveries to the Result."""
+        """Add the faults found in the deliveries to the Result."""
         raise NotImplementedError
 
     # The rest is private.
@@ -137,7 +136,7 @@ class Load:
             self._pipes.append(receiver)
 
     def _maker(self, kind, connections):
-        """A function that a worker calls to connect its share of the publishers or consumers."""
+        """Make the function by which a worker connects its share of the publishers or consumers."""
         options, region = self.options, self.region
 
         def make_roles(roles):
@@ -199,7 +198,7 @@ class Load:
         )
 
     def _drain(self):
-        """Wait until consumers have received all published messages, as long as they make progress."""
+        """Wait until consumers have received all published messages, or have received nothing for 5 s."""
         region = self.region
         state = {"delivered": -1, "until": 0.0}
 
@@ -214,7 +213,7 @@ class Load:
         self._watch(over, self.options.drain_s)
 
     def _watch(self, over, limit_s=None):
-        """Call ``progress`` each second until ``over()``, or for at most ``limit_s``."""
+        """Call ``progress`` each second until ``over()`` returns True, or for at most ``limit_s``."""
         ends = None if limit_s is None else time.monotonic() + limit_s
         seen_at, published, consumed = (
             time.monotonic(), self.region.total(shared.PUBLISHED), self.region.total(shared.DELIVERED)
@@ -232,7 +231,7 @@ class Load:
                 self._look_at_memory()
 
     def _look_at_memory(self):
-        """The broker's memory, or None; updates the peak."""
+        """Returns the broker's memory and notes its peak; None if the broker's process id is unknown."""
         if not self.options.broker_pid:
             return None
         memory = process.memory_octets(self.options.broker_pid)

@@ -1,4 +1,4 @@
-"""Content of the load, the same in every run: routing keys, sizes, properties and bodies."""
+"""Makes the messages of the load: routing keys, sizes, properties and bodies, the same in every run."""
 import random
 from itertools import cycle
 
@@ -13,7 +13,7 @@ FIRST_NUMBER_BITS = 48  # below the publisher's index in a sequence number
 
 
 class Stamps:
-    """Offsets of 8-byte stamps in each body, -1: none; ``end``: where the rest of the body begins."""
+    """Says where in each body 8-byte stamps lie (-1: no such stamp). ``end``: where the stamps end."""
 
     def __init__(self, verify, latency):
         self.timestamp_at = 0 if latency else -1
@@ -22,8 +22,8 @@ class Stamps:
 
 
 def parse_size(text):
-    """(least, most, sizes used in turn if it is a list): "16" -> (16, 16); "16-512" -> (16, 512); "64,16,512"
-    -> (16, 512, 64, 16, 512). Raises ValueError.
+    """(least, most) of a size or a range; a list's sizes follow. "16" -> (16, 16); "16-512" -> (16, 512);
+    "64,16,512" -> (16, 512, 64, 16, 512). Raises ValueError.
     """
     if "," in text:
         in_turn = [int(size) for size in text.split(",")]
@@ -38,12 +38,12 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """Content of every body, apart from stamps."""
+    """At least ``octet_count`` bytes of text. Every body is the beginning of it, with stamps written over."""
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 
 def routing_keys(options, queue):
-    """Routing keys that publishes use in turn."""
+    """The routing keys that the publishes to a queue use in turn."""
     if options.key_count > 1:
         regions = min(max(options.binding_count, 1), _REGIONS)
         return [f"region.{number % regions}.device.{number}" for number in range(options.key_count)]
@@ -51,7 +51,7 @@ def routing_keys(options, queue):
 
 
 def binding_keys(options, queue):
-    """Binding keys of a queue: together they match each of ``routing_keys``."""
+    """The binding keys of a queue, which together match all that ``routing_keys`` returns."""
     if options.binding_count > 1:
         patterns = ("region.{}.#", "region.{}.*.*", "#.{}.device.#", "*.{}.device.*")
         return [
@@ -64,7 +64,7 @@ def binding_keys(options, queue):
 
 
 def properties(options, with_headers=True):
-    """Encoded properties of a message; ``with_headers``: including those of ``header_count``."""
+    """A message's properties, encoded. ``with_headers``: add the headers that ``header_count`` asks for."""
     values = dict(options.properties)
     if options.header_count and with_headers:
         headers = {
@@ -78,7 +78,7 @@ def properties(options, with_headers=True):
 
 
 def make_amqp_batch(options, channel, queue):
-    """A cycle of publishes on an open channel."""
+    """A PublishBatch of AMQP publishes on an open channel, to publish again and again."""
     without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
     in_turn = cycle([properties(options), *without_headers])
 
@@ -94,7 +94,7 @@ def make_amqp_batch(options, channel, queue):
 
 
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
-    """A cycle of publishes: ``encode(key, body)`` returns the bytes of one, and the offset of its body."""
+    """A PublishBatch. ``encode(key, body)`` returns the bytes of a publish, and where its body begins."""
     low, high, *sizes = options.size
     chance = random.Random(0)
     mixed = len(keys) > 1 or low != high

@@ -1,5 +1,5 @@
-"""MQTT's part of ``gomq-py-perf mqtt throughput``: topics, sessions, and delivery of each message to every
-subscriber, or to one of each shared subscription. A publisher and a subscriber have one connection each.
+"""Runs ``gomq-py-perf mqtt throughput``. Each publisher and each subscriber has a connection of its own; the
+broker delivers a message to every subscriber, or to one subscriber of each shared subscription.
 """
 from gomq_py.client.errors import ClientError
 from gomq_py.client.mqtt import MQTTClient
@@ -27,27 +27,27 @@ _SESSION_EXPIRY_S = 3600  # of a kept session: cleans up after a killed run
 
 
 def connect(options, name, **more):
-    """A logged-in client."""
+    """Connect and log in; returns the client."""
     return MQTTClient(
         options.uri, version=options.version, client_identifier=name, keep_alive_s=0,
         timeout_s=options.timeout_s, **more)
 
 
 def kept(options):
-    """CONNECT's arguments for a client that keeps its session."""
+    """Arguments of CONNECT that make the broker keep the client's session."""
     properties = {"session_expiry_interval": _SESSION_EXPIRY_S} if options.version >= MQTT_5 else None
     return {"clean_start": False, "properties": properties}
 
 
 def encoded_properties(options):
-    """Encoded properties of every message, without their length. Raises ValueError."""
+    """The properties of every message, encoded, without the length before them. Raises ValueError."""
     if options.properties and options.version < MQTT_5:
         raise ValueError("--properties need --mqtt-version 5")
     return encode_values(options.properties, PUBLISH)
 
 
 def _make_batch(options, topic, publishers):
-    """A cycle of publishes to a topic."""
+    """A PublishBatch of publishes to a topic."""
     properties = encoded_properties(options)
     encoded_topic = topic.encode()
 
@@ -63,17 +63,17 @@ def _make_batch(options, topic, publishers):
 
 
 class _MQTT(Role):
-    """Common to both roles: packets outside of the load, and the end."""
+    """Base of publisher and consumer: handles packets outside of the load, such as DISCONNECT."""
 
     def read(self, now_ns, limit_octets=131072):
-        """Read as any role. Raises ClientError if the broker breaks the protocol."""
+        """Read as Role.read does. Raises ClientError also if the broker breaks the protocol."""
         try:
             return super().read(now_ns, limit_octets)
         except MQTTError as error:
             raise ClientError(f"the broker sent what is no MQTT: {error}") from error
 
     def other(self, what):
-        """Handle an answer with a reason, or a disconnect."""
+        """Handle a SUBACK, a DISCONNECT, or an acknowledgement with a reason code."""
         if isinstance(what, DisconnectPacket):
             reason = name_of(what.TYPE, what.reason_code, self.options.version)
             raise ClientError(f"the broker disconnected: {reason}")
@@ -91,7 +91,7 @@ class _MQTT(Role):
 
 
 class MQTTPublisher(_MQTT, PublisherRole):
-    """Publishes at one QoS with a window of unacknowledged messages."""
+    """Publishes at one QoS; limits how many messages are unacknowledged."""
 
     def __init__(self, options, counters, index, topic, quota, publishers):
         connection = connect(options, f"{options.name}-publisher-{index}")
@@ -110,8 +110,8 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """At most the window's width ahead of the oldest unacknowledged message: identifiers in flight stay
-        distinct and inside the window.
+        """Messages that may be published now: none is further ahead of the oldest unacknowledged message than
+        the window is wide, so that no packet identifier is in flight twice.
         """
         allowed = super().allowed()
         if self.confirm and allowed > 0:
@@ -124,7 +124,7 @@ class MQTTPublisher(_MQTT, PublisherRole):
             self.batch.identify(first, last, self.published % STRING_MAX + 1)
 
     def answer(self):
-        """Send PUBREL for each PUBREC."""
+        """Queue the PUBRELs that answer the PUBRECs read."""
         self.send_answers()
 
     def acknowledged(self, packet):
@@ -164,18 +164,18 @@ class MQTTConsumer(_MQTT, ConsumerRole):
 
 
 def consumer_name(options, index):
-    """Client identifier of a consumer: the same in every run over a topic, to find a kept session."""
+    """A consumer's client identifier, the same in every run if sessions are kept (``persistent``)."""
     return f"{options.name}-consumer-{index}"
 
 
 def filter_of(options, topic):
-    """Topic filter of a topic's consumers."""
+    """The topic filter to which the consumers of this topic subscribe."""
     topic_filter = options.filter or (f"{topic}/+" if options.own_topics else topic)
     return f"$share/{options.share}/{topic_filter}" if options.share else topic_filter
 
 
 class MQTTThroughput(Load):
-    """One run over the topics of ``options``."""
+    """One run of MQTT publishers and consumers over the topics of ``options``."""
 
     consumer_kind = MQTTConsumer
 
@@ -189,7 +189,7 @@ class MQTTThroughput(Load):
         ]
 
     def prepare(self):
-        """Remove sessions of an earlier run, whose messages would be counted."""
+        """Remove sessions of an earlier run: the messages kept in them would be counted."""
         self.clean_up()
         if not self.options.persistent:
             connect(self.options, f"{self.options.name}-0").close()  # an error here is one line
@@ -203,7 +203,7 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """Messages published and not refused, times the consumers of each."""
+        """How many deliveries to expect: of an accepted message one per consumer, or one if they share."""
         total = 0
         for publishers, consumers in self._of_topic:
             copies = min(1, len(consumers)) if self.options.share else len(consumers)
@@ -212,9 +212,8 @@ class MQTTThroughput(Load):
         return total
 
     def judge(self, result):
-        """Count lost and doubled messages; both are faults if the QoS excludes them, and with --verify so are
-        wrong order and unknown bodies.
-        """
+        """Count lost and doubled messages and add faults: lost messages unless a QoS is 0, doubled messages,
+        missing answers, and with --verify messages out of order and unknown bodies."""
         options, region = self.options, self.region
         undisturbed = not (self.interrupted or result.faults)
         result.lost, result.doubled = 0, region.total(shared.DOUBLED)

@@ -1,4 +1,4 @@
-"""Options of all scenarios, their types, and checks of those that depend on each other."""
+"""Declares the options of all scenarios with their types, and checks options that depend on each other."""
 import argparse
 import json
 import math
@@ -23,7 +23,7 @@ _UNACKNOWLEDGED = 100
 
 
 def add_amqp_throughput(options):
-    """Options of ``amqp throughput``."""
+    """Add the options of ``amqp throughput``."""
     add_common(options, DEFAULT_URL)
     add_load(options, "queue")
     add = options.add_argument
@@ -64,7 +64,7 @@ def add_amqp_throughput(options):
 
 
 def add_queue_count(options):
-    """Options of ``queue-count``."""
+    """Add the options of ``queue-count``."""
     add_common(options, DEFAULT_URL)
     add = options.add_argument
     add("-q", "--queues", dest="count", type=count, default=100, help="how many (%(default)s)")
@@ -76,7 +76,7 @@ def add_queue_count(options):
 
 
 def add_connection_count(options):
-    """Options of ``connection-count``."""
+    """Add the options of ``connection-count``."""
     add_common(options, DEFAULT_URL)
     add = options.add_argument
     add("-x", "--connections", dest="count", type=count, default=100, help="how many (%(default)s)")
@@ -91,7 +91,7 @@ def add_connection_count(options):
 
 
 def add_churn(options):
-    """Options of the churn scenarios."""
+    """Add the options of the churn scenarios."""
     add_common(options, DEFAULT_URL)
     add = options.add_argument
     add("-z", "--time", dest="seconds", type=real, default=0, metavar="SECONDS",
@@ -101,7 +101,7 @@ def add_churn(options):
 
 
 def add_mqtt_throughput(options):
-    """Options of ``mqtt throughput``."""
+    """Add the options of ``mqtt throughput``."""
     add_common(options, DEFAULT_MQTT_URL)
     add_load(options, "topic")
     add = options.add_argument
@@ -125,7 +125,7 @@ def add_mqtt_throughput(options):
 
 
 def add_common(options, url):
-    """Options of every scenario; ``url``: the default broker."""
+    """Add the options of every scenario; ``url``: the default broker's."""
     options.add_argument("--uri", default=url, help="broker to load (%(default)s)")
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
@@ -136,7 +136,7 @@ def add_common(options, url):
 
 
 def add_load(options, group):
-    """Options of publishers and consumers per ``group``, a queue or a topic."""
+    """Add the options for publishers and consumers; ``group``: "queue" or "topic", used in the help."""
     add = options.add_argument
     add("-q", "--quiet", action="store_true", help="print the summary only")
     add("-x", "--publishers", type=count, default=1,
@@ -170,7 +170,7 @@ def add_load(options, group):
 
 
 def add_writing(add):
-    """Options for writing and waiting, added by the ``add_argument`` of a group."""
+    """Add the options for writing and waiting; ``add``: the ``add_argument`` of an argument group."""
     add("--write-octets", type=count, default=messages.WRITE_OCTETS, metavar="N",
         help="octets per write (%(default)s); 1: a message in each, and a TCP segment")
     add("--mergeable", action="store_true",
@@ -184,7 +184,7 @@ def add_writing(add):
 
 
 def check_amqp(options):
-    """Check options of ``amqp throughput`` that depend on each other; add ``queues``. Raises ValueError."""
+    """Check that options of ``amqp throughput`` go together; set ``options.queues``. Raises ValueError."""
     check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
@@ -205,7 +205,7 @@ def check_amqp(options):
 
 
 def check_mqtt(options):
-    """Check options of ``mqtt throughput`` that depend on each other, derive others. Raises ValueError."""
+    """Check that options of ``mqtt throughput`` go together; set the derived ones. Raises ValueError."""
     check_load(options)
     parameters = parse_mqtt_url(options.uri)
     options.version = (
@@ -236,14 +236,14 @@ def check_mqtt(options):
 
 
 def check_load(options):
-    """Raises ValueError for options of ``add_load`` that do not go together."""
+    """Raises ValueError if options that ``add_load`` added do not go together."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
         raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
 
 
 def groups(options, group, single):
-    """The names of all queues or topics: ``single``, or those of the pattern. Raises ValueError."""
+    """Names of the run's queues or topics: ``single``, or all that the pattern yields. Raises ValueError."""
     if not options.pattern:
         names = [single]
     else:
@@ -259,27 +259,27 @@ def groups(options, group, single):
 
 
 def count(text):
-    """A count of things that this process holds."""
+    """Parse a count of things that this process keeps, such as connections."""
     return _number(text, int, MOST)
 
 
 def prefetch(text):
-    """A 16-bit number."""
+    """Parse a prefetch, which is a 16-bit number."""
     return _number(text, int, 65535)
 
 
 def amount(text):
-    """A count of messages."""
+    """Parse a count of messages."""
     return _number(text, int, 1 << 62)
 
 
 def real(text):
-    """Seconds, or messages per second."""
+    """Parse a number of seconds, or of messages per second."""
     return _number(text, float, 1e9)
 
 
 def _number(text, kind, most, least=0):
-    """A number in bounds. Raises ArgumentTypeError with a one-line text."""
+    """Parse a number from ``least`` to ``most``. Raises ArgumentTypeError with a text of one line."""
     try:
         number = kind(text)
     except ValueError:
@@ -290,7 +290,7 @@ def _number(text, kind, most, least=0):
 
 
 def size(text):
-    """The result of ``messages.parse_size``. Raises ArgumentTypeError."""
+    """Parse the size of bodies by ``messages.parse_size``. Raises ArgumentTypeError."""
     try:
         sizes = messages.parse_size(text)
     except ValueError:
@@ -303,7 +303,7 @@ def size(text):
 
 
 def table(text):
-    """A JSON object. Raises ArgumentTypeError."""
+    """Parse a JSON object. Raises ArgumentTypeError."""
     try:
         found = json.loads(text)
     except ValueError as error:

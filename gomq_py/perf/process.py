@@ -1,4 +1,4 @@
-"""Cost of a process: CPU time and memory from /proc, if there is one; and the limit of open files."""
+"""Reads CPU time and memory of a process from /proc; raises the limit of open files."""
 import os
 import resource
 
@@ -10,7 +10,7 @@ def raise_descriptor_limit():
 
 
 def cpu_seconds(pid):
-    """User and system time of a process with all its threads, to 10 ms.
+    """User and system time of all threads of a process, in seconds, to 10 ms.
 
     Raises OSError if there is no such process.
     """
@@ -20,7 +20,7 @@ def cpu_seconds(pid):
 
 
 def memory_octets(pid):
-    """{"rss": all resident pages, "anonymous": those without a file, the heap} of a process, in bytes.
+    """Memory of a process in bytes: {"rss": all resident pages, "anonymous": those that map no file}.
 
     Raises OSError.
     """

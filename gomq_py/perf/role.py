@@ -1,8 +1,7 @@
-"""Role: one connection under load, for either protocol: a publisher or a consumer, driven by its worker's
-loop, never waiting.
+"""Role: drives one connection under load, as a publisher or a consumer, over AMQP or MQTT. Never waits.
 
-After the client's login the role reads and writes the socket: it writes slices of a PublishBatch, walks what
-it reads, and updates the counters of the connection's slot after each.
+The client logs in; then the role takes over the socket, and its worker's loop calls it. A role writes slices
+of a PublishBatch, parses input with a Walk, and updates the shared counters of its connection.
 """
 import ssl
 import time
@@ -20,10 +19,10 @@ _CATCH_UP_S = 0.1  # the most that a delayed publisher makes up in one burst
 
 
 class Role:
-    """Common to publishers and consumers.
+    """Base of publishers and consumers.
 
-    ``due_ns``: when a rate limit allows more, None: only the socket decides. The loop calls ``turn`` when
-    time or socket is ready, at the start and when the parent stops publishing.
+    ``due_ns``: time at which a rate limit allows more, or None if only the socket decides. The loop calls
+    ``turn`` at that time, when the socket is ready, at the start, and when the parent stops publishing.
     """
 
     def __init__(self, options, counters, connection, quota):
@@ -40,7 +39,7 @@ class Role:
         self._pending = deque()  # memoryviews not yet written
 
     def attach(self, walk):
-        """Take over the socket; input that the client has read ahead goes through the walk first."""
+        """Take over the socket. Bytes that the client has read ahead are parsed by the Walk first."""
         self.walk = walk
         self._room, self._answers = memoryview(walk.buffer), memoryview(walk.answers)
         ahead = self.connection.take_over()
@@ -48,12 +47,12 @@ class Role:
         walk.walk(len(ahead), time.monotonic_ns())
 
     def start(self, now_ns):
-        """Begin the run."""
+        """Begin the run at ``now_ns``: a role may publish or consume from now on."""
         self.started = True
         self._started_ns = now_ns
 
     def read(self, now_ns, limit_octets=131072):
-        """Read and parse once; False if there was nothing. Raises ClientError if the broker closes."""
+        """Read and parse once; False if no bytes had come. Raises ClientError if the broker closes."""
         kept = self.walk.kept
         try:
             count = self.socket.recv_into(self._room[kept:kept + limit_octets])
@@ -77,7 +76,7 @@ class Role:
             self.walk.answered = 0
 
     def write(self):
-        """Write what is pending; True when all is written."""
+        """Write pending bytes; True when all are written."""
         while self._pending:
             view = self._pending[0]
             try:
@@ -91,7 +90,7 @@ class Role:
         return True
 
     def close(self):
-        """Close, in order if the broker is there and no frame is half written."""
+        """Close by the protocol, or cut the socket if a frame is half written or the broker fails."""
         if self._pending:
             self.connection.abort()
             return
@@ -107,19 +106,19 @@ class Role:
     # Implemented by a protocol.
 
     def other(self, what):
-        """Handle input outside of the load. Raises ClientError if it ends the run."""
+        """Handle a frame or packet outside of the load. Raises ClientError if the run cannot go on."""
         raise NotImplementedError
 
     def finish(self):
-        """Called at the end of the run."""
+        """Send what the protocol needs at the end of the run, for example the last acks."""
 
 
 class PublisherRole(Role):
-    """Publishes its cycle until it is stopped or its quota is reached, and then until all is confirmed.
+    """Publishes its cycle until it is stopped or its quota is reached, and then waits for the confirms.
 
-    ``window`` counts confirms; ``confirm``: most unconfirmed messages, 0: no confirms. ``phase``: share of
-    the first pause at a rate that passes before the first message, so that many publishers do not publish at
-    the same moment.
+    ``window`` counts confirms; ``confirm``: the most unconfirmed messages, or 0 to publish without confirms.
+    ``phase``, 0 to 1: the part of the pause between messages that passes before the first message, so that
+    many publishers with a rate do not publish at the same moment.
     """
 
     def __init__(self, options, counters, connection, index, quota, batch, window, confirm, phase=1.0):
@@ -147,11 +146,11 @@ class PublisherRole(Role):
         super().start(now_ns - int((1 - self._phase) / rate * 1e9) if rate else now_ns)
 
     def stop_publishing(self):
-        """Publish no new messages; pending ones are still written and confirmed."""
+        """Publish no new messages; pending messages are still written and confirmed."""
         self.stopping = True
 
     def turn(self, now_ns, readable):
-        """Read confirms, write slices, count."""
+        """Read confirms, write slices of the cycle, update the shared counters."""
         if readable:
             while self.read(now_ns):
                 self.answer()
@@ -165,7 +164,7 @@ class PublisherRole(Role):
     # Implemented by a protocol.
 
     def allowed(self):
-        """Messages that may be published now, apart from the rate."""
+        """How many messages may be published now; the rate is not considered here."""
         if self.stopping:
             return 0
         allowed = self.batch.count
@@ -176,24 +175,24 @@ class PublisherRole(Role):
         return allowed
 
     def answer(self):
-        """Queue answers to the packets that the walk has found."""
+        """Queue the answers to the packets that were just parsed."""
 
     def stamp(self, first, last):
-        """Write numbers and times into the next messages of the cycle."""
+        """Write numbers and times into the cycle's messages ``first`` to ``last`` (exclusive)."""
         if self._stamps.end:
             self.batch.stamp(first, last, self._first_number + self.published, time.monotonic_ns())
 
     def was_published(self, count):
-        """Note ``count`` more messages, published or pending."""
+        """Note that ``count`` more messages were written or queued."""
 
     def is_complete(self):
-        """Whether no more answers are due, if no new messages are published."""
+        """True if the broker has answered all messages published so far."""
         return not self.confirm or self.window.confirmed == self.published
 
     # The rest is private.
 
     def _publish(self, now_ns):
-        """Queue the next slice, or write its messages one by one; False if nothing may be published now."""
+        """Queue the next slice, or write its messages one by one; False if no message could be published."""
         allowed = self.allowed()
         self.due_ns = None
         if self.options.rate and allowed > 0:
@@ -219,7 +218,7 @@ class PublisherRole(Role):
         return True
 
     def _write_singly(self, first, last):
-        """Write messages one by one; returns the end of those begun."""
+        """Write messages one by one; returns the index after the last message that was at least begun."""
         count, missing = self.batch.write_singly(self.socket, first, last, self._flags)
         if missing:
             end = self.batch.starts[first + count]
@@ -227,7 +226,7 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """Messages that the rate allows now; sets when it allows the next."""
+        """How many messages the rate allows now; sets ``due_ns`` to when the rate allows more."""
         rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
         if due > rate * _CATCH_UP_S + burst:
@@ -260,8 +259,8 @@ class ConsumerRole(Role):
         self._held = False  # held back by the rate
 
     def checks(self, kind, region, latencies):
-        """Arguments for a walk that checks and times bodies. ``kind``: a check's class; ``region``: its
-        data."""
+        """Arguments for a Walk that checks and times bodies. ``kind``: class of the check; ``region``: memory
+        for its counts."""
         options = self.options
         stamps = messages.Stamps(options.verify, options.measure_latency)
         content = b"" if options.random_bodies else messages.filler(options.size[1])
@@ -272,13 +271,13 @@ class ConsumerRole(Role):
         }
 
     def interest(self):
-        """Events to wait for on the socket: nothing is read while acks are stuck."""
+        """Events to wait for on the socket. While acks cannot be written deliveries are not read."""
         if self._pending:
             return POLLOUT
         return 0 if self._held or self.done else POLLIN
 
     def turn(self, now_ns, readable):
-        """Read deliveries unless acks are stuck or the rate forbids it, write acks, count."""
+        """Write acks; read deliveries unless acks remain unwritten or the rate forbids it; count."""
         if self.done:
             return
         if self.write() and (readable or self._held) and self._may_read(now_ns):

@@ -1,8 +1,8 @@
-"""Memory shared by workers and their parent: flags from the parent, counters of each connection, latencies
-and checks of each consumer.
+"""Lays out the memory that workers share with their parent: flags that the parent sets, counters of each
+connection, latencies and checks of each consumer.
 
-Each slot has one writer, so there are no locks; 8-byte stores are atomic. A region is made before the workers
-are forked.
+Each word has one writer, and a store of 8 bytes is atomic: no locks are needed. The parent makes the region
+before it forks the workers.
 """
 import mmap
 
@@ -21,8 +21,8 @@ _COUNTERS = 16
 
 
 class SharedRegion:
-    """Counters of each connection, publishers first; for each consumer a latency histogram and three numbers
-    for each of ``numbered`` publishers; for each publisher a histogram of its confirms.
+    """Holds counters of each connection, publishers first; a histogram of latencies per consumer and of
+    confirms per publisher; and per consumer three numbers for each of ``numbered`` publishers.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -42,7 +42,7 @@ class SharedRegion:
         self._words[index] = 1
 
     def counters(self, connection):
-        """The counters of one connection, indexed by the names above."""
+        """The counters of one connection, indexed by READY, DONE, PUBLISHED and so on."""
         start = _FLAGS + connection * _COUNTERS
         return self._words[start:start + _COUNTERS]
 
@@ -56,7 +56,7 @@ class SharedRegion:
         return self._words[start:start + BUCKETS]
 
     def check(self, connection):
-        """(following, counts, sums) of one consumer, each with one number per publisher."""
+        """(following, counts, sums) for a consumer's SequenceCheck; each has a number per publisher."""
         return tuple(
             self._of_consumer(connection, BUCKETS + part * self._numbered, self._numbered)
             for part in range(3))
@@ -66,11 +66,11 @@ class SharedRegion:
         return sum(self._column(counter))
 
     def every(self, counter, connections):
-        """Whether a counter is set for all connections of a range."""
+        """True if the counter of each connection in the range is not 0."""
         return all(self._column(counter)[connections.start:connections.stop])
 
     def latest(self, counter, connections):
-        """The largest value of a counter over a range of connections; 0 without any."""
+        """The largest value of a counter over a range of connections; 0 for an empty range."""
         return max(self._column(counter)[connections.start:connections.stop], default=0)
 
     def _column(self, counter):

@@ -1,6 +1,6 @@
-"""AMQP's part of ``gomq-py-perf amqp throughput``: queues, and each message to one consumer.
+"""Runs ``gomq-py-perf amqp throughput`` over queues: the broker delivers each message to one consumer.
 
-A publisher and a consumer have one connection each, with channel 1.
+Each publisher and each consumer has a connection of its own, with channel 1.
 """
 import time
 
@@ -20,13 +20,13 @@ _COMMIT = method_frame(1, TxCommit())
 
 
 def _connect(options, name):
-    """A connection with channel 1 open."""
+    """Open a connection and its channel 1; returns both."""
     connection = Connection(options.uri, heartbeat_s=0, name=name, timeout_s=options.timeout_s)
     return connection, connection.channel(1)
 
 
 def _method(payload):
-    """Decode a method outside of the load. Raises ClientError if it ends the run."""
+    """Decode a method; None for blocked or unblocked. Raises ClientError for a close or a cancel."""
     method = decode_method(payload)
     if isinstance(method, (ChannelClose, ConnectionClose)):
         raise ClientError(f"{method.reply_code} {method.reply_text}")
@@ -36,7 +36,7 @@ def _method(payload):
 
 
 class Publisher(PublisherRole):
-    """Publishes with confirms, transactions or neither."""
+    """Publishes with confirms, in transactions, or without either."""
 
     def __init__(self, options, counters, index, queue, quota, latencies):
         """``latencies``: memory for the histogram of confirms."""
@@ -55,7 +55,7 @@ class Publisher(PublisherRole):
         counters[shared.READY] = 1
 
     def allowed(self):
-        """Messages that may be published now: none during a commit, no more than fit the transaction."""
+        """How many messages may be published now: 0 during a commit, at most the rest of the transaction."""
         if self._committing:
             return 0
         allowed = super().allowed()
@@ -64,7 +64,7 @@ class Publisher(PublisherRole):
         return allowed
 
     def was_published(self, count):
-        """Note the time for the confirms; commit a full transaction."""
+        """Note when the messages were sent, to time confirms; commit the transaction if it is full."""
         if self._is_timed:
             self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
         if self.options.publish_transaction:
@@ -73,7 +73,7 @@ class Publisher(PublisherRole):
                 self._commit()
 
     def is_complete(self):
-        """Whether no more answers are due; commits an unfinished transaction first."""
+        """Commit a transaction that is not full; returns True if the broker owes no more answers."""
         if self._in_transaction and not self._committing:
             self._commit()
         return not self._committing and super().is_complete()
@@ -84,7 +84,7 @@ class Publisher(PublisherRole):
             self._committing = False
 
     def answer(self):
-        """Count returned messages; nothing is answered."""
+        """Count messages that the broker returned. AMQP publishers send no answers."""
         self.counters[shared.RETURNED] = self.walk.returned
 
     def _commit(self):
@@ -94,7 +94,7 @@ class Publisher(PublisherRole):
 
 
 class Consumer(ConsumerRole):
-    """Consumes with or without acks, or polls."""
+    """Consumes with or without acks, or polls with basic.get."""
 
     def __init__(self, options, counters, index, queue, quota, check, latencies):
         connection, channel = _connect(options, f"perf consumer {index}")
@@ -131,7 +131,7 @@ class Consumer(ConsumerRole):
             self.counters[shared.READY] = 1
 
     def answer(self):
-        """Send acks, with their transactions, or the next poll."""
+        """Send acks, commit a full transaction of acks, and send the next basic.get if the run polls."""
         walk = self.walk
         self.counters[shared.EMPTY_GETS] = walk.empty_gets
         if self.options.ack_transaction and walk.answered:
@@ -155,7 +155,7 @@ class Consumer(ConsumerRole):
 
 
 class Throughput(Load):
-    """One run over the queues of ``options``."""
+    """One run of AMQP publishers and consumers over the queues of ``options``."""
 
     consumer_kind = Consumer
 
@@ -201,7 +201,7 @@ class Throughput(Load):
             self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
 
     def expected(self):
-        """Messages published and neither returned nor refused."""
+        """How many messages were published and neither returned nor refused."""
         total = self.region.total
         return total(shared.PUBLISHED) - total(shared.RETURNED) - total(shared.REFUSED)
 

@@ -1,15 +1,15 @@
-"""Compiled loops of a load generator: publishes that are encoded in advance, and parsers for its input over
-AMQP and MQTT, without an object per frame or packet.
+"""Compiled loops of the load generator. A PublishBatch holds publishes that are encoded in advance; a Walk
+parses input over AMQP or MQTT, without an object per frame or packet.
 
 A PublishBatch lies in one buffer that is written again and again; only sequence numbers and timestamps in
-the bodies change. A write is a slice of whole messages, 16 to 64 KiB, so that many messages share one system
+the bodies change. A write is a slice of whole messages, 16 to 64 KiB: many messages share one system
 call.
 
 A walk counts, checks, times and acknowledges messages, and counts confirms or acknowledgements. The worker
 reads from its socket into ``buffer`` behind the ``kept`` bytes of an incomplete frame or packet and calls
-``walk``. Acks (over MQTT PUBACK, PUBREC, PUBREL and PUBCOMP) are written into ``answers``. What is outside of
-the load is put into ``others``: methods (close, cancel, ...) as octets, packets of MQTT (SUBACK, DISCONNECT,
-refusals, ...) as objects. Trusts nothing: sizes are checked before use; mqtt.wire.frames finds the packets.
+``walk``. A walk writes acks (over MQTT PUBACK, PUBREC, PUBREL and PUBCOMP) into ``answers``, and puts input
+outside of the load into ``others``: AMQP methods such as channel.close as octets, MQTT packets such as SUBACK
+as objects. A walk trusts no peer and checks sizes before use; mqtt.wire.frames finds the packets.
 """
 import os
 import socket
@@ -37,16 +37,16 @@ _SEEN_OCTETS = 4 << 20  # all publishers together: tells doubles from late messa
 
 
 class PublishBatch:
-    """A cycle of messages. ``starts[i]``: where message i begins in ``buffer``; ``starts[count]``: its end.
+    """A cycle of encoded messages in ``buffer``: message i lies from ``starts[i]`` to ``starts[i + 1]``.
 
-    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, -1 for none; the bodies must be
-    large enough. ``identifier_before``: distance of MQTT's packet identifier before each body, 0 for none.
+    ``timestamp_at`` and ``sequence_at``: offsets of 8-byte stamps in a body, or -1; bodies must have room for
+    the stamps. ``identifier_before``: how far before each body MQTT's packet identifier lies, 0 over AMQP.
     """
 
     __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
 
     def __init__(self, messages, timestamp_at=-1, sequence_at=-1, identifier_before=0):
-        """``messages``: (all frames of a publish, offset of its body in them) each."""
+        """``messages``: a pair per message: (all frames of a publish, offset of the body in the frames)."""
         starts, bodies = array("q", [0]), array("q")
         for frames, body_at in messages:
             if body_at < identifier_before or identifier_before == 1:
@@ -67,7 +67,7 @@ class PublishBatch:
         self.identifier_before = identifier_before
 
     def stamp(self, first, last, sequence, timestamp_ns):
-        """Write numbers from ``sequence`` on, and one timestamp, into messages: little-endian."""
+        """Write numbers from ``sequence`` on, and the same timestamp, into the bodies, as little-endian."""
         if first < 0 or last > self.count:
             raise IndexError("messages outside the batch")
         p = octets.pointer(self.buffer)
@@ -92,8 +92,8 @@ class PublishBatch:
         """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
         takes no more. Raises OSError.
 
-        Returns (messages begun, unwritten bytes of the last one). ``flags``: END_OF_RECORD for a TCP segment
-        per message. TCP_NODELAY alone does not keep them apart: messages that wait are merged (20 to a
+        Returns (count of messages begun, unwritten bytes of the last of them). ``flags``: END_OF_RECORD sends
+        a TCP segment per message. With TCP_NODELAY alone the kernel merges messages that wait (20 to a
         segment were seen).
         """
         if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
@@ -110,7 +110,7 @@ class PublishBatch:
         return last - first, 0
 
     def _write_bare(self, descriptor, first, last, flags):
-        """``write_singly`` for a non-blocking socket."""
+        """Do what ``write_singly`` does, by bare system calls."""
         p = octets.pointer(self.buffer)
         end = self.starts[first]
         for i in range(first, last):
@@ -125,13 +125,13 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """End of the messages from ``first`` on that fit ``limit_octets``; at least one message."""
+        """Index after the last message that fits ``limit_octets`` from ``first`` on; at least first + 1."""
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)
 
 
 class LatencyHistogram:
-    """Counts of values in nanoseconds, with 64 buckets per power of two: an error of at most 1.6 % at any
-    count, and cheap enough to add every message.
+    """Counts times in nanoseconds, in 64 buckets per power of two: the error is at most 1.6 %, and adding a
+    time is cheap enough to do for every message.
 
     ``region``: a writable memoryview of BUCKETS u64, which a worker process writes and its parent reads.
     """
@@ -142,7 +142,7 @@ class LatencyHistogram:
         self.buckets = region
 
     def add(self, value):
-        """Count one value. Buckets are 1 ns wide below 64, and above 1/64 of their power of two."""
+        """Count one value. A bucket is 1 ns wide below 128 ns, then 1/64 of the power of two below it."""
         shift = 0
         while value >= 128:
             value >>= 1
@@ -153,8 +153,8 @@ class LatencyHistogram:
 
 
 class ConfirmWindow:
-    """Counts confirms exactly, single and multiple, in any order; ``size``: most unconfirmed publishes.
-    ``latencies``: histogram of the times from ``note_sent`` to the settlement at ``now_ns``, or None.
+    """Counts confirms exactly, single and multiple, in any order; ``size``: the most unconfirmed publishes.
+    ``latencies``: a histogram for the time from ``note_sent`` to each confirm, or None to measure no times.
     """
 
     __slots__ = ("confirmed", "refused", "low", "mask", "settled", "latencies", "sent_ns", "now_ns")
@@ -172,7 +172,7 @@ class ConfirmWindow:
         self.confirmed = self.refused = 0
 
     def settle(self, tag, multiple, refused):
-        """Settle a basic.ack or (``refused``) basic.nack. Numbers outside the window are ignored."""
+        """Count a basic.ack, or a basic.nack (``refused``). Tags outside the window are ignored."""
         if tag < self.low or tag > self.low + self.mask:
             return
         first = self.low if multiple else tag
@@ -199,12 +199,12 @@ class ConfirmWindow:
 
 
 class SequenceCheck:
-    """Checks order and completeness by the number in each body: publisher in the upper 16 bits, its count
-    from 0 in the lower 48.
+    """Checks order and completeness by the number in each body: the upper 16 bits are the publisher, the
+    lower 48 count the publisher's messages from 0.
 
-    ``following``, ``counts`` and ``sums``: memoryviews of one u64 per publisher: the next number in order,
-    the count of messages and the sum of their numbers, which show at the end whether exactly the published
-    ones arrived. Every body must equal ``filler`` from ``filled_from`` on (empty: no check).
+    ``following``, ``counts`` and ``sums`` have a u64 per publisher: the next number in order, the count of
+    messages, the sum of their numbers. Count and sum show at the end whether exactly the published messages
+    arrived. Every body must equal ``filler`` from ``filled_from`` on; an empty filler is not compared.
     """
 
     __slots__ = (
@@ -219,7 +219,7 @@ class SequenceCheck:
         self.misordered = self.corrupt = 0
 
     def note(self, sequence):
-        """Check the number of one body."""
+        """Check and count the number that was read from a body."""
         publisher = sequence >> 48
         number = sequence & NUMBER_MASK
         if publisher >= self.publishers:
@@ -233,7 +233,7 @@ class SequenceCheck:
         self.sums[publisher] += number
 
     def compare(self, p, at, size, offset):
-        """Check a part of a body, ``size`` bytes from ``offset`` on."""
+        """Compare ``size`` bytes of a body, from ``offset`` on, with ``filler``."""
         if not self.filler:
             return 0
         if offset < self.filled_from:
@@ -249,9 +249,9 @@ class SequenceCheck:
 
 
 class Walk:
-    """Common to both protocols: the buffers of a connection's receiving half, and checks and times of bodies.
+    """Base of FrameWalk and MQTTWalk: keeps a connection's input buffer, and checks and times the bodies.
 
-    ``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 bytes in each body.
+    ``check`` needs ``sequence_at``, and ``latencies`` needs ``timestamp_at``: offsets of 8-byte stamps.
     """
 
     __slots__ = (
@@ -273,7 +273,7 @@ class Walk:
         self.now_ns = 0
 
     def take_content(self, p, at, size, offset):
-        """Check and time a part of a body, ``size`` bytes from ``offset`` on; the stamps lie in the first."""
+        """Check and time ``size`` bytes of a body from ``offset`` on; the first part has the stamps."""
         if self.sequence_at >= 0:
             if not offset and size >= self.sequence_at + 8:
                 self.check.note(octets.le64(p, at + self.sequence_at))
@@ -288,7 +288,7 @@ class Walk:
 
 
 class FrameWalk(Walk):
-    """The receiving half of one connection with one channel, number 1."""
+    """Parses the AMQP frames that come over one connection with one channel, number 1."""
 
     __slots__ = (
         "returned", "empty_gets", "last_tag", "acked_tag", "ack_every", "window", "missing", "offset",
@@ -381,7 +381,7 @@ class FrameWalk(Walk):
         return 0
 
     def complete(self):
-        """Finish a message whose last byte has arrived."""
+        """Count a message whose last byte has arrived, and ack it if an ack is due."""
         if self.returning:
             self.returning = False
             self.returned += 1
@@ -392,7 +392,7 @@ class FrameWalk(Walk):
         return 0
 
     def answer(self, multiple):
-        """Append an ack of the last delivery."""
+        """Append an ack of the last delivery; ``multiple``: and of all deliveries before."""
         if self.answered + 21 > len(self.answers):
             raise FrameError("more messages in one read than can be")
         p = octets.pointer(self.answers)
@@ -404,26 +404,26 @@ class FrameWalk(Walk):
         return 0
 
     def ack_rest(self):
-        """Append an ack of everything delivered and not acked yet."""
+        """Append an ack of all deliveries that are not acked yet."""
         if self.ack_every and self.last_tag > self.acked_tag:
             self.answer(True)
 
 
 class PacketWindow(ConfirmWindow):
-    """A ConfirmWindow of packet identifiers: publish n, from 1 on, has (n - 1) % 65535 + 1."""
+    """A ConfirmWindow for MQTT: publish n, from 1 on, has the packet identifier (n - 1) % 65535 + 1."""
 
     __slots__ = ()
 
     def settle_packet(self, identifier, refused):
-        """Settle a PUBACK, PUBCOMP or (``refused``) failure. Identifiers outside the window are ignored."""
+        """Count a PUBACK, a PUBCOMP or (``refused``) a refusal. Ignores identifiers outside the window."""
         first = (self.low - 1) % IDENTIFIER_MAX
         ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
         self.settle(self.low + ahead, False, refused)
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that tells doubled messages from late ones; ``doubled`` messages are not counted as
-    arrived. Remembers the last ``span`` numbers of each publisher; older ones count as late.
+    """A SequenceCheck that tells doubled messages from late ones, and counts a doubled message only in
+    ``doubled``. Remembers the last ``span`` numbers of each publisher; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
@@ -464,7 +464,7 @@ class ArrivalCheck(SequenceCheck):
 
 
 class MQTTWalk(Walk):
-    """The receiving half of one connection. A packet larger than ``packet_octets`` ends it."""
+    """Parses the MQTT packets that come over one connection. Refuses packets above ``packet_octets``."""
 
     __slots__ = ("packets", "version", "window")
 
@@ -509,7 +509,7 @@ class MQTTWalk(Walk):
         return self.delivered - before
 
     def take_message(self, p):
-        """Take a PUBLISH, with number and timestamp in its body."""
+        """Count, check and time a PUBLISH, by the number and the timestamp in its body."""
         at = self.packets.payload_at
         size = self.packets.payload_length
         self.delivered += 1
@@ -531,7 +531,7 @@ class MQTTWalk(Walk):
 
 
 def lower_bound(index):
-    """The smallest value, in nanoseconds, that falls into a bucket."""
+    """The smallest value, in nanoseconds, that is counted in the bucket ``index``."""
     if index < 2 * SUB_BUCKETS:
         return index
     shift = index // SUB_BUCKETS - 1
@@ -539,7 +539,7 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """{"count", "min", "median", "p75", "p95", "p99", "max"} of regions, in ms; only a count if it is 0."""
+    """{"count", "min", "median", "p75", "p95", "p99", "max"} of histograms, in ms; {"count": 0} if empty."""
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

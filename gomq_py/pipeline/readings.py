@@ -1,4 +1,4 @@
-"""Readings: schema files for devices' payloads, and payloads as typed rows. No Spark.
+"""Turns devices' payloads into typed rows, by a schema file. Does not import Spark.
 
     format = "json"              # json, ndjson, cbor, msgpack
     device = "topic:1"           # a word of the routing key, from 0, or "field:NAME"
@@ -29,7 +29,7 @@ _FIRST_S, _LAST_S = -62135596800, 253402300799
 
 @dataclass(frozen=True)
 class Schema:
-    """A schema file, read and checked."""
+    """The checked content of a schema file."""
 
     format: str
     device: tuple
@@ -41,12 +41,12 @@ class Schema:
 
 
 def read_schema(path):
-    """The Schema in a file. Raises OptionError that names the file and the key."""
+    """Read a Schema from a file. Raises OptionError, which names the file and the key."""
     return from_toml(path, make_schema, "schema ")
 
 
 def from_toml(path, make, what=""):
-    """``make(tables)`` of a file. Raises OptionError that names the file, ``what`` before it."""
+    """Call ``make`` with the parsed TOML file. Raises OptionError beginning with ``what`` and the path."""
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))
@@ -57,7 +57,7 @@ def from_toml(path, make, what=""):
 
 
 def make_schema(given):
-    """The Schema of a file's table. Raises OptionError."""
+    """Make the Schema from the parsed TOML of a file. Raises OptionError."""
     strange = sorted(set(given) - _KEYS)
     if strange:
         raise OptionError(f"{strange[0]} is unknown; there are {', '.join(sorted(_KEYS))}")
@@ -90,7 +90,7 @@ def _parsed(text):
 
 
 def readings(schema, routing_key, body, came_at):
-    """[(device, time, values)] of a message. Raises Undecodable."""
+    """[(device, time, values)], one for each reading in a message's body. Raises Undecodable."""
     found = []
     for one in decode(schema.format, body):
         found.append((_device(schema, routing_key, one), _time(schema, one, came_at),
@@ -128,7 +128,7 @@ def _time(schema, reading, came_at):
 
 
 def _value(value, name, kind):
-    """The value converted to this type; None stays None. Raises Undecodable."""
+    """Convert the value of a field to its type; None stays None. Raises Undecodable."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -146,12 +146,12 @@ def _value(value, name, kind):
 
 
 def _is_text(value):
-    """Whether a text is Unicode: JSON allows half a surrogate pair, which no table can hold."""
+    """False if the text has half a surrogate pair, which JSON allows and a table cannot hold."""
     return value.isascii() or value.encode("utf-8", "ignore").decode() == value
 
 
 def _shown(value):
-    """The value's beginning: it may be large, or nested deeper than repr() can go."""
+    """The beginning of a value as text. reprlib copes with large and deeply nested values."""
     return reprlib.repr(value)[:60]
 
 

@@ -1,7 +1,7 @@
 """Runs queries to their end, or until stopped, and reports progress.
 
-On a terminal as one line that is overwritten, otherwise as a line of JSON for each batch. Counts also go to
-Prometheus if wanted (exposition).
+On a terminal it overwrites one line with the progress; otherwise it prints a line of JSON for each batch.
+Prometheus can get the counts, too (exposition).
 """
 import json
 import re
@@ -28,7 +28,7 @@ class JobFailed(Exception):
 class Reporter:
     """Reports the counts of all queries of a run as they change.
 
-    ``prometheus``: a file; ``address``: serves them over HTTP until end(). Raises OptionError if that fails.
+    Writes them to file ``prometheus``, serves them at HTTP ``address`` (OptionError if it cannot be used).
     """
 
     def __init__(self, out=None, prometheus=None, address=None):
@@ -97,7 +97,7 @@ class Reporter:
 
 
 def lag_of(progress):
-    """Unread messages of the sources in a progress report; None if unknown."""
+    """How many messages were unread at a progress report of Spark; None if a source does not tell."""
     lag = 0
     for source in progress["sources"]:
         try:
@@ -111,8 +111,8 @@ def lag_of(progress):
 
 
 def run(writers, every=None, reporter=None):
-    """Start {name: DataStreamWriter} and return when all have ended: with the present data, or (``every``,
-    such as "10 seconds") at a signal. Raises JobFailed.
+    """Run {name: DataStreamWriter}. Without ``every`` queries end when they have read the present messages;
+    with ``every``, such as "10 seconds", they run until a signal. Raises JobFailed.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -137,7 +137,7 @@ def run(writers, every=None, reporter=None):
 
 
 class Running:
-    """A query and its restarts."""
+    """Runs one query, and restarts it if its Python process was too slow to start."""
 
     def __init__(self, name, writer):
         self._name = name
@@ -146,9 +146,9 @@ class Running:
         self.query = writer.start()
 
     def goes_on(self):
-        """False if the query has ended well.
+        """True if the query is active or was restarted; False if it has ended without an error.
 
-        Restarts the query at its checkpoint if it ended only because the machine is busy. Raises JobFailed.
+        Restarts the query at its checkpoint if its Python process was too slow to start. Raises JobFailed.
         """
         if self.query.isActive:
             return True
@@ -163,12 +163,12 @@ class Running:
 
 
 def was_slow_to_start(error):
-    """Whether the Python process of a streaming query did not start in time."""
+    """True if a query failed because its Python process did not start in time."""
     return "Python worker failed to connect back" in str(error)
 
 
 def _look(running, reporter):
-    """Report progress; True while any query is active."""
+    """Report the progress of all queries, restart where needed; True while any query is active."""
     # Before the progress is read: a query reports its last part before it ends.
     still = [one for one in running.values() if one.query.isActive]
     for name, one in running.items():
@@ -177,7 +177,7 @@ def _look(running, reporter):
 
 
 def repeat(work, pause_s):
-    """Call ``work`` once, or (``pause_s``) at this interval until a signal."""
+    """Call ``work`` every ``pause_s`` seconds until a signal; only once if ``pause_s`` is None."""
     stop = threading.Event()
     _on_signals(stop)
     while True:
@@ -188,7 +188,7 @@ def repeat(work, pause_s):
 
 
 def seconds_of(duration):
-    """Seconds of a duration such as "10 seconds". Raises OptionError."""
+    """How many seconds a text such as "2 minutes" means. Raises OptionError."""
     found = re.fullmatch(r"(\d+) ?(second|minute|hour)s?", duration.strip())
     if found is None:
         raise OptionError(f"{duration!r} is no duration such as '10 seconds', '1 minute' or '2 hours'")
@@ -196,7 +196,7 @@ def seconds_of(duration):
 
 
 def _on_signals(stop):
-    """Set ``stop`` at SIGTERM and SIGINT."""
+    """Have SIGTERM and SIGINT set the event ``stop``."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

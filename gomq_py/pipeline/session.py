@@ -1,4 +1,4 @@
-"""The Spark session of jobs: small by default, on loopback only, with this Python for its workers."""
+"""Makes the Spark session of jobs: small and on loopback only by default, with this Python for workers."""
 import os
 import sys
 
@@ -20,7 +20,7 @@ LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 
 
 def make_session(name, master="local[*]", memory="1g", conf=()):
-    """A SparkSession. ``conf``: pairs that override the defaults. Raises NoJava."""
+    """Make a SparkSession. ``conf``: pairs of settings that override the defaults. Raises NoJava."""
     os.environ["JAVA_HOME"] = find_java().home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -41,7 +41,7 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Set FEWER_PROCESSES as checkpoint manager, unless the settings name one or Spark lacks it."""
+    """Make FEWER_PROCESSES the checkpoint manager if Spark has it and the settings name no manager."""
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         session.conf.set(CHECKPOINT_MANAGER, FEWER_PROCESSES)

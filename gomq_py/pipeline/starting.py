@@ -1,8 +1,8 @@
-"""Start of a new query: "latest" and times are resolved to offsets once, before Spark is asked, and kept
-beside the checkpoint.
+"""Fixes where a new query starts: turns "latest" or a time into offsets once, before the query runs. Keeps
+the offsets beside the checkpoint.
 
-Spark asks a source for its first offset again if it dies before the first batch is committed. "Latest" would
-then be later, and messages in between would never be read.
+If Spark dies before the first batch is committed it asks the source again where to start. "Latest" would be
+later then, and messages in between would never be read.
 """
 import json
 import os
@@ -15,7 +15,7 @@ NAME = "gomq-start.json"
 
 
 def fixed_start(given, checkpoint):
-    """The reader's options with startingOffsets as numbers: the first run's, if there was one."""
+    """The options with startingOffsets as numbers, which the first run found and later runs repeat."""
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)
     if kept is None:

@@ -1,12 +1,12 @@
-"""Spark on the broker's streams and queues: the Python data source ``gomq`` (docs/spark.md).
+"""The Python data source ``gomq``, by which Spark reads streams and publishes to queues (docs/spark.md).
 
-Apart from the broker: runs in Spark's driver and workers, reads over HTTP or from files, writes through
-``client``. Standard library, pyarrow and pyspark, without gevent, so that it runs wherever Spark does.
-``source`` is the interface to Spark, ``planning`` decides what is read.
+It runs in Spark's driver and workers, not in the broker. It reads over HTTP, AMQP or from files, and writes
+over AMQP. It needs only the standard library, pyarrow and pyspark, and never gevent.
+``source`` is the interface to Spark; ``planning`` decides which offsets are read.
 """
 
 
 def register(spark):
-    """Register the format ``gomq`` in a session, unless Spark finds it by importing ``pyspark_gomq``."""
+    """Register the format ``gomq`` in a session, unless Spark has found it in the package pyspark_gomq."""
     from gomq_py.spark.source import GomqDataSource  # here, because pyspark is an extra
     spark.dataSource.register(GomqDataSource)

@@ -1,6 +1,6 @@
-"""The broker's AMQP listener for Spark's driver and workers: address, login, and errors for refusals.
+"""Connects Spark's driver and workers to the broker over AMQP, and turns refusals into errors of ours.
 
-Above client. The sink publishes through it, the transport ``amqp`` consumes.
+The sink publishes over these connections, and the transport ``amqp`` consumes.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -16,14 +16,14 @@ ACCESS_REFUSED, NOT_FOUND = 403, 404
 
 @dataclass
 class AmqpDoor:
-    """Connects to the broker of the options."""
+    """Connects over AMQP to the broker that the options name."""
 
     options: Options
     credentials: Credentials = field(repr=False)
 
     @property
     def url(self):
-        """The AMQP URL with the login. Never show it."""
+        """The AMQP URL with the password: not for logs or errors, which take ``shown``."""
         user, password = self.credentials.user, self.credentials.token or self.credentials.password
         scheme, _, host = self.shown.partition("://")
         host = host.partition("/")[0]
@@ -34,11 +34,11 @@ class AmqpDoor:
 
     @property
     def shown(self):
-        """The address without the login."""
+        """The broker's AMQP URL without user and password."""
         return self.options["amqpUrl"] or DEFAULT_AMQP_URL
 
     def connect(self, name="gomq-py spark sink"):
-        """A Connection with this name. Raises Refused, Unreachable."""
+        """Open a Connection with this name. Raises Refused, Unreachable."""
         try:
             return Connection(
                 self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name=name)

@@ -1,9 +1,9 @@
-"""Streams read by consumers: the transport for brokers that serve no segments (RabbitMQ, LavinMQ).
+"""Reads streams by AMQP consumers: the transport for brokers that serve no segments (RabbitMQ, LavinMQ).
 
-Below planning and delivered; above client. Slower than the others, and each message costs the broker as much
-as for any consumer. A broker reports neither the bounds of a stream nor its identity: consumers that begin at
-``first`` and ``last`` find the bounds, and an offset in the checkpoint carries a digest of the message before
-it, which a new stream of the same name does not have there.
+It is slower than other transports, and the broker delivers every message. Over AMQP a broker tells neither
+the bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
+``last``. The checkpoint keeps a digest of the message before an offset: in another stream of the same name a
+message with another digest lies there.
 """
 import hashlib
 import time
@@ -31,7 +31,7 @@ _CLIENT = "gomq-py spark source"
 
 
 class AmqpTransport:
-    """The streams of one vhost, over one connection until ``close``. Is pickled without the connection."""
+    """Reads the streams of one vhost over one connection, until ``close``. Pickling drops the connection."""
 
     def __init__(self, options, credentials):
         self._door = AmqpDoor(options, credentials)
@@ -64,13 +64,13 @@ class AmqpTransport:
         return Shape("", first, end, parts)
 
     def mark(self, name, offset):
-        """A digest of the message before this offset; "" if it is not kept."""
+        """A digest of the message before this offset; "" if the stream does not hold that message."""
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """(offset, Delivery) of a stream from ``start`` on, or from the first one kept.
+        """Yields (offset, Delivery) of a stream from ``start`` on, or from its first message after that.
 
-        Reconnects; never ends by itself. Raises NoStream, Refused, Unreachable.
+        Reconnects, and goes on until the caller stops. Raises NoStream, Refused, Unreachable.
         """
         at = start
         deadline = time.monotonic() + self._retry_s
@@ -89,13 +89,13 @@ class AmqpTransport:
     # how queries are answered
 
     def _first(self, name):
-        """The first offset kept, or None if there are no messages."""
+        """The offset of the stream's first message, or None if it holds no messages."""
         with self._consuming(name, "first", 1) as consumer:
             ready = consumer.first_ones(self._timeout_s)
             return ready[0][0] if ready else None
 
     def _last(self, name):
-        """The offset of the last message at some moment of this call."""
+        """The offset of the stream's last message, or None if it holds no messages."""
         with self._consuming(name, "last", PREFETCH) as consumer:
             ready = consumer.first_ones(self._timeout_s)
             while len(ready) >= PREFETCH // 2:  # the prefetch may have stopped it
@@ -116,7 +116,7 @@ class AmqpTransport:
 
     @contextmanager
     def _consuming(self, name, start, prefetch):
-        """A Consumer, as a context manager. Translates the broker's errors into ours."""
+        """Context manager: opens a Consumer of the stream, and translates the broker's errors into ours."""
         channel = None
         try:
             if self._connection is None or self._connection.error is not None:
@@ -167,7 +167,7 @@ class AmqpTransport:
                 self._pause(deadline, error)
 
     def _pause(self, deadline, error, name=None):
-        """Wait before a retry. Raises Unreachable when the time is up."""
+        """Wait before the next attempt. Raises Unreachable if the deadline has passed."""
         self.close()
         if time.monotonic() >= deadline:
             what = "" if name is None else f" (reading stream '{name}')"
@@ -178,7 +178,7 @@ class AmqpTransport:
 
 
 class Consumer:
-    """A consumer of a stream on a channel of its own. Each call settles what the call before gave."""
+    """Consumes a stream on a channel of its own. A call acknowledges what earlier calls returned."""
 
     def __init__(self, channel, name, start, prefetch):
         self._channel = channel
@@ -192,13 +192,13 @@ class Consumer:
         self._count = 0
 
     def ready(self):
-        """[(offset, Delivery)] that the broker had ready: these arrive before the answer to a request."""
+        """[(offset, Delivery)] of all messages that the broker sends before it answers a passive declare."""
         self._settle()
         self._count = self._channel.queue_declare(self._name, passive=True).message_count
         return self._take()
 
     def first_ones(self, timeout_s):
-        """The ready messages, or, if there are none and the stream may have some, the next ones."""
+        """Like ``ready``, but if no message is ready waits for messages. May return an empty list."""
         ready = self.ready()
         if ready:
             return ready
@@ -207,8 +207,8 @@ class Consumer:
         return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
 
     def next_ones(self, timeout_s, is_there=True):
-        """[(offset, Delivery)], at least one. If none arrives in time: Unreachable, or (not ``is_there``) an
-        empty list. Raises NoStream.
+        """Wait for [(offset, Delivery)]. If no message arrives in time: raises Unreachable if ``is_there``,
+        otherwise returns an empty list. Raises NoStream.
         """
         self._settle()
         deadline = time.monotonic() + timeout_s
@@ -236,7 +236,7 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """The offset in the header, or the next offset if full properties left no room for the header."""
+        """The offset in a message's header. Without the header: one more than the offset before."""
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:
@@ -255,7 +255,7 @@ class Consumer:
 
 
 def digest(delivery):
-    """Hexadecimal digest of a message without its properties, to which brokers add."""
+    """Hexadecimal digest of a message's exchange, routing key and body; brokers may change properties."""
     parts = [
         text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
     ]

@@ -1,7 +1,7 @@
-"""Deliveries to batches of rows: the counterpart of reading for messages from consumers.
+"""Turns messages from the transport ``amqp`` into batches of rows; ``reading`` does so for other transports.
 
-Above the transport ``amqp`` and rows. Consumers do not learn a message's time: ``timestamp`` is the time
-noted by an interceptor of the broker (header ``timestamp_in_ms``), else the publisher's property, else null.
+AMQP does not tell consumers when a message came. ``timestamp`` is the header ``timestamp_in_ms``, which an
+interceptor of the broker may set, else the publisher's property ``timestamp``, else null.
 """
 import logging
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ STAMP_HEADER = "timestamp_in_ms"
 
 
 class DeliveryReader:
-    """Reads pieces, one after the other, with the columns ``names``. ``lost``: count of skipped offsets."""
+    """Reads Pieces in order, as rows with the columns ``names``. ``lost``: how many offsets were missing."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -33,7 +33,7 @@ class DeliveryReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """RecordBatches of all pieces, in order. Raises DataLoss and the transport's errors."""
+        """Yields RecordBatches of all Pieces, in order. Raises DataLoss and the transport's errors."""
         for stream, first, until in runs(pieces):
             yield from self._read(stream, first, until)
 
@@ -68,7 +68,7 @@ class DeliveryReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _lose(self, stream, first, until, why):
-        """Note that offsets are missing. Raises DataLoss unless gaps are accepted."""
+        """Count and log missing offsets. Raises DataLoss instead if option failOnDataLoss is true."""
         if until <= first:
             return
         text = f"stream '{stream}' lacks offsets {first} to {until - 1}: {why}"
@@ -80,7 +80,7 @@ class DeliveryReader:
 
 @dataclass
 class Row:
-    """One message."""
+    """One message, which becomes a row."""
 
     stream: str
     vhost: str
@@ -89,7 +89,7 @@ class Row:
 
     @cached_property
     def values(self):
-        """Properties by name, headers too; empty if they cannot be decoded."""
+        """The message's properties by name, headers included; empty if they cannot be decoded."""
         try:
             return self.delivery.properties.as_dict()
         except Malformed:
@@ -97,13 +97,13 @@ class Row:
 
     @property
     def headers(self):
-        """Headers by name, without the broker's offset header."""
+        """The message's headers by name, without the header in which the broker sends the offset."""
         given = self.values.get("headers") or {}
         return {name: value for name, value in given.items() if name != OFFSET_HEADER}
 
 
 def runs(pieces):
-    """(stream, first, until) of pieces, neighbours merged, so that one consumer reads them."""
+    """[stream, first, until] of the Pieces. Adjacent Pieces are merged, so that one consumer reads them."""
     found: list = []
     for piece in pieces:
         if found and found[-1][0] == piece.stream and found[-1][2] == piece.first:
@@ -114,7 +114,7 @@ def runs(pieces):
 
 
 def _text(value):
-    """Text for a column: U+FFFD for bytes that are not UTF-8."""
+    """The text, with U+FFFD in place of bytes that are not UTF-8."""
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -1,8 +1,8 @@
-"""Errors between Spark and the broker, with texts that say what to do. A leaf."""
+"""Errors of the data source. Their texts say what the operator should do."""
 
 
 class GomqError(Exception):
-    """Base class; its text is what the operator sees in Spark's log."""
+    """Base of all errors of the data source. Operators see the text in Spark's log."""
 
 
 class OptionError(GomqError, ValueError):
@@ -10,11 +10,11 @@ class OptionError(GomqError, ValueError):
 
 
 class Refused(GomqError):
-    """The broker refuses this user the login or the operation."""
+    """The broker refuses the login, or the user lacks a permission."""
 
 
 class Unreachable(GomqError):
-    """The broker does not answer, or is not a gomq-py."""
+    """The broker does not answer, or does not answer as a gomq-py does."""
 
 
 class NoStream(GomqError):

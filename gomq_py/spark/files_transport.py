@@ -1,9 +1,8 @@
-"""Streams in a data folder: of a broker on the same or a mounted disk, or a backup. Below planning and
-reading.
+"""Reads streams from a data folder: a broker's, on a disk of this machine or a mounted one, or a backup.
 
-Closed segments are read to their end. The active segment is read as far as its file notes that it was
-flushed, which happens now and then; without a running broker, as far as its records check. Changes nothing
-and takes no lock.
+A closed segment is read to its end. While a broker runs the active segment is read up to the length that its
+file notes as flushed, which the broker updates now and then. Without a broker it is read up to its last valid
+record. This transport changes no file and takes no lock.
 """
 import hashlib
 import os
@@ -21,17 +20,17 @@ _ALL = 1 << 32
 
 
 class FilesTransport(SegmentTransport):
-    """The streams of one vhost in a data folder. Opens files only during calls."""
+    """Reads the streams of one vhost in a data folder. Keeps no file open between calls."""
 
     def __init__(self, options, credentials=None):
         self.folder = options["dataDir"]
         self.vhost = options["vhost"]
 
     def close(self):
-        """Nothing to close."""
+        """Do nothing: no file is open between calls."""
 
     def names(self):
-        """Raises GomqError: the names of streams are in the broker's own log."""
+        """Raises GomqError, because this transport cannot find out the names of streams."""
         raise GomqError(
             "option subscribePattern needs transport=http: a data folder does not tell names; "
             "name streams with subscribe")
@@ -52,7 +51,7 @@ class FilesTransport(SegmentTransport):
         return Shape(epoch, parts[0].first_offset, parts[-1].next_offset, tuple(parts))
 
     def offset_for_timestamp(self, name, timestamp_ms):
-        """The offset of the first message at or after a Unix time in ms. Raises as ``describe`` does."""
+        """The offset of the first message at or after a Unix time in ms. Raises what ``describe`` raises."""
         shape = self.describe(name)
         for part in shape.segments:
             if part.next_offset > part.first_offset and part.last_timestamp_ms >= timestamp_ms:
@@ -105,7 +104,7 @@ class FilesTransport(SegmentTransport):
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
     def _is_live(self):
-        """Whether a broker may be writing there. Its lock is not tried: a broker might not start then."""
+        """True if a broker may be running. Does not try the lock, which could keep a broker from starting."""
         try:
             with open(os.path.join(self.folder, ".lock"), encoding="utf-8", errors="replace") as file:
                 text = file.read(300)
@@ -117,7 +116,7 @@ class FilesTransport(SegmentTransport):
         return holder[2] != socket.gethostname() or os.path.exists(f"/proc/{holder[1]}")
 
     def _segment(self, path, number, is_live):
-        """(Segment or None if the file has no head yet, epoch)."""
+        """(Segment, epoch) of a file; (None, "") if its head is not written yet."""
         with open(path, "rb") as file:
             first = file.read(head.HEAD_BYTES)
             found = head.decode(first, head.MSGS_MAGIC)
@@ -136,13 +135,13 @@ class FilesTransport(SegmentTransport):
 
 
 def folder_id(vhost, name):
-    """Folder name of a queue, up to the dot (docs/storage-format.md)."""
+    """The part before the dot of the name of a queue's folder (docs/storage-format.md)."""
     first, second = vhost.encode("utf-8", "surrogateescape"), name.encode("utf-8", "surrogateescape")
     return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 
 
 def _scanned(content, number, found):
-    """The Segment of an unsealed file: it ends with the last record that checks."""
+    """The Segment of a file without a seal: it ends after the last valid record."""
     first_ms = last_ms = 0
     block = columns.Block(4096, 1 << 30)
     for block in _blocks(content, found, block):
@@ -154,7 +153,7 @@ def _scanned(content, number, found):
 
 
 def _blocks(content, found, block):
-    """Yields the block, refilled with the sound records of a segment, skipping damage between them."""
+    """Yields the same block again and again, filled with the next valid records; damaged ones are skipped."""
     at = head.HEAD_BYTES
     while True:
         status = block.walk(content, at, len(content), found.seed, found.first_offset, 0, _ALL)

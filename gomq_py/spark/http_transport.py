@@ -1,8 +1,8 @@
-"""Streams over the management API: the default transport. Below planning and reading; stdlib only.
+"""Reads streams over the management API: the default transport, which needs only the standard library.
 
-The broker's bounds cover what is flushed, so that read data never changes. A broken connection is reopened
-and a short answer is continued where it ended, for up to ``retrySeconds`` without a byte; then it is an
-error. A refusal is an error at once.
+The broker offers only flushed messages, so that read data never changes. If a connection breaks or an answer
+is cut short, the transport reconnects and goes on where the answer ended; after ``retrySeconds`` without a
+byte it raises Unreachable. It does not repeat a request that the broker refuses.
 """
 import base64
 import http.client
@@ -24,7 +24,7 @@ QUEUES_AT_ONCE = 500
 
 
 class HttpTransport(SegmentTransport):
-    """The streams of one vhost, over one connection until ``close``. Is pickled without the connection."""
+    """Reads the streams of one vhost over one connection, until ``close``. Pickling drops the connection."""
 
     def __init__(self, options, credentials):
         self.url = options["url"]
@@ -74,7 +74,7 @@ class HttpTransport(SegmentTransport):
         )["offset"]
 
     def arguments(self, kind, name):
-        """The arguments of a queue or exchange (``kind``: queues or exchanges).
+        """The arguments of a queue or an exchange; ``kind``: "queues" or "exchanges".
 
         Raises as ``describe`` does.
         """
@@ -82,7 +82,7 @@ class HttpTransport(SegmentTransport):
         return self._json(f"/api/{kind}/{_part(self.vhost)}/{_part(name)}", what)["arguments"]
 
     def queues(self):
-        """The broker's description of every queue of the vhost, as dicts; needs the monitoring tag.
+        """Yields a dict per queue of the vhost, as the broker describes it. Needs a user with tag monitoring.
 
         Raises Refused, Unreachable.
         """
@@ -186,7 +186,7 @@ class HttpTransport(SegmentTransport):
             parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
 
     def _raise_refusal(self, response, what, body=None):
-        """Raise the error for an answer other than 200."""
+        """Raise the error that an HTTP status of 300 or more stands for; return for other statuses."""
         status = response.status
         if status < 300:
             return
@@ -203,7 +203,7 @@ class HttpTransport(SegmentTransport):
         raise Unreachable(f"{self.url} answers {status} when asked for {what}: {reason}")
 
     def _pause(self, deadline, failure):
-        """Wait before a retry. Raises Unreachable when the time is up."""
+        """Wait before the next attempt. Raises Unreachable if the deadline has passed."""
         if time.monotonic() >= deadline:
             raise Unreachable(
                 f"{self.url} cannot be reached, tried for {self._retry_s:g} s (option retrySeconds): "
@@ -216,7 +216,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """The reason of a refusal, in one line."""
+    """The broker's reason for a refusal, or HTTP's if the answer has no reason."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

@@ -1,12 +1,11 @@
-"""A query's position in each stream, as kept in Spark's checkpoint.
+"""Encodes a query's position in each stream for Spark's checkpoint:
 
     {"v": 1, "streams": {
         "<stream>": {"epoch": "<32 hexadecimal digits>", "next": 4711, "segment": 3, "at": 9216}}}
 
 ``next`` is the first unread offset. ``epoch`` identifies the stream among others of the same name.
-``segment`` and ``at``, if known, are the segment and position of that offset's record, so that the next batch
-need not read what is before it. ``mark`` is a digest of the message before ``next``, for brokers without
-epochs. A leaf.
+``segment`` and ``at``, if known, say where the record of ``next`` begins, so that the next batch can skip the
+records before. ``mark`` is a digest of the message before ``next``; it is kept where streams have no epochs.
 """
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Position:
-    """A place in one stream."""
+    """A query's place in one stream; the module describes the fields."""
 
     epoch: str
     next: int
@@ -27,7 +26,7 @@ class Position:
 
 
 def encode(positions):
-    """The JSON (as a dict) of {stream: Position}."""
+    """Turn {stream: Position} into the dict that Spark stores as JSON."""
     return {"v": VERSION, "streams": {
         name: {
             "epoch": one.epoch, "next": one.next,
@@ -38,7 +37,7 @@ def encode(positions):
 
 
 def decode(given):
-    """{stream: Position} from the JSON of ``encode``. Raises GomqError for another version or program."""
+    """Turn a dict of ``encode`` into {stream: Position}. Raises GomqError if ``encode`` did not make it."""
     try:
         if given["v"] != VERSION:
             raise GomqError(

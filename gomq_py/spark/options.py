@@ -1,8 +1,8 @@
-"""Options of the data source: names, values, and errors for invalid ones.
+"""Defines the options of the data source: names, defaults, and checks with errors for invalid values.
 
-Names are those of Spark's source for Kafka if it has them; as there, case does not matter. All are checked
-when Spark makes the source, so that load() fails and not the first action. No option holds a password:
-options appear in plans, event logs and the UI.
+Options have the names of Spark's Kafka source if Kafka has such an option; upper and lower case are the same.
+All options are checked when Spark makes the source, so that load() fails and not the first action. No option
+holds a password, because Spark shows options in plans, event logs and its UI.
 """
 import difflib
 import json
@@ -48,19 +48,19 @@ def _count(name, value, most=None):
 
 
 def _whole(text):
-    """The number in ``text``, below 2**62, or None."""
+    """The whole number that ``text`` is, or None if it is not a number below 2**62."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 62:
         return None
     return int(text)
 
 
 def _shown(value):
-    """The value's beginning, for an error text."""
+    """The value or its beginning, quoted, for an error text."""
     return repr(value) if len(value) <= LONGEST_SHOWN else repr(value[:LONGEST_SHOWN]) + "..."
 
 
 def _pushed(name, value):
-    """Filters that exclude segments: False for none, True for those on offsets, "times" for times too."""
+    """Which filters exclude segments: False: none; True: on offset; "times": on offset and timestamp."""
     if value.lower() not in ("true", "false", TIMES):
         raise OptionError(
             f"option {name} is false, true (filters on offset) or times (on timestamp as well), not {value!r}"
@@ -141,7 +141,7 @@ def _transport(name, value):
 
 
 def _offsets(name, value):
-    """earliest, latest, a number, or a dict of streams to one of them."""
+    """Parse an option that is earliest, latest, an offset, or JSON of {stream: one of these}."""
     if value in (EARLIEST, LATEST):
         return value
     if (offset := _whole(value)) is not None:
@@ -222,7 +222,7 @@ _SECRETS = {"user", "username", "password", "token", "secret"}
 
 @dataclass
 class Credentials:
-    """A login. Never shown: neither in a plan nor in a text."""
+    """A login. Password and token are left out of its repr(); plans and texts must not show them."""
 
     user: str = "guest"
     password: str = field(default="guest", repr=False)
@@ -230,7 +230,7 @@ class Credentials:
 
 
 class Options:
-    """The given options, by the names of ``TABLE``. Raises OptionError."""
+    """Holds checked options: ``options[name]`` is the value or default. Making it raises OptionError."""
 
     def __init__(self, given):
         self._values = {name: default for name, (_, default, _) in TABLE.items()}
@@ -250,7 +250,7 @@ class Options:
 
     @property
     def is_for_writing(self):
-        """Whether these are a sink's options."""
+        """True if an option was given that only the sink takes."""
         return bool(self.given & {name for name, (_, _, use) in TABLE.items() if use == WRITER})
 
     def _check(self):
@@ -333,8 +333,8 @@ def _unknown(key):
 
 
 def credentials(options, environment=None):
-    """The login: from option credentialsFile (JSON with user and password, or token), else the environment,
-    else guest. Raises OptionError.
+    """The login from the file of option credentialsFile (JSON with user and password, or token). Without the
+    option: from the environment, by default guest. Raises OptionError.
     """
     environment = os.environ if environment is None else environment
     path = options["credentialsFile"]

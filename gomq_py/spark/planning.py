@@ -1,8 +1,8 @@
-"""Planning: which offsets are read, which bytes of which segments hold them, and which task reads which. No
-Spark, no I/O of its own.
+"""Plans which offsets a query reads, which bytes of which segments hold them, and which task reads which
+bytes. Does not import Spark, and reads through a transport only.
 
-Between source, which Spark calls, and a transport, which knows the streams. Missing messages are found here,
-before any task starts: DataLoss, or a gap that is logged and counted if failOnDataLoss is false.
+Planning finds missing messages before any task starts. It raises DataLoss for them or, if failOnDataLoss is
+false, logs them and goes on.
 """
 import heapq
 import logging
@@ -19,8 +19,8 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass(frozen=True)
 class Piece:
-    """Offsets ``first`` to ``until`` (exclusive) of one segment, in its bytes from ``at`` to ``end``; the
-    record of ``at_offset`` begins at ``at``.
+    """A part of a segment to read: offsets ``first`` to ``until`` (exclusive), which lie in the bytes from
+    ``at`` to ``end``. The record of ``at_offset`` begins at ``at``.
     """
 
     stream: str
@@ -35,26 +35,26 @@ class Piece:
 
     @property
     def bytes(self):
-        """Bytes to read for it, approximately."""
+        """About how many bytes are read for this Piece."""
         return self.end - self.at
 
 
 class Planner:
-    """Plans for the streams of the options, which a transport describes."""
+    """Plans the reading of the streams that the options name; a transport describes the streams."""
 
     def __init__(self, options, transport):
         self.options = options
         self.transport = transport
 
     def names(self):
-        """The streams to read now; a pattern may match others later."""
+        """The names of the streams to read. With subscribePattern a later call may return more."""
         if self.options["subscribe"] is not None:
             return list(self.options["subscribe"])
         wanted = re.compile(self.options["subscribePattern"])
         return sorted(name for name in self.transport.names() if wanted.fullmatch(name))
 
     def shapes(self):
-        """{stream: Shape}. Raises NoStream for a missing stream that is named."""
+        """{stream: Shape} of the streams to read. Raises NoStream if subscribe names a missing stream."""
         shapes = {}
         for name in self.names():
             try:
@@ -67,7 +67,7 @@ class Planner:
     # where to begin and to end
 
     def starts(self, shapes, default):
-        """{stream: Position} where the query starts, by the options or else ``default``."""
+        """{stream: Position} where the query starts. ``default``: the start if the options name none."""
         found = {}
         for name, shape in shapes.items():
             if self.options["startingTimestamp"] is not None:
@@ -86,7 +86,7 @@ class Planner:
         return found
 
     def ends(self, shapes):
-        """{stream: Position} where a batch query ends."""
+        """{stream: Position} where a batch query ends; by default at the present end of each stream."""
         found = {}
         for name, shape in shapes.items():
             if self.options["endingTimestamp"] is not None:
@@ -101,14 +101,14 @@ class Planner:
         return found
 
     def _asked(self, option, name, shape, default):
-        """The offset that the option asks for, or ``default``."""
+        """The offset that the option gives for a stream; ``default`` if the option is not given."""
         asked = self.options[option]
         asked = asked.get(name) if isinstance(asked, dict) else asked
         asked = default if asked is None else asked
         return {EARLIEST: shape.first_offset, LATEST: shape.end_offset}.get(asked, asked)
 
     def kept(self, name, shape, offset):
-        """``offset``, or the stream's first offset if that is higher and losses are accepted."""
+        """The offset, or the stream's first offset if that is higher. Reports messages in between as lost."""
         if offset >= shape.first_offset:
             return offset
         self.lost(
@@ -118,7 +118,7 @@ class Planner:
         return shape.first_offset
 
     def lost(self, text):
-        """Report missing messages: raises DataLoss, or logs and goes on."""
+        """Report missing messages: raises DataLoss or, if failOnDataLoss is false, only logs the text."""
         if self.options["failOnDataLoss"]:
             raise DataLoss(text)
         LOG.warning("%s: gone on without them", text)
@@ -152,8 +152,8 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """The pieces in groups, one per task: neighbours together up to ``partitionBytes``, and at least
-        ``minPartitions`` if there are as many messages.
+        """Group the Pieces, one group per task: neighbours of a stream up to ``partitionBytes``, in at least
+        ``minPartitions`` groups if there are so many messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
@@ -169,7 +169,7 @@ class Planner:
 
 
 def in_more(groups, sizes, least):
-    """The groups in order, the largest divided until there are ``least`` groups or none can be divided."""
+    """Divide the largest group until there are ``least`` groups, or only single messages; keeps the order."""
     if len(groups) >= least:
         return groups
     divisible = [(-size, index, group[0].first, group) for index, (size, group) in enumerate(
@@ -188,10 +188,10 @@ def in_more(groups, sizes, least):
 
 
 def divided(group):
-    """Two groups: each with half of the pieces, or with half of the messages of the only one.
+    """Divide a group in two: each gets half of the Pieces or, of a single Piece, half of the messages.
 
-    Where the second half begins in the segment is unknown before it is read, so its reader skips the first
-    half.
+    The second half of a Piece keeps the same first byte, because nobody knows yet where its first message
+    lies: its reader skips the messages before.
     """
     if len(group) > 1:
         return [group[:len(group) // 2], group[len(group) // 2:]]
@@ -201,7 +201,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """The Position of an offset, with the place of its record if the shape has it."""
+    """The Position of an offset, with the place of its record if the segments' bounds show that place."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

@@ -1,7 +1,7 @@
-"""Progress of a streaming query: end of the next batch, and pieces between two checkpointed offsets.
+"""Tracks a streaming query: finds the end of the next batch, and the Pieces between two checkpoints.
 
-A stream that was deleted, recreated or truncated since the checkpoint is data loss; if that is accepted the
-query goes on with what there is. No Spark in here.
+A stream that was deleted, recreated or truncated since the checkpoint counts as data loss. If failOnDataLoss
+is false the query goes on with the remaining messages. This module does not import Spark.
 """
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Progress of one query. ``seen``: {stream: Position} of the last known ends."""
+    """Tracks one query. ``seen``: {stream: Position} of the streams' ends when they were last asked for."""
 
     def __init__(self, options, planner):
         self._options = options
@@ -20,13 +20,13 @@ class Progress:
         self.seen = {}
 
     def fix_target(self):
-        """End the query where the streams end now."""
+        """Note where the streams end now: the query reads no further than that."""
         self._target = {
             name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch from ``start`` ends; without new messages that of ``start``."""
+        """{stream: Position} where the batch from ``start`` ends; equal to ``start`` without new messages."""
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
@@ -47,7 +47,7 @@ class Progress:
         return ends
 
     def pieces(self, start, end):
-        """The Pieces between two ends."""
+        """The Pieces to read from one {stream: Position} to another."""
         found = []
         for name, stop in end.items():
             begin = start.get(name)
@@ -71,7 +71,7 @@ class Progress:
         return found
 
     def _shapes(self, start):
-        """Shapes of the streams to read, including those of the checkpoint."""
+        """{stream: Shape} of the streams that the options or the checkpoint name."""
         shapes = {}
         for name in dict.fromkeys([*self._planner.names(), *start]):
             try:
@@ -84,14 +84,14 @@ class Progress:
         return shapes
 
     def _marked(self, name, offset, shape):
-        """The Position of an end, with the epoch or mark by which the next batch recognizes the stream."""
+        """The Position of a batch's end. By its epoch or mark the next batch recognizes the same stream."""
         found = end_position(shape, offset)
         mark = self._planner.transport.mark(name, offset)
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """The shape with an epoch. If the transport has no epochs: the checkpoint's, or the next number if
-        the stream is another one.
+        """The Shape with an epoch. If the transport knows no epochs it gets the checkpoint's or, if the mark
+        or the end shows that this is another stream, the next number.
         """
         if shape.epoch or begin is None:
             return shape
@@ -103,7 +103,7 @@ class Progress:
         return replace(shape, epoch=begin.epoch)
 
     def _span(self, name, shape, begin):
-        """(first, until): unread offsets."""
+        """(first, until) of the stream's unread offsets."""
         if begin is not None and not shape.end_is_known:
             return begin.next, begin.next
         end = shape.end_offset
@@ -126,8 +126,8 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """End of a batch of at most ``length`` rows: a segment's end if there is one in its second half, so
-        that the next batch begins with a segment.
+        """Where a batch of at most ``length`` rows ends: at the last end of a segment in its second half, if
+        there is one, so that the next batch begins with a segment; otherwise after ``length`` rows.
         """
         end = span[0] + length
         if end < span[1]:
@@ -138,7 +138,7 @@ class Progress:
         return end
 
     def _rows_of(self, shape, span, lengths):
-        """Rows of a stream within its share of maxBytesPerTrigger, at least one."""
+        """How many of a stream's rows fit its share of maxBytesPerTrigger; at least one."""
         share = max(
             1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
         count, left = 0, share
@@ -154,7 +154,7 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """``limit`` rows in proportion to the streams' ``lengths``; at least one each while any are left."""
+    """Divide ``limit`` rows in proportion to ``lengths``; a stream gets at least one while rows last."""
     whole = sum(lengths.values())
     if whole <= limit:
         return lengths

@@ -1,9 +1,9 @@
-"""Pruning: finds segments that a filter on offsets or times excludes.
+"""Pruning: finds segments that Spark's filters on offsets or times exclude.
 
-Takes Spark's filters; an unknown filter excludes nothing.
+A filter of another kind excludes no segment.
 
-Filters on time are used only if asked for: a segment records the times of its first and last message, and
-after a clock was set back others may lie outside.
+Filters on time are used only with pushFilters=times. A segment notes the times of its first and last message;
+if the clock was set back, the times of messages in between may lie outside.
 """
 from datetime import UTC, datetime
 
@@ -13,10 +13,10 @@ HIGHEST = (1 << 63) - 1
 
 
 class Span:
-    """The range of integers, ``first`` to ``last``, that may match all filters on one column."""
+    """The range of integers, ``first`` to ``last``, that can match the filters on a column."""
 
     def __init__(self, filters, column, read=int):
-        """``read``: a filter's value as an integer, rounded down."""
+        """``read(value)`` turns a filter's value into an integer, rounded down."""
         self.first, self.last = 0, HIGHEST
         self._read = read
         for one in filters:
@@ -33,25 +33,25 @@ class Span:
             self.first, self.last = max(self.first, min(values)), min(self.last, max(values))
 
     def meets(self, first, last):
-        """Whether an integer of this range may match."""
+        """True if an integer from ``first`` to ``last`` may match the filters."""
         return last >= self.first and first <= self.last
 
 
 class Bounds:
-    """The ranges that may match: by offset, and (``with_times``) by the broker's time."""
+    """Applies filters on offsets and, if ``with_times``, on the broker's timestamps."""
 
     def __init__(self, filters, with_times=False):
         self._offsets = Span(filters, "offset")
         self._times = Span(filters if with_times else (), "timestamp", milliseconds)
 
     def may_match(self, piece, segment):
-        """Whether rows of this piece of a Segment may match."""
+        """True if rows of this Piece, which lies in this Segment, may match the filters."""
         return self._offsets.meets(piece.first, piece.until - 1) and (
             self._times.meets(segment.first_timestamp_ms, segment.last_timestamp_ms)
         )
 
 
 def milliseconds(moment):
-    """Unix milliseconds of a datetime, UTC by default."""
+    """Unix milliseconds of a datetime; one without a time zone is taken as UTC."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86400000 + since.seconds * 1000 + since.microseconds // 1000

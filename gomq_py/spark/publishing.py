@@ -1,8 +1,8 @@
-"""Publishing rows: a worker's side of the sink. Rows in, confirmed messages out; no Spark in here.
+"""Publishes rows in Spark's workers for the sink. This module does not import Spark.
 
-Above client. Every message is confirmed before ``publish`` returns: at least once. After a reconnect
-unconfirmed messages are published again, so a message may arrive twice unless the target deduplicates: each
-message has an id for that, the same when Spark repeats the task.
+``publish`` returns when every message is confirmed, so that each arrives at least once. After a reconnect
+unconfirmed messages are published again and may arrive twice. A target can drop duplicates by the messages'
+ids, which are the same when Spark repeats a task.
 """
 import json
 import time
@@ -55,8 +55,8 @@ def check_columns(columns, options):
 
 
 def check_cache(target):
-    """Check that the target of option deduplicationHeader remembers as many ids as a batch has: repeated
-    batches rely on that. Raises OptionError, GomqError.
+    """With option deduplicationHeader: check that the target remembers as many ids as a batch can have, so
+    that a repeated batch does not arrive twice. Raises OptionError, GomqError.
     """
     options = target.options
     header = options["deduplicationHeader"]
@@ -86,10 +86,10 @@ def check_cache(target):
 
 
 class Target(AmqpDoor):
-    """The sink's exchange or queue, and the connection to it."""
+    """The exchange or queue that the sink publishes to; connects to its broker."""
 
     def check(self):
-        """Check that the target exists and accepts messages. Raises the reason if not."""
+        """Check that the exchange or queue exists. Raises GomqError, Refused or Unreachable otherwise."""
         exchange, queue = self.options["exchange"], self.options["queue"]
         with self.connect() as connection:
             try:
@@ -117,7 +117,7 @@ class Target(AmqpDoor):
 
 
 class Publisher:
-    """Publishes the rows of one partition. ``prefix``: of ids for rows without their own."""
+    """Publishes the rows of one partition. ``prefix`` begins the ids of rows that have no id of their own."""
 
     def __init__(self, target, prefix):
         self._target = target
@@ -127,7 +127,7 @@ class Publisher:
         self.count = 0
 
     def publish(self, rows):
-        """Publish dicts, and return their count once all are confirmed. Raises GomqError."""
+        """Publish rows, given as dicts; returns their count when all are confirmed. Raises GomqError."""
         batch, began = [], time.monotonic()
         rate, most = self._options["messagesPerSecond"], self._options["confirmBatch"]
         most = min(most, rate or most)
@@ -155,7 +155,7 @@ class Publisher:
         return self.count
 
     def _send(self, batch):
-        """Publish and wait for all confirms, retrying for ``retrySeconds``."""
+        """Publish messages, wait for their confirms; retries for ``retrySeconds`` if the connection fails."""
         deadline = time.monotonic() + self._options["retrySeconds"]
         while True:
             try:
@@ -195,7 +195,7 @@ class Publisher:
                 "Bind one, or drop such messages with mandatory=false")
 
     def _message(self, row):
-        """(exchange, routing key, body, properties) of a row."""
+        """The message to publish for a row: (exchange, routing key, body, properties)."""
         options = self._options
         identity = self._identity(row)
         body = row["body"]
@@ -231,7 +231,7 @@ class Publisher:
 
 
 def _value(text):
-    """The value of a header, which the source shows as JSON; anything else is a text."""
+    """The value of a header column: parsed if it is JSON, as the source shows headers, otherwise the text."""
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Reading: the bytes of pieces to batches of rows. Runs in Spark's workers, and without Spark at all.
+"""Turns the bytes of Pieces into batches of rows. Runs in Spark's workers, but does not import Spark.
 
-Between a transport and rows. Holds at most a chunk of ``batchBytes`` and one record in memory, for any
-stream. A damaged or missing record is DataLoss with stream, segment and position, or, if failOnDataLoss is
-false, a gap that is logged with its count of offsets.
+A reader keeps at most a chunk of ``batchBytes`` and one record in memory. For a damaged or missing record it
+raises DataLoss, which names stream, segment and position. If failOnDataLoss is false it logs how many offsets
+are missing and goes on.
 """
 import logging
 from collections import OrderedDict
@@ -20,7 +20,7 @@ _HEADER_BYTES = 1024
 
 
 class PieceReader:
-    """Reads pieces, one after the other, with the columns ``names``. ``lost``: count of skipped offsets."""
+    """Reads Pieces in order, as rows with the columns ``names``. ``lost``: how many offsets were missing."""
 
     def __init__(self, options, transport, names):
         self._transport = transport
@@ -31,7 +31,7 @@ class PieceReader:
         self.lost = 0
 
     def batches(self, pieces):
-        """RecordBatches of all pieces, in order. Raises DataLoss and the transport's errors."""
+        """Yields RecordBatches of all Pieces, in order. Raises DataLoss and the transport's errors."""
         for piece in pieces:
             yield from self._read(piece)
 
@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """A Source at or before the piece's first record, and the segment's seed."""
+        """Open a Source at or before the Piece's first record; returns it and the segment's seed."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)
@@ -129,7 +129,7 @@ class PieceReader:
                     return
 
     def _seek(self, source, at, seed):
-        """Position in the source's buffer of the next sound header behind a damaged one; -1: none."""
+        """Find the next valid header after a damaged record: its position in the source's buffer, or -1."""
         at += 8
         while True:
             found = self._block.seek(source.buffer, at, source.end, seed)
@@ -141,7 +141,7 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Note that offsets up to the ordinal ``until`` are missing. Raises DataLoss unless accepted."""
+        """Count and log offsets missing before the ordinal ``until``; raises DataLoss if failOnDataLoss."""
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
         begin, end = piece.segment_first + first, piece.segment_first + until
         self._block.next_ordinal = max(self._block.next_ordinal, until)
@@ -159,7 +159,7 @@ class PieceReader:
 
 
 class Place(NamedTuple):
-    """Position of an offset's record, written or yet to be written, in a segment with this seed."""
+    """Says at which position the record of an offset begins in a segment that has this seed."""
 
     offset: int
     position: int
@@ -173,7 +173,7 @@ _MOST_PLACES = 1024
 
 
 class Source:
-    """A window on a piece's bytes: ``buffer`` up to ``end`` has the bytes from the file's ``position`` on."""
+    """Reads a Piece through a buffer: ``buffer[:end]`` holds the file's bytes from ``position`` on."""
 
     def __init__(self, transport, piece, start):
         self.buffer = bytearray()
@@ -186,14 +186,14 @@ class Source:
         self._counts.close()
 
     def drop(self, count):
-        """Drop the first ``count`` bytes."""
+        """Drop the first ``count`` bytes of the buffer, and move the rest to the front."""
         with memoryview(self.buffer) as view:
             view[:self.end - count] = view[count:self.end]
         self.end -= count
         self.position += count
 
     def fill(self, count):
-        """Read until the buffer holds ``count`` bytes or the input ends. False if nothing was read."""
+        """Read until the buffer holds ``count`` bytes or the input ends; False if no bytes were read."""
         before = self.end
         if len(self.buffer) < count:
             larger = bytearray(count)

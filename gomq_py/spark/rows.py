@@ -1,6 +1,6 @@
-"""Rows: the columns shown to Spark, and Arrow batches of them from the blocks of storage.format.columns.
+"""Defines the columns that Spark sees, and makes Arrow batches of them from blocks of records.
 
-The batches have exactly the requested schema. Names that are not UTF-8 are shown with U+FFFD.
+The batches have exactly the requested schema. U+FFFD replaces bytes of names that are not UTF-8.
 """
 import json
 from functools import lru_cache
@@ -49,12 +49,12 @@ DDL = {
 
 
 def ddl(include_headers):
-    """The schema in Spark's DDL."""
+    """The schema of the source as Spark's DDL; ``include_headers``: with the column headers."""
     return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if include_headers or name != "headers")
 
 
 def check_projection(names, types):
-    """Check the columns of a user's schema (names, and their types in Spark's DDL). Raises OptionError."""
+    """Check that the source has the columns of a user's schema, with these types. Raises OptionError."""
     for name, kind in zip(names, types, strict=True):
         if name not in DDL:
             raise OptionError(f"the schema asks for column '{name}', and there are {', '.join(DDL)}")
@@ -66,7 +66,7 @@ def check_projection(names, types):
 
 
 class Rows:
-    """Makes batches of one stream's rows with these columns."""
+    """Makes RecordBatches, with the columns ``names``, from blocks of a stream's records."""
 
     def __init__(self, vhost, names):
         self._vhost = vhost
@@ -88,7 +88,7 @@ class Rows:
         }
 
     def batch(self, block, buffer, stream):
-        """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be reused then."""
+        """Make a RecordBatch of a block's records in ``buffer``; block and buffer may be reused then."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -98,7 +98,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """The buffer, with MQTT's properties translated to basic ones behind it; unreadable ones are empty."""
+    """Append AMQP properties for records with MQTT properties; returns the larger buffer."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -152,7 +152,7 @@ def _properties(block, buffer, stream):
 
 
 def _numbers(count, present, ends, content, place):
-    """Bytes, or big-endian seconds as times; a time out of range is null."""
+    """Arrow array of a numeric property: bytes or, from big-endian seconds, times (null if out of range)."""
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
     if place != columns.TIMESTAMP_PROPERTY:
@@ -174,7 +174,7 @@ def _headers(block, buffer, stream):
 
 @lru_cache(maxsize=1024)  # most publishers send the same headers again and again
 def _table(octets):
-    """(name, JSON of the value) of every header."""
+    """[(name, JSON of the value)] of encoded headers; empty if they cannot be decoded."""
     try:
         return shown(decode_table(len(octets).to_bytes(4) + octets, 0)[0])
     except Malformed:
@@ -182,12 +182,12 @@ def _table(octets):
 
 
 def shown(headers):
-    """[(name, JSON of the value)] of a dict of headers."""
+    """[(name, JSON of the value)] of headers, given as a dict."""
     return [(name, json.dumps(value, default=_plain)) for name, value in headers.items()]
 
 
 def _plain(value):
-    """The JSON form of a value that JSON lacks."""
+    """The text that stands for a value of a type that JSON does not have."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return str(value)

@@ -1,8 +1,8 @@
-"""The sink, as Spark's Python Data Source API calls it: publishes batches of rows through publishing, with
-confirms.
+"""The sink that Spark's Python Data Source API calls. It publishes batches of rows, and waits until the
+broker has confirmed them.
 
-No transaction spans partitions: a failed batch is published again by Spark from its beginning, or by the next
-run.
+Partitions share no transaction: after a failure Spark, or the next run, publishes the whole batch
+again, and some messages arrive twice.
 """
 import logging
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ LOG = logging.getLogger("gomq_py.spark")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """Result of one task."""
+    """Tells the driver how many messages one task has published."""
 
     count: int
 
 
 class _Writer:
-    """Common to both writers. Made in the driver, where the target is checked; ``write`` runs in a worker."""
+    """Base of both writers. Spark's driver makes a writer and checks the target; workers call ``write``."""
 
     def __init__(self, options, schema):
         check_columns({one.name: one.dataType.simpleString() for one in schema.fields}, options)
@@ -33,7 +33,7 @@ class _Writer:
         check_cache(self._target)
 
     def write(self, iterator):
-        """Publish the batches of a partition; returns once all are confirmed."""
+        """Publish a partition's RecordBatches; returns when the broker has confirmed all messages."""
         context = TaskContext.get()
         query, batch = (
             context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")
@@ -51,25 +51,25 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """``df.write.format("gomq")``."""
+    """Writes a batch query: ``df.write.format("gomq")``."""
 
     def commit(self, messages):
-        """Only logs: the messages are published."""
+        """Log how many messages the tasks have published."""
         self._log(messages, "")
 
     def abort(self, messages):
-        """Only warns: a broker cannot take back what other tasks have published."""
+        """Log a warning: messages that other tasks have published stay published."""
         LOG.warning(
             "a batch was not published as a whole; what was, stays: "
             "publish it again with ids and a target that deduplicates")
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """``df.writeStream.format("gomq")``."""
+    """Writes a streaming query: ``df.writeStream.format("gomq")``."""
 
     def commit(self, messages, batchId):
         self._log(messages, batchId)
 
     def abort(self, messages, batchId):
-        """As BatchWriter's; Spark repeats the batch."""
+        """Log a warning: published messages stay published, and Spark repeats the whole batch."""
         LOG.warning("batch %s was not published as a whole and will be repeated", batchId)

@@ -1,9 +1,9 @@
-"""The data source ``gomq``, as Spark's Python Data Source API calls it. Above planning (what is read) and
-reading (how).
+"""The data source ``gomq``, which Spark's Python Data Source API calls. It lets ``planning`` decide what to
+read, and ``reading`` read.
 
-Spark makes these objects in Python processes of its own and pickles the readers to its workers: with the
-login, which therefore need not be in their environment, and without connections. Logs go to standard error,
-which Spark keeps.
+Spark makes these objects in Python processes of its own and pickles the readers to its workers. A pickled
+reader has the login, so that workers need no password in their environment, but no connection. Logs go to
+standard error, which Spark keeps.
 """
 import logging
 import sys
@@ -26,7 +26,7 @@ LOG = logging.getLogger("gomq_py.spark")
 
 
 class GomqDataSource(DataSource):
-    """``spark.read.format("gomq")`` and its three siblings."""
+    """Makes the readers and writers of ``format("gomq")``, for batch and streaming queries."""
 
     def __init__(self, options):
         super().__init__(options)
@@ -38,7 +38,7 @@ class GomqDataSource(DataSource):
         return "gomq"
 
     def schema(self):
-        """The columns of messages."""
+        """The columns as Spark's DDL. Raises OptionError if the options are a sink's."""
         if self._options.is_for_writing:
             raise OptionError("these options are for writing; to read, give option subscribe")
         return rows.ddl(self._options["includeHeaders"])
@@ -67,14 +67,14 @@ class GomqDataSource(DataSource):
 
 
 class Part(InputPartition):
-    """The input of one task."""
+    """The Pieces that one task reads."""
 
     def __init__(self, pieces):
         super().__init__(tuple(pieces))
 
 
 class _Reader:
-    """Common to both readers: options, a transport, and reading in a worker."""
+    """Base of the readers: holds the options and a transport, and reads in a worker."""
 
     def __init__(self, options, names):
         self._options = options
@@ -83,7 +83,7 @@ class _Reader:
         self._planner = Planner(options, self._transport)
 
     def read(self, partition):
-        """The batches of one partition."""
+        """Yields the RecordBatches of one partition, in a worker."""
         log_to_stderr()
         if partition is None or partition.value is None:  # Spark's form of an empty list of partitions
             return
@@ -97,7 +97,7 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """Reads from the options' start to their end, both as of the start of the query."""
+    """Reads once, from the start to the end that the options name; both are fixed when the query starts."""
 
     def partitions(self):
         shapes = self._planner.shapes()
@@ -111,16 +111,16 @@ class BatchReader(_Reader, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Skips segments that a filter excludes.
+    """A BatchReader that skips segments which the query's filters exclude.
 
-    A separate class, because Spark refuses every query of a reader with filters unless
+    It is a class of its own because Spark refuses every query of a reader with filters unless
     spark.sql.python.filterPushdown.enabled is true.
     """
 
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters, and leave all to Spark as well: a segment that is read may hold other rows."""
+        """Note the filters; returns all, so that Spark applies them, too, to the rows of read segments."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
@@ -130,18 +130,18 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads from the checkpoint, or the options' start, on."""
+    """Reads batch after batch, from the checkpoint or, in a new query, from the start of the options."""
 
     def __init__(self, options, names):
         super().__init__(options, names)
         self._progress = Progress(options, self._planner)
 
     def initialOffset(self):
-        """The start of a query without a checkpoint."""
+        """Where a query without a checkpoint starts, for Spark's checkpoint."""
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
-        """The limit of a batch."""
+        """The limit of a batch, from maxOffsetsPerTrigger or maxBytesPerTrigger; by default no limit."""
         if self._options["maxOffsetsPerTrigger"] is not None:
             return ReadMaxRows(self._options["maxOffsetsPerTrigger"])
         if self._options["maxBytesPerTrigger"] is not None:
@@ -149,23 +149,23 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start, limit):
-        """The end of the next batch."""
+        """Where the batch that begins at ``start`` ends, for Spark's checkpoint."""
         return encode(self._progress.next_end(decode(start), not isinstance(limit, ReadAllAvailable)))
 
     def prepareForTriggerAvailableNow(self):
-        """Leave later messages to the next run."""
+        """Fix the end of the query: it does not read messages that come from now on."""
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """The last known ends of the streams, for the lag that Spark shows."""
+        """Where the streams ended when last asked; Spark computes its lag from that. None at first."""
         return encode(self._progress.seen) if self._progress.seen else None
 
     def partitions(self, start, end):
-        """A Part per task of the batch between two offsets."""
+        """Divide the batch between two positions into Parts, one per task."""
         return self._parts(self._progress.pieces(decode(start), decode(end)))
 
     def commit(self, end):
-        """Nothing to do: the checkpoint records what was read."""
+        """Do nothing: Spark's checkpoint records what was read."""
 
     def stop(self):
         self._transport.close()
@@ -177,7 +177,7 @@ def _columns(schema):
 
 
 def log_to_stderr():
-    """Show this package's warnings on standard error, in any process."""
+    """Send this package's log to standard error, unless the process has a log handler already."""
     if not LOG.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -1,4 +1,4 @@
-"""Parts that all transports share: descriptions of streams and segments, and reading segments' bytes."""
+"""Classes that transports share: they describe streams and segments, and read the bytes of segments."""
 from dataclasses import dataclass
 
 # Size of a segment's head, before its first record.
@@ -7,12 +7,12 @@ COPIED_BYTES = 65536
 
 
 class SegmentGone(Exception):
-    """The broker no longer has this segment, or has another stream of this name."""
+    """The stream has dropped this segment, or another stream has the same name now."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One file of a stream. ``bytes``: the flushed length, which may be read; times are Unix milliseconds."""
+    """Describes a file of a stream. ``bytes``: how much may be read, because it is flushed."""
 
     number: int
     first_offset: int
@@ -24,9 +24,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class Shape:
-    """Offsets from ``first_offset`` to ``end_offset`` (exclusive) of a stream can be read, and mean the same
-    as long as ``epoch`` is the same. ``end_is_known``: False for an empty stream of a broker that does not
-    report the next offset.
+    """Describes a stream: offsets ``first_offset`` to ``end_offset`` (exclusive) can be read. Another
+    ``epoch`` means that another stream has the name now. ``end_is_known``: False if the stream is empty and
+    the broker does not tell the next offset.
     """
 
     epoch: str
@@ -36,7 +36,7 @@ class Shape:
     end_is_known: bool = True
 
     def overlapping(self, first, until):
-        """The segments with offsets from ``first`` to ``until`` (exclusive)."""
+        """The segments that hold any offset from ``first`` to ``until`` (exclusive)."""
         return [
             part
             for part in self.segments
@@ -45,7 +45,7 @@ class Shape:
 
 
 class SegmentTransport:
-    """A transport that reads segments: over HTTP, or from files."""
+    """Base of transports that read segments, over HTTP or from files."""
 
     def octets_into(self, room, name, epoch, number, at, count):
         """Read ``count`` bytes of a segment's file from ``at`` on into the views that ``room()`` returns;
@@ -54,11 +54,11 @@ class SegmentTransport:
         raise NotImplementedError
 
     def octets(self, name, epoch, number, at, count):
-        """``octets_into`` as chunks of bytes."""
+        """Like ``octets_into``, but yields the bytes themselves, in chunks."""
         piece = memoryview(bytearray(COPIED_BYTES))
         for came in self.octets_into(lambda: piece, name, epoch, number, at, count):
             yield bytes(piece[:came])
 
     def mark(self, name, offset):
-        """Always "": epochs identify streams."""
+        """Always "": this transport recognizes streams by their epochs and needs no marks."""
         return ""

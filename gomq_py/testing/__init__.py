@@ -1,1 +1,1 @@
-"""A broker for other projects' tests: a pytest plugin, a child process, and switches for faults."""
+"""Gives other projects a broker for their tests: a pytest plugin that starts it, and switches for faults."""

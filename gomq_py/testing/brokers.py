@@ -1,4 +1,4 @@
-"""The parent's side of a broker in a child process, which a test can kill, restart and make misbehave."""
+"""Runs a broker in a child process, so that a test can kill it, restart it and make it misbehave."""
 import json
 import os
 import shutil
@@ -21,14 +21,14 @@ PORTS = (
 
 
 class ChildBroker:
-    """``with ChildBroker() as broker: connect(broker.amqp_url)``. Keywords are those of ``gomq_py.Broker``.
+    """A broker in a child process: ``with ChildBroker() as broker: connect(broker.amqp_url)``.
 
-    Flushing is off unless ``sync=True``: a test suite is killed more often than its machine loses power, and
-    a kill loses nothing either way.
+    Takes the keywords of ``gomq_py.Broker``. Flushing is off unless ``sync=True``: without flushes a kill
+    still loses no message, but a power cut does.
     """
 
     def __init__(self, data_dir=None, **options):
-        """Raises TypeError or ValueError as ``gomq_py.Broker`` does."""
+        """Raises TypeError or ValueError if ``gomq_py.Broker`` refuses the options."""
         Broker(data_dir, **options)  # only checks the options
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
         self.data_dir = str(data_dir or self._own_folder)
@@ -50,9 +50,9 @@ class ChildBroker:
     # life
 
     def start(self):
-        """Start the child; returns when clients can connect, on the same ports as before.
+        """Start the child; returns when clients can connect. After a restart the ports are the same.
 
-        Raises RuntimeError with the reason if it cannot start.
+        Raises RuntimeError, whose text has the reason, if the broker cannot start.
         """
         if self._process is not None:
             raise RuntimeError("this broker is running already")
@@ -74,14 +74,14 @@ class ChildBroker:
         return self
 
     def stop(self):
-        """Stop in order: connections are closed with 320, everything is kept."""
+        """Shut the broker down: it closes connections with 320 and keeps its data."""
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             self._end()
 
     def kill(self):
-        """Send SIGKILL, like a crash. Confirmed messages are kept."""
+        """Kill the broker with SIGKILL, as a crash does. Confirmed messages survive."""
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
         self._process.send_signal(signal.SIGKILL)
@@ -92,7 +92,7 @@ class ChildBroker:
         return self.start()
 
     def close(self):
-        """Cut off clients that are still connected, stop, and remove the folder unless it was given."""
+        """Cut all connections, stop the broker, and remove the data folder unless the caller gave it."""
         if self.is_running:
             with suppress(RuntimeError):  # just ended
                 self.drop_connections()
@@ -112,7 +112,7 @@ class ChildBroker:
 
     @property
     def log_text(self):
-        """The child's log over all its starts; ``log_level`` sets the amount."""
+        """The broker's log since its first start. Option ``log_level`` sets how much is logged."""
         if self._log is None:
             return self._logged
         length = os.fstat(self._log.fileno()).st_size
@@ -123,23 +123,23 @@ class ChildBroker:
 
     @property
     def amqp_url(self):
-        """URL of the default vhost for guest."""
+        """The AMQP URL of the default vhost, for user guest."""
         return self.url()
 
     @property
     def mqtt_port(self):
-        """The port of MQTT on this machine."""
+        """The port of the MQTT listener."""
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
         return self.addresses["mqtt"][1]
 
     @property
     def mqtt_url(self):
-        """An MQTT URL of the default vhost for guest: ``mqtt://guest:guest@HOST:PORT``."""
+        """The MQTT URL of the default vhost, for user guest: ``mqtt://guest:guest@HOST:PORT``."""
         return self.url(protocol="mqtt", vhost="")
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """As ``gomq_py.Broker.url``."""
+        """Make a URL for this broker, like ``gomq_py.Broker.url``."""
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
         host, port = self.addresses[protocol]
@@ -148,38 +148,38 @@ class ChildBroker:
     # switches: see chaos.Chaos
 
     def drop_connections(self):
-        """Cut every connection without a handshake. Returns their count."""
+        """Cut all connections without a handshake; returns how many were cut."""
         return self._ask("drop_connections")
 
     def close_connections(self, reason="closed by a test"):
-        """Close every connection with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns their count."""
+        """Close all connections with 320 CONNECTION_FORCED, over MQTT 5 with 0x98; returns how many."""
         return self._ask("close_connections", reason)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from here on; with ``refuse`` False, no longer."""
+        """Treat every password as wrong from now on; ``refuse_logins(False)`` ends that."""
         self._ask("refuse_logins", refuse)
 
     def delay_confirms(self, seconds):
-        """Delay every publisher confirm by so long, on all channels."""
+        """Delay each publisher confirm on every channel by ``seconds``; 0 ends that."""
         self._ask("delay_confirms", seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish with basic.nack; 0 for none."""
+        """Refuse every Nth publish (``every``) with basic.nack; 0 ends that."""
         self._ask("nack_confirms", every)
 
     def trip_alarm(self, reason="low on memory"):
-        """Block publishers with connection.blocked; None lifts the alarm."""
+        """Raise an alarm, which blocks publishers with connection.blocked; reason None lifts the alarm."""
         self._ask("trip_alarm", reason)
 
     def calm(self):
         self._ask("calm")
 
     def _reserve_ports(self):
-        """Choose free ports where 0 was given, and keep them while the child is down: other processes of a
-        test run take ports all the time.
+        """Choose a free port for each port option that is 0, and hold it while the child is down: otherwise
+        another process of a test run might take the port.
 
-        A bound socket that does not listen keeps a port from being given away, and lets a server use it
-        (SO_REUSEADDR).
+        A bound socket that does not listen holds a port: the system gives the port to nobody else, but the
+        child can listen on it (SO_REUSEADDR).
         """
         for name in {"amqp_port", *self._options}:
             if name in PORTS and self._options.get(name, 0) == 0:
@@ -192,7 +192,7 @@ class ChildBroker:
     def _ask(self, verb, *arguments):
         """Send a command to the child; returns its answer.
 
-        Raises ValueError for arguments that the child refuses, RuntimeError without a child.
+        Raises ValueError if the child refuses the arguments, RuntimeError if no child runs.
         """
         if self._process is None:
             raise RuntimeError(NOT_RUNNING)
@@ -223,5 +223,5 @@ class ChildBroker:
 
 
 def _plain(value):
-    """An option in JSON's types: paths become texts."""
+    """Turn a path into a text, because JSON has no paths; other values stay as they are."""
     return str(value) if isinstance(value, PurePath) else value

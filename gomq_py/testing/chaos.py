@@ -1,7 +1,7 @@
-"""Chaos: switches that make a broker misbehave as real brokers do, for testing programs against it.
+"""Chaos: switches that make a broker misbehave as real brokers do, to test programs against that.
 
-Runs in the broker's own thread, over the launcher's parts. Clients see what a real fault would show;
-confirmed messages are kept. Never part of a broker outside of tests: ``gomq_py.testing`` adds it.
+It runs in the broker's thread and acts on the launcher's parts. Clients see what a real fault would show;
+confirmed messages survive. Only ``gomq_py.testing`` adds it to a broker.
 """
 from collections import deque
 
@@ -20,7 +20,7 @@ LONGEST_DELAY_S = 86400
 
 
 class Chaos:
-    """The switches of one broker. Every method returns at once; ``calm`` resets all."""
+    """The switches of one broker. No method waits; ``calm`` resets all switches."""
 
     def __init__(self, launcher):
         self._clients = launcher.hub.clients
@@ -33,17 +33,17 @@ class Chaos:
             launcher.mqtt.make_inbound = self._inbound
 
     def drop_connections(self):
-        """Cut every connection without a handshake, as a network does. Returns their count."""
+        """Cut all connections without a handshake, as a broken network does; returns how many were cut."""
         connections = self._clients.all()
         for connection in connections:
             connection.abort("dropped by a test")
         return len(connections)
 
     def close_connections(self, reason="closed by a test"):
-        """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason, or a DISCONNECT
-        with 0x98 (MQTT 5).
+        """Close all connections as an operator does: over AMQP with 320 CONNECTION_FORCED and the reason,
+        over MQTT 5 with a DISCONNECT 0x98.
 
-        Returns their count.
+        Returns how many connections were closed.
         """
         _check_text("close_connections", reason)
         connections = self._clients.all()
@@ -52,13 +52,13 @@ class Chaos:
         return len(connections)
 
     def refuse_logins(self, refuse=True):
-        """Treat every password as wrong from here on; with ``refuse`` False, no longer."""
+        """Treat every password as wrong from now on; ``refuse_logins(False)`` ends that."""
         if not isinstance(refuse, bool):
             raise ValueError(f"refuse_logins: {shortened(refuse)} is not True or False")
         self._clients.refusing_logins = refuse
 
     def delay_confirms(self, seconds):
-        """Delay every publisher confirm, PUBACK, PUBREC and PUBCOMP by so long."""
+        """Delay every publisher confirm, PUBACK, PUBREC and PUBCOMP by ``seconds``; 0 ends that."""
         if (
             isinstance(seconds, bool) or not isinstance(seconds, (int, float))
             or not 0 <= seconds <= LONGEST_DELAY_S
@@ -69,10 +69,10 @@ class Chaos:
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. MQTT 5 gets reason
-        code 0x80, earlier versions are disconnected.
+        """Refuse every Nth publish (``every``; 0: none), although it was stored: over AMQP with basic.nack,
+        over MQTT 5 with reason code 0x80. Clients of earlier versions of MQTT are disconnected.
 
-        Counted over all channels opened from here on, and over MQTT's publishes of QoS 1 and 2.
+        The count covers AMQP channels opened from now on, and MQTT publishes of QoS 1 and 2.
         """
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise ValueError(
@@ -82,9 +82,9 @@ class Chaos:
         self._publishes = 0
 
     def trip_alarm(self, reason="low on memory"):
-        """Raise a resource alarm: publishers are blocked, over AMQP with connection.blocked.
+        """Raise a resource alarm, which blocks publishers; AMQP clients get connection.blocked.
 
-        ``reason`` is "low on" something; None lifts it.
+        ``reason``: a text such as "low on disk"; None lifts the alarm.
         """
         if reason is not None:
             _check_text("trip_alarm", reason)
@@ -99,7 +99,7 @@ class Chaos:
         self.trip_alarm(None)
 
     def unlucky(self, first, last):
-        """The publishes among ``first`` to ``last`` of a channel that are to be refused."""
+        """Choose which publishes from ``first`` to ``last`` are refused; returns their numbers."""
         if not self.nack_every:
             return []
         unlucky = [
@@ -132,7 +132,7 @@ def _check_text(switch, given):
 
 
 class ChaosConfirms(Confirms):
-    """Confirms of a channel, some of which turn into refusals."""
+    """The Confirms of a channel, but turns some confirms into refusals."""
 
     __slots__ = ("_chaos", "_chosen_up_to")
 
@@ -142,14 +142,14 @@ class ChaosConfirms(Confirms):
         self._chosen_up_to = 0
 
     def published(self, last, refused, unsynced):
-        """As Confirms, with the unlucky publishes among the refused."""
+        """Like Confirms.published, but adds the publishes that Chaos chooses to the refused."""
         unlucky = self._chaos.unlucky(self._chosen_up_to + 1, last)
         self._chosen_up_to = last  # an attribute of its own: the base has not counted these yet
         super().published(last, sorted({*refused, *unlucky}), unsynced)
 
 
 class ChaosConnection:
-    """Takes the place of an MQTT connection as its Inbound's ``output``: filters answers to publishes."""
+    """Stands between an Inbound and its MQTT connection: delays answers to publishes, or refuses them."""
 
     def __init__(self, connection, chaos):
         self.output = self
@@ -162,7 +162,7 @@ class ChaosConnection:
         return getattr(self._connection, name)
 
     def write(self, octets):
-        """Send the answers in order, when due, some of them as refusals."""
+        """Send answers in order, after the delay; some of them become refusals."""
         if not self._chaos.confirm_delay_s and not self._waiting:
             self._answer(octets)
             return

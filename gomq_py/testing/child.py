@@ -1,8 +1,8 @@
-"""The child's side: a broker with its switches, controlled over standard input by one JSON object per line,
-with answers on standard output.
+"""The child process of ChildBroker: runs a broker with Chaos. It reads commands from standard input, one JSON
+object per line, and writes answers to standard output.
 
-``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker keywords. Ends when
-the parent's end of the pipe closes, so that a killed test run leaves nothing behind.
+It is started as ``python -m gomq_py.testing.child DATA_DIR OPTIONS``; OPTIONS is a JSON object of Broker's
+keywords. It ends when standard input closes, so that a killed test run leaves no broker behind.
 """
 import json
 import sys
@@ -18,7 +18,7 @@ VERBS = (
 
 
 def main(arguments):
-    """Serve until standard input ends. Returns the exit code."""
+    """Run the broker and carry out commands until standard input ends; returns the exit code."""
     data_dir, options = arguments
     options = json.loads(options)
     log.configure(options.get("log_level", "info"))
@@ -46,7 +46,7 @@ def main(arguments):
 
 
 def answer(value):
-    """Write one line to the parent."""
+    """Write the value to the parent, as one line of JSON."""
     print(json.dumps(value), flush=True)
 
 

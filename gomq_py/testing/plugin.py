@@ -1,7 +1,7 @@
-"""The pytest plugin: ``gomq``, one broker for the whole session, and ``gomq_fresh``, one for each test that
-asks.
+"""The pytest plugin. The fixture ``gomq`` is one broker for the whole session; ``gomq_fresh`` is a new broker
+for each test that uses the fixture.
 
-Installed with gomq-py.
+Installing gomq-py installs the plugin.
 """
 import pytest
 
@@ -11,7 +11,7 @@ LOG_LINES = 100
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Add the broker's log to a failed test's report."""
+    """Add the end of the broker's log to the report of a failed test."""
     report = yield
     if report.failed:
         for name in ("gomq", "gomq_fresh"):
@@ -24,9 +24,9 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="session")
 def gomq():
-    """A broker for the session: tests share it, so each names its own queues.
+    """A broker that all tests of the session share: each test needs its own names of queues.
 
-    After a test that used its switches, call ``gomq.calm()``.
+    A test that used the broker's switches calls ``gomq.calm()`` at its end.
     """
     # here: every pytest run of this installation loads the plugin
     from gomq_py.testing.brokers import ChildBroker
@@ -36,7 +36,7 @@ def gomq():
 
 @pytest.fixture
 def gomq_fresh(tmp_path):
-    """A broker of this test's own, empty, which it may kill."""
+    """A new and empty broker for this test alone, which the test may kill."""
     from gomq_py.testing.brokers import ChildBroker
     with ChildBroker(tmp_path / "gomq") as broker:
         yield broker

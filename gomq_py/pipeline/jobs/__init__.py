@@ -1,11 +1,11 @@
-"""The jobs: each module defines its queries.
+"""The jobs. Each module here defines the queries of one job.
 
 ``running`` runs them, ``cli`` and ``plan`` configure them.
 """
 
 
 def all_writers(spark, jobs):
-    """{name: DataStreamWriter} of the jobs (plan.Job) of a pipeline file, in their order."""
+    """Make the queries of a pipeline file's jobs (plan.Job), in order: {name: DataStreamWriter}."""
     # Imported here: a plan is checked without Spark.
     from gomq_py.pipeline.jobs import bronze, metrics, telemetry
     found: dict = {}

@@ -1,10 +1,10 @@
-"""Bronze: streams unchanged, to Parquet by date and stream.
+"""Bronze: copies streams unchanged to a Parquet table, by date and stream.
 
-Each offset once, as long as the stream keeps it.
+The table has each offset once, unless the stream dropped it before the job read it.
 
-That relies on the list of files that Spark's file sink keeps in ``_spark_metadata``: nothing else may write
-into the table, and readers must use Spark. ``compact`` writes a second table with fewer files and leaves the
-first alone.
+For that Spark's file sink lists the table's files in ``_spark_metadata``: no other program may write into the
+table, and readers must use Spark. ``compact`` writes a second table with fewer files, and does not change the
+first.
 """
 from pyspark.sql import functions as f
 
@@ -15,7 +15,7 @@ MAX_OFFSETS = "1000000"
 
 
 def source_options(reading, checkpoint):
-    """The source's options of a job that reads everything, in bounded batches."""
+    """Options of the source for a job that reads streams from their beginning, in bounded batches."""
     options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
     if "startingTimestamp" in reading:
         options.pop("startingOffsets")
@@ -23,14 +23,14 @@ def source_options(reading, checkpoint):
 
 
 def with_times(rows):
-    """Rows with the batch's time as ``timestamp`` if it is null: consumers of other brokers do not learn a
-    message's time. A repeated batch has the same time.
+    """Replace a null ``timestamp`` by the batch's time. Consumers of other brokers do not learn when messages
+    came. If Spark repeats a batch its time is the same.
     """
     return rows.withColumn("timestamp", f.coalesce("timestamp", f.current_timestamp()))
 
 
 def writers(spark, reading, out, checkpoint=None, name="bronze"):
-    """{name: DataStreamWriter} of the job. ``reading``: options of the source."""
+    """Make the job's query: {name: DataStreamWriter}. ``reading``: options of the source."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options({"includeHeaders": "true", **reading}, checkpoint)
     rows = with_times(spark.readStream.format("gomq").options(**options).load())
@@ -40,7 +40,7 @@ def writers(spark, reading, out, checkpoint=None, name="bronze"):
 
 
 def compact(spark, source, out, files_per_partition=1):
-    """Copy the whole table into another one with fewer files. Returns the count of rows."""
+    """Copy the table ``source`` into a table ``out`` with fewer files; returns the count of rows."""
     table = spark.read.parquet(source)
     table = table.repartition(files_per_partition, "date", "stream").sortWithinPartitions("stream", "offset")
     table.write.mode("overwrite").partitionBy("date", "stream").parquet(out)

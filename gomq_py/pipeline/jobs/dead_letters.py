@@ -1,6 +1,6 @@
-"""Dead letters: why messages died, by queue, reason and hour, with samples.
+"""Dead letters: counts why messages died, by queue, reason and hour, and shows samples.
 
-A batch over a stream that receives dead letters (docs/spark.md), or over a table of bronze.
+The job is a batch query over a stream that receives dead letters (docs/spark.md), or over a bronze table.
 """
 from pyspark.sql import functions as f
 
@@ -10,14 +10,14 @@ LONGEST_SAMPLE = 200
 
 
 def rows(spark, reading=None, table=None):
-    """The messages of a stream, or of a bronze table."""
+    """The messages of the bronze table if it is given, otherwise of the streams that ``reading`` names."""
     if table is not None:
         return spark.read.parquet(table)
     return spark.read.format("gomq").options(**{"includeHeaders": "true", **reading}).load()
 
 
 def deaths(messages):
-    """Messages that died, with ``died_in``, ``reason``, ``deaths`` (count in that queue) and ``hour``."""
+    """Messages that died, with the columns ``died_in``, ``reason``, ``deaths`` (how often), ``hour``."""
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(
         f.col("death.queue").alias("died_in"), f.col("death.reason").alias("reason"),
@@ -26,7 +26,7 @@ def deaths(messages):
 
 
 def summary(messages):
-    """One row per queue, reason and hour, with counts of messages and bytes."""
+    """Count dead messages and their bytes: a row per queue, reason and hour."""
     return deaths(messages).groupBy("died_in", "reason", "hour").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.max("deaths").alias("most_deaths"),
@@ -34,7 +34,7 @@ def summary(messages):
 
 
 def samples(messages, count=3):
-    """The newest messages of each queue and reason: position, and beginning of the body as text."""
+    """The newest ``count`` messages per queue and reason: their offsets, and how their bodies begin."""
     from pyspark.sql import Window
     newest = Window.partitionBy("died_in", "reason").orderBy(f.desc("timestamp"), f.desc("offset"))
     text = f.make_valid_utf8(f.substring("body", 1, LONGEST_SAMPLE).cast("string"))

@@ -1,6 +1,6 @@
-"""Metrics: counts of messages and bytes, by stream, exchange and minute.
+"""Metrics: counts messages and bytes by stream, exchange and minute.
 
-For dashboards; bodies are not read.
+The counts are for dashboards. The job counts the bytes of bodies and does not store bodies.
 """
 from pyspark.sql import functions as f
 
@@ -13,7 +13,7 @@ WATERMARK = "1 minute"
 
 
 def writers(spark, reading, out, checkpoint=None, name="metrics"):
-    """{name: DataStreamWriter} of the job. The newest minutes wait for later messages."""
+    """Make the job's query: {name: DataStreamWriter}. A minute is written when later messages have come."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
     rows = with_times(spark.readStream.format("gomq").schema(_NEEDED).options(**options).load())

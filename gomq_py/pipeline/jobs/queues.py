@@ -1,8 +1,8 @@
-"""Queues: samples of the broker's queue statistics, as a table by date.
+"""Queues: writes samples of the broker's queue statistics to a table, by date.
 
-For questions about last month; the broker's own history is short.
+The table answers questions about last month; the broker keeps only a short history.
 
-Counters (published, delivered, acked, redelivered) start with the broker; a sample is one file.
+A restart of the broker resets the counters (published, delivered, acked, redelivered). A sample is one file.
 """
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def sample(reading):
-    """One row per queue of the vhost, now. ``reading``: options of the source. Raises GomqError."""
+    """Ask the broker for a row per queue. ``reading``: options of the source. Raises GomqError."""
     options = Options({"subscribePattern": ".*", **reading})
     transport = make_transport(options)
     at = datetime.now(UTC)
@@ -28,7 +28,7 @@ def sample(reading):
 
 
 def append(spark, rows, out):
-    """Add a sample to the table."""
+    """Append the rows of a sample to the table in folder ``out``."""
     table = spark.createDataFrame(rows, COLUMNS).withColumn("date", f.to_date("at"))
     table.coalesce(1).write.mode("append").partitionBy("date").parquet(out)
 

@@ -1,15 +1,15 @@
 """Replay: publishes messages of a table, or of a stream, again.
 
-With filters, a rate, and a dry run that only counts.
+A filter chooses messages, a rate slows the job down, and a dry run only counts.
 
-Messages keep their properties and headers, and get queue and offset as an id if they have none. ``x-death``
-is removed by default: a replayed message starts anew.
+Messages keep properties and headers. A message without an id gets queue and offset as its id. By default the
+job removes ``x-death`` and related headers, so that the broker does not count earlier deaths.
 """
 from pyspark.sql import functions as f
 
 
 def chosen(messages, where=None, keep_deaths=False):
-    """The messages to publish, in order of their offsets."""
+    """The messages that match ``where``, by queue and offset, without headers of deaths by default."""
     if where:
         messages = messages.where(where)
     if "headers" in messages.columns and not keep_deaths:
@@ -22,14 +22,14 @@ def chosen(messages, where=None, keep_deaths=False):
 
 
 def counts(messages):
-    """(queue, messages, octets, first offset, last offset) of the messages to publish."""
+    """Count the messages to publish: a row (queue, messages, octets, first offset, last offset) per queue."""
     return messages.groupBy("queue").agg(
         f.count("*").alias("messages"), f.sum(f.length("body")).alias("octets"),
         f.min("offset").alias("first"), f.max("offset").alias("last")).orderBy("queue")
 
 
 def publish(messages, writing, rate=None):
-    """Publish the messages. With a ``rate`` a single task publishes so many messages a second."""
+    """Publish the messages. ``rate``: messages per second, published by a single task; None: no limit."""
     if rate is not None:
         messages = messages.coalesce(1)
         writing = {**writing, "messagesPerSecond": str(rate)}

@@ -1,9 +1,9 @@
-"""Telemetry: payloads of devices to typed readings, windows per device, and a quarantine for undecodable
-payloads.
+"""Telemetry: decodes payloads of devices into a table of readings, a table of windows per device, and a
+quarantine for payloads that cannot be decoded.
 
-Three queries over the same streams, each with its own checkpoint, so that each table has every offset once
-whichever process dies. A window is written when the watermark has passed its end: with ``--once`` the newest
-ones wait for the next data.
+Three queries read the same streams. Each has its own checkpoint, so that its table gets every offset once
+after a crash, too. A window is written when the watermark has passed its end: with ``--once`` the newest
+windows wait for later data.
 """
 import os
 
@@ -18,7 +18,7 @@ _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string,
 
 
 def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
-    """{name: DataStreamWriter} of the job; ``schema``: a readings.Schema. ``prefix`` begins the names."""
+    """Make the job's queries: {name: DataStreamWriter}. ``schema``: a Schema; ``prefix`` begins the names."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
 
@@ -44,7 +44,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
 
 
 def windows(rows, schema):
-    """Per device and window: count of readings, and mean, minimum and maximum of each number."""
+    """Make a row per device and window: count of readings, and mean, minimum and maximum of each number."""
     numbers = [name for name, kind in schema.fields if kind in ("double", "long")]
     sums = [function(name).alias(f"{name}_{word}") for name in numbers
             for word, function in (("avg", f.avg), ("min", f.min), ("max", f.max))]
@@ -56,13 +56,13 @@ def windows(rows, schema):
 
 
 def returned(schema):
-    """The decoder's result as a Spark type: readings, or one error."""
+    """The Spark type of what a Decoder returns: an array of readings, or of one error."""
     fields = "".join(f", `{name}`: {_SPARK[kind]}" for name, kind in schema.fields)
     return f"array<struct<error: string, device: string, time: timestamp{fields}>>"
 
 
 class Decoder:
-    """Decodes a message to its readings, in Spark's workers. Not mapInArrow, which would need pandas."""
+    """Decodes a message to its readings, as a UDF in Spark's workers: mapInArrow would need pandas."""
 
     def __init__(self, schema):
         self._schema = schema
