@@ -10,9 +10,9 @@ differs from every implementation):
     S text (u32 size)   x octets (u32 size)   A array (u32 size)   F table
 
 A peer's table is checked to its end (``check_table``) before one octet of it is read, because compiled code
-has no bounds checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text may
-hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8 decodes
-to bytes.
+has no bounds checks. Functions named ``read_*`` trust their caller, ``decode_*`` check first. Keys and text
+may hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is not UTF-8
+decodes to bytes.
 """
 import sys
 from datetime import datetime, timezone
@@ -194,8 +194,8 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """Decode the table (u32 size first) at ``offset``: (dict, offset behind the table). Of equal keys the first
-    wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
+    """Decode the table (u32 size first) at ``offset``: (dict, offset behind the table). Of equal keys the
+    first wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
     end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1

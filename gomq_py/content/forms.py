@@ -18,7 +18,7 @@ BASIC_MAX = 65536
 
 
 class Form:
-    """Reads content of one ``kind`` as basic properties. ``p``: octets with a message's parts at the offsets."""
+    """Reads content of one ``kind`` as basic properties. ``p``: a message's octets, parts at the offsets."""
 
     __slots__ = ("kind",)
 

@@ -85,10 +85,10 @@ def headers_at(p, at):
 class PropertyScan:
     """Finds the properties that the broker acts on. scan() fills the same object again for every message.
 
-    Offsets are into the scanned buffer, -1 for an absent property: ``headers_at`` is the u32 size of the table
-    (``headers_length`` counts it too), ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8 size
-    of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers hold CC,
-    BCC or mqtt.retain.
+    Offsets are into the scanned buffer, -1 for an absent property: ``headers_at`` is the u32 size of the
+    table (``headers_length`` counts it too), ``expiration_at``, ``user_id_at`` and ``reply_to_at`` are the u8
+    size of a short string. ``delivery_mode`` and ``priority`` are 0 when absent. ``special``: the headers
+    hold CC, BCC or mqtt.retain.
     """
 
     __slots__ = (
@@ -251,7 +251,7 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """Decode the wire form (flags first). Raises Malformed unless all octets are one set of properties."""
+        """Decode the wire form (flags first). Raises Malformed unless the octets are one set of them."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")

@@ -14,8 +14,8 @@ TAKEN_OCTETS_MAX = 16 * 1024 * 1024
 
 
 def take(caller, name, count, requeue, reject):
-    """Take up to ``count`` messages. Lists for each (describe(), exchange, routing key, properties, body, count of
-    ready messages left). Needs read.
+    """Take up to ``count`` messages. Lists for each (describe(), exchange, routing key, properties, body,
+    count of ready messages left). Needs read.
 
     After the last was taken, all messages are requeued (``requeue``), rejected (``reject``) or acknowledged,
     so that no message is taken twice; until then they are unacked. Stops early at TAKEN_OCTETS_MAX. Raises
