@@ -20,7 +20,7 @@ class StoreError(Exception):
 
 
 class StoreFull(StoreError):
-    """No room on the disk for another segment. The store stays open: the next append tries again."""
+    """The disk has no room for another segment. The store stays open: the next append tries again."""
 
 
 class StoreLater(StoreError):

@@ -47,7 +47,7 @@ class Message:
         self.lacking = self.publisher = None
 
     def restamp(self, now_ms):
-        """Count as published at ``now_ms``; the time left until it expires stays the same."""
+        """Make ``now_ms`` the time of publishing; the time left until the message expires stays the same."""
         if self.expires_at_ms:
             self.expires_at_ms = self.expires_at_ms + now_ms - self.timestamp_ms
         self.timestamp_ms = now_ms
@@ -56,7 +56,7 @@ class Message:
         self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0,
         persistent=False,
     ):
-        """Point at parts given as bytes (slow lane): one buffer is built and owned.
+        """Point at parts given as bytes (slow lane): the message builds one buffer of them and owns that.
 
         Names are at most 255 octets, properties basic in wire form.
         """
@@ -154,7 +154,7 @@ class Message:
         and body size (a copy).
 
         Content of another kind is translated into ``most`` octets at most (at least forms.LEAST_ROOM). Raises
-        Malformed if it cannot be.
+        Malformed for content that cannot be translated.
         """
         if self.kind != BASIC:
             return forms.of(self.kind).basic(
@@ -171,7 +171,7 @@ class Message:
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
 
     def body_view(self):
-        """A view of the body if that was assigned as a Gathered, else None."""
+        """A view of the body if the body was assigned as a Gathered, else None."""
         if type(self.owner) is not Gathered:
             return None
         return self.owner.octets[self.body_at:self.body_at + self.body_length]

@@ -169,10 +169,10 @@ class DataDir:
         return self
 
     def close(self, in_order=False):
-        """Unlock the folder; may be called again.
+        """Unlock the folder. May be called again.
 
-        ``in_order``: all work on its files was finished. The lock file stays: without it, two processes could
-        lock two different files.
+        ``in_order``: all work on its files was finished. The lock file stays: if it were removed, two
+        processes could lock two different files.
         """
         self._follows = False
         if in_order:
@@ -198,8 +198,8 @@ class DataDir:
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """Note the content of queue folders, {folder: segment_list.Listed}, for the next boot. Valid only if
-        this run ends in order.
+        """Note the content of queue folders, {folder: segment_list.Listed}, for the next boot. The note
+        counts only if this run ends in order.
         """
         self._content = content
 
@@ -411,7 +411,7 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Whether the folder has a schema file; a folder without one must be empty.
+        """Return whether the folder has a schema file. A folder without one must be empty.
 
         Raises DataDirError for a folder that is not ours.
         """

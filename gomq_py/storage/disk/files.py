@@ -121,7 +121,7 @@ class Files:
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """``create_unnamed`` for a thread; ``fetched`` as in ``make``. Blocks."""
+        """Create a file without a name, in a thread; otherwise as ``make``, without ``made``. Blocks."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
@@ -370,7 +370,7 @@ class Files:
         self.renaming(source, target, file).make()
 
     def renaming(self, source, target, file=None, needed=False):
-        """``rename`` as a Change."""
+        """A Change that renames a file or folder, as ``rename`` does."""
         source, target = os.fspath(source), os.fspath(target)
 
         def told(_):
@@ -386,7 +386,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """``unlink`` as a Change. ``aside``, as in File.close, frees the file's room in the background."""
+        """A Change that unlinks a file. ``aside``, as in File.close, frees its room in the background."""
         path = os.fspath(path)
 
         def told(kept):
@@ -400,7 +400,7 @@ class Files:
         )
 
     def close(self, file, aside=None):
-        """Close now, or when the last holder releases it; ``aside`` as in File.close."""
+        """Close the file now, or when the last holder releases it; ``aside`` as in File.close."""
         file.close(aside)
 
     # folders
@@ -410,15 +410,15 @@ class Files:
         self.making_folder(path).make()
 
     def making_folder(self, path):
-        """``make_folder`` as a Change."""
+        """A Change that creates one folder, as ``make_folder`` does."""
         path = os.fspath(path)
         return Change(path, lambda: self._make_folder(path), lambda _: self._tell("folder_created", path))
 
     def have_folder(self, path):
         """Create one folder if missing.
 
-        If a thread is making the folder now, this call makes it or tells the listeners, which must hear of a
-        folder once and before its content. Raises OSError. Blocks.
+        If a thread is making the folder now, this call makes it too, or only tells the listeners: they must
+        hear of a folder once and before its content. Raises OSError. Blocks.
         """
         path = os.fspath(path)
         if path in self._coming_folders:
@@ -439,7 +439,7 @@ class Files:
         return any(coming == path or coming.startswith(path + os.sep) for coming in self._folder_jobs)
 
     def having_folder(self, path):
-        """``have_folder`` as a Change, whose ``told`` must be called even if the folder exists."""
+        """A Change that creates a folder if missing; call its ``told`` even if the folder exists."""
         path = os.fspath(path)
         self._coming_folders[path] += 1
         self._folder_jobs[path] += 1
@@ -471,7 +471,7 @@ class Files:
         self.removing_folder(path).make()
 
     def removing_folder(self, path):
-        """``remove_folder`` as a Change."""
+        """A Change that removes an empty folder, as ``remove_folder`` does."""
         path = os.fspath(path)
         return Change(path, lambda: self._remove_folder(path), lambda _: self._tell("folder_removed", path))
 
@@ -539,7 +539,7 @@ class Files:
             raise
 
     def sync_folder(self, path):
-        """Flush the names in a folder as of this call.
+        """Flush the names that the folder has at the time of this call.
 
         Blocks; for ``storage.flush.group_commit`` and boot.
         """

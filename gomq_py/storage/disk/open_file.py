@@ -67,7 +67,7 @@ class File:
 
     @property
     def held(self):
-        """Whether the file and its content are still needed."""
+        """Whether somebody holds the file, so that it must stay open with its content."""
         return self._holders > 0
 
     def retain(self):
@@ -75,14 +75,14 @@ class File:
         self._holders += 1
 
     def release(self):
-        """Undo one ``retain``; closes the file if its owner has closed it meanwhile."""
+        """Undo one ``retain``. Closes the file if its owner has asked for that meanwhile."""
         assert self._holders > 0, self.path
         self._holders -= 1
         if self._closing and not self._holders:
             self.close()
 
     def read(self, start, end):
-        """A copy of the bytes [start, end); fewer at the end of the file."""
+        """A copy of the bytes [start, end); shorter if the file ends before ``end``."""
         if self.map is not None:
             return self.map[start:end]
         return os.pread(self.fd, end - start, start)
@@ -98,7 +98,7 @@ class File:
     def grow(self, size, fd):
         """Map the file again after it grew to ``size``.
 
-        The old mapping stays for its present users: a thread may be about to flush it. Raises OSError, and
+        The old mapping stays for its present users: a thread may be about to flush it. Raises OSError; then
         nothing has changed.
         """
         self.map = map_file(fd, size, self.path) if self.mapped else None
@@ -110,7 +110,7 @@ class File:
         return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
-        """Count the file in the set ``descriptors`` while it has a descriptor."""
+        """Keep the file's descriptor in the set ``descriptors`` until the descriptor is closed."""
         descriptors.add(self.fd)
         self._counted_in = descriptors
 
@@ -183,10 +183,10 @@ class LogFile(File):
 
     ``is_relied_on``: promises depend on this log; False for a second log while the first one has everything.
 
-    ``failure``: the error of a failed flush. It stays: bytes that the log held by then may be lost.
-    ``failed()``, if set, is called in the hub then, and again while promises are asked for. ``fails_all``:
-    all promises then fail; False for a log on which no queue depends: it fails only the flushes that include
-    it.
+    ``failure``: the error of a failed flush. It stays: bytes that the log held by then may be lost. The hub
+    calls ``failed()``, if set, at the failure, and again while promises are asked for. ``fails_all``: after a
+    failure all promises fail. False for a log on which no queue depends: then only the flushes that include
+    the log fail.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")

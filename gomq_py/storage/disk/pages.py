@@ -34,8 +34,8 @@ def fetch_on(file, end):
 def populate(mapping, start, end):
     """Read the pages of a mapping now.
 
-    False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable pages.
-    Blocks without the interpreter's lock.
+    Returns False if the system has no such call (Linux before 5.14). Raises OSError (EIO) for unreadable
+    pages. Blocks without the interpreter's lock.
     """
     start -= start % mmap.PAGESIZE
     count = min(end, len(mapping)) - start

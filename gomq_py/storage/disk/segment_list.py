@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
 
 def encode(listed):
-    """{folder: Listed} as octets."""
+    """Encode {folder: Listed} as octets."""
     return "".join(
         " ".join((folder, str(entry.next_offset), *map("%s:%d".__mod__, _pairs(entry)))) + "\n"
         for folder, entry in listed.items()
@@ -42,7 +42,7 @@ def _pairs(entry):
 
 
 def decode(content):
-    """{folder: Listed} from the content that ``encode`` made; the caller has checked that it is complete."""
+    """Decode {folder: Listed} that ``encode`` made; the caller has checked that it is complete."""
     listed = {}
     for line in content.decode("ascii").splitlines():
         folder, next_offset, *pairs = line.split(" ")

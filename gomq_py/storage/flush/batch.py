@@ -84,7 +84,8 @@ def release_files(jobs):
 
 
 def tell(store, failures):
-    """Tell a store whether its files were flushed. A store that raises then is fenced, and fails the flush.
+    """Tell a store whether its files were flushed. A store that raises then is fenced, and the flush has
+    failed.
     """
     if store not in failures:
         try:
@@ -113,7 +114,7 @@ def call_back(callback, of_logs, other):
 
 
 class Particular:
-    """A callback that some failures do not concern."""
+    """A callback that does not hear of some failures, because they do not concern it."""
 
     __slots__ = ("_callback",)
 
@@ -129,7 +130,7 @@ class Particular:
 
 
 class Concerned(Particular):
-    """A callback with a function that says whether a failure of some stores concerns it."""
+    """A callback with a function that tells whether the failure of some stores concerns the callback."""
 
     __slots__ = ("_concerns",)
 
@@ -144,7 +145,7 @@ class Concerned(Particular):
 
 
 class NotOfLogs(Particular):
-    """A callback of housekeeping: failures of logs do not concern it."""
+    """A callback of housekeeping, which does not hear of failures of logs."""
 
     __slots__ = ()
 
@@ -153,7 +154,7 @@ class NotOfLogs(Particular):
 
 
 class OfLog(Particular):
-    """A callback that hears of the flush of one log alone."""
+    """A callback that hears only of the flush of one log."""
 
     __slots__ = ("_log",)
 
@@ -241,7 +242,7 @@ class FlushFailures:
                 )
 
     def error_of_logs(self):
-        """The error of a log in use whose flush has ever failed; None if all logs in use are sound."""
+        """The error of a log in use whose flush has failed at any time; None if all logs in use are sound."""
         if not self._logs:
             return None
         for file in list(self._logs):

@@ -118,7 +118,7 @@ class Flusher:
         self.close()
 
     def _rung(self):
-        """In the hub: end the pause, whose time is up."""
+        """In the hub: end the pause, because its time is up."""
         flush_threads.hear_alarm(self._alarm)
         self._alarm_watcher.ref = False
         waiter = self._pausing

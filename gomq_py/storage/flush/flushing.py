@@ -162,7 +162,7 @@ GRACE_S = 0.00012
 
 class NextFlush:
     """The flush that begins next. Until it ``has_begun`` it covers all marks, so a callback that waits for it
-    may answer for later marks, too: each later mark calls ``join``, and ``joined`` counts them.
+    may answer for later marks, too: each later mark calls ``join``. ``joined`` counts these calls.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -200,8 +200,8 @@ class CommitDelay:
         self.next_flush = NextFlush(self)
 
     def flushed(self, began_s, overlaps, answered):
-        """Note that a flush is over, which began at ``began_s``, by time.monotonic(). ``overlaps``: the next
-        one was asked for meanwhile; ``answered``: count of asks that it answers.
+        """Note the end of a flush that began at ``began_s``, by time.monotonic(). ``overlaps``: the next
+        flush was asked for meanwhile; ``answered``: count of asks that this flush answers.
         """
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 

@@ -293,8 +293,8 @@ class GroupCommit:
         return is_woken
 
     def _ended(self, greenlet):
-        """The greenlet was ended from outside (killed, maybe before its first turn, or by Ctrl-C) and has
-        called nothing back: call back everything that waits.
+        """Call back everything that waits: the greenlet was ended from outside (killed, maybe before its
+        first turn, or by Ctrl-C) and has called nothing back.
         """
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
@@ -366,8 +366,8 @@ class GroupCommit:
                     return
 
     def _give_up(self, error):
-        """A cycle has met a fault of ours, or was ended from outside: all callbacks, also later ones, get the
-        error.
+        """Give all callbacks, also later ones, the error: a cycle has met a fault of ours, or was ended from
+        outside.
 
         Later marks are flushed, for the next run. The files of this cycle stay open, because its threads may
         still flush them.
@@ -391,7 +391,7 @@ class GroupCommit:
                 logger.exception("a callback after the end of group commit failed")
 
     def _cycle(self):
-        """One sync, from taking the marks to the callbacks."""
+        """Run one sync: take the marks, flush, call the callbacks."""
         self._mark_unwritten()
         next_flush = self._commit_delay.next_flush
         batch, changes, unawaited = self._take(), self.names.take(), ()
@@ -435,7 +435,7 @@ class GroupCommit:
     def _in_portions(self, items):
         """Iterate over the items; other work has its turn whenever a slice of time is over.
 
-        Ends when the broker is killed meanwhile. A generator; may switch.
+        The iteration ends if the broker is killed meanwhile. A generator; may switch.
         """
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:

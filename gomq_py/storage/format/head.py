@@ -83,7 +83,7 @@ class Head(NamedTuple):
         return decode(self._replace(magic=magic).encode())
 
     def encode(self):
-        """The 64 octets of the head proper; the checksum is made anew."""
+        """Encode the head proper in 64 octets, with its checksum."""
         head = _HEAD.pack(*self[:1], SCHEMA_VERSION, *self[1:6], 0)
         return head[:60] + octets.crc32c(0, head, 0, 60).to_bytes(4, "little")
 
@@ -122,7 +122,7 @@ def decode(head, magic=None):
 
 
 def encode_seal(seed, seal):
-    """The 48 octets of a msgs file's seal."""
+    """Encode a msgs file's seal in 48 octets."""
     return _closed(seed + _SEAL_SALT, _SEAL.pack(*seal, 0))
 
 
@@ -133,7 +133,7 @@ def decode_seal(seed, head):
 
 
 def encode_acks_seal(seed, seal):
-    """The 24 octets of an acks file's seal."""
+    """Encode an acks file's seal in 24 octets."""
     return _closed(seed + _ACKS_SEAL_SALT, _ACKS_SEAL.pack(*seal, 0))
 
 

@@ -54,10 +54,10 @@ class LogError(Exception):
 
 
 class Damage:
-    """Octets [start, end) hold no valid record.
+    """Octets [start, end) of a log that hold no valid record.
 
     ``promised``: a disk fault, because the octets were known to be on disk, or no crash leaves such octets.
-    Otherwise the ordinary end of a crash.
+    If False, the damage is the ordinary end of a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")
@@ -187,7 +187,7 @@ def log_id_of(content):
 
 
 def encode_record(log_id, ordinal, synced_size, payload):
-    """One record. Raises ValueError above MAX_PAYLOAD."""
+    """Encode one record. Raises ValueError if the payload is longer than MAX_PAYLOAD."""
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} octets is above {MAX_PAYLOAD}")
     head = HEAD.pack(
@@ -198,7 +198,7 @@ def encode_record(log_id, ordinal, synced_size, payload):
 
 
 def encode_log(payloads):
-    """A whole log of these payloads: (content, log id, number of records)."""
+    """Encode a whole log of these payloads. Returns (content, log id, number of records)."""
     log_id, count = new_log_id(), 0
     parts = []
     for count, payload in enumerate(payloads, 1):

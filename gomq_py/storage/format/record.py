@@ -248,7 +248,7 @@ class RecordScanner:
     )
 
     def __init__(self, buffer, start, end, seed, ordinal=0):
-        """``buffer`` holds at least ``end`` octets, and is not closed before the scanner is done."""
+        """``buffer`` must have at least ``end`` octets, and must stay open while the scanner is used."""
         if end > len(buffer):
             raise ValueError(f"scan to {end} in a buffer of {len(buffer)} octets")
         self.buffer = buffer  # keeps it alive: compiled, p does not
@@ -265,7 +265,7 @@ class RecordScanner:
         self.count = self.body_bytes = self.acked = self.acked_bytes = 0
 
     def next(self):
-        """Move to the next record. False at the end."""
+        """Move to the next record. Returns False at the end."""
         while True:
             size = self._step()
             if size == 0:

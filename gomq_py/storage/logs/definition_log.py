@@ -131,11 +131,11 @@ class DefinitionLog:
         return bool(self._log.damage or self._unreadable)
 
     def say_damage(self, advice):
-        """Log the damage: FramedLog.say_damage."""
+        """Log the damage that replay found, as FramedLog.say_damage does."""
         self._log.say_damage(LOG, self._what, advice)
 
     def replay(self):
-        """Every record in order, as dicts. For boot: blocks. Raises LogError.
+        """Iterate over all records in order, as dicts. For boot: blocks. Raises LogError.
 
         Records of a wrong shape are logged and left out.
         """

@@ -69,7 +69,7 @@ class FramedLog:
         return f"<FramedLog {self.path} records={self.record_count}>"
 
     def replay(self):
-        """Every payload in order, as bytes.
+        """Iterate over all payloads in order, as bytes.
 
         Afterwards a torn end is cut off and the log is ready for ``append``. For boot: blocks.
 
@@ -107,13 +107,13 @@ class FramedLog:
 
     @property
     def on_disk(self):
-        """{log id: bytes of it on the disk}; empty before its first record."""
+        """{log id: bytes of the log on the disk}; empty before the log's first record."""
         return {} if self._log_id is None else {self._log_id: self.file.synced_size}
 
     def append(self, payload):
         """Add a record; it is on disk when the committer has synced.
 
-        Raises OSError, and the log is as before.
+        Raises OSError; then the log is as before.
         """
         self.append_all((payload,))
 

@@ -55,7 +55,7 @@ def optional(check):
 
 
 def read_record(payload, shapes):
-    """The record of a payload, as a dict.
+    """Decode a payload into a record, a dict, and check it.
 
     ``shapes``: {op: {field: check}}; a record with another op is returned unchecked.
 

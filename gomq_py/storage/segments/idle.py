@@ -66,7 +66,7 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Check a store; True if it gave its segment back."""
+        """Check a store. Returns whether the store gave its segment back."""
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

@@ -559,8 +559,8 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Keep the pair, whose files are both in the pool. After an error they stay in place until the next
-        boot.
+        """Keep the pair for reuse: both files are in the pool. After an ``error`` they stay where they are
+        until the next boot.
         """
         self._keep_out(pair)
         if error is not None:
@@ -641,9 +641,9 @@ class SegmentPool:
 
 
 class Retiring:
-    """A pair of files leaving a queue's folder.
+    """A pair of files that leaves a queue's folder.
 
-    ``pool_path``: new path of its msgs file, or None if that is unlinked.
+    ``pool_path``: new path of the pair's msgs file, or None if that file is unlinked.
     """
 
     __slots__ = ("msgs", "acks", "acks_path", "pool_path")
@@ -662,7 +662,7 @@ def _goes_on(waiting):
 
 
 def _each_file(spares):
-    """The files of spare pairs, streams' spares and spares without names."""
+    """Iterate over the files of spare pairs, of streams' spares and of spares without names."""
     return [file for spare in spares for file in (spare if isinstance(spare, tuple) else (spare,))]
 
 

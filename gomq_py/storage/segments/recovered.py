@@ -72,8 +72,8 @@ class Recovered:
         return (1 if at < self.delivered else 0), 0
 
     def due_before(self, at, count, now_s):
-        """Unix seconds until which the last run postponed the record; 0 if it did not, or delivered the
-        record since.
+        """Unix seconds until which the last run postponed the record; 0 if that run did not, or if that run
+        delivered the record afterwards.
         """
         return record.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
@@ -99,9 +99,9 @@ class Recovered:
                 return at
 
     def _find_ready(self, segment, at):
-        """find() without picks. -1: damage at [``_damaged_at``, ``_damaged_end``). -3: the bytes up to
-        ``_wanted_end`` must be read first. The next call then goes on from ``looked_at``, behind acked
-        records: starting at ``at`` again would take them for damage, because their ordinals have been seen.
+        """find() without picks. Returns -1 for damage at [``_damaged_at``, ``_damaged_end``), -3 if the bytes
+        up to ``_wanted_end`` must be read first. The next call then goes on from ``looked_at``, behind acked
+        records: if it began at ``at``, it would take them for damage, because their ordinals have been seen.
         """
         if at == self._checked_at:  # for repeated peeks
             return at
@@ -183,7 +183,7 @@ class Recovered:
             self.prove(end)
 
     def _prove_wanted(self, store, segment):
-        """Read the bytes that _find_ready() needs. False: a thread reads them, and the cursor waits."""
+        """Read the bytes that _find_ready() needs. Returns False if a thread reads them: the cursor waits."""
         start = max(self.looked_at, self.proven)
         end = min(max(self._wanted_end, start + PROVEN_BYTES), segment.end)
         if not store.may_open_aside():

@@ -129,7 +129,7 @@ class Segment:
         return at
 
     def body_place(self, message):
-        """Position of the body, if this message is the next record."""
+        """Position that the body of this message gets if the message is the next record."""
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
@@ -174,7 +174,7 @@ class Segment:
     def size_at(self, at):
         """Size of the record at a position that the store has returned.
 
-        Raises StoreError if none can be there.
+        Raises StoreError if no record can be there.
         """
         if at < 128 or at & 7:
             raise StoreError(self.path(), at, "no record begins here")
@@ -188,7 +188,7 @@ class Segment:
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
-        """Size of the record at ``at``, whose head has been read; 0: there is none."""
+        """Size of the record at ``at``, whose head has been read; 0 if no record is there."""
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):

@@ -241,7 +241,7 @@ class SegmentLog(_store.Store):
     # called by storage.flush.group_commit
 
     def sync_files(self, acks_too):
-        """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced."""
+        """The files that the sync beginning now must flush. Raises StoreClosed if the store was fenced."""
         self.flush()  # before the check for a fence, because it may fence
         if self._fenced:
             raise self.failure
@@ -542,7 +542,7 @@ class SegmentLog(_store.Store):
         segment.attach(*files)
 
     def acks_bytes(self, segment):
-        """Minimum size of the acks file; 0: there is none."""
+        """Minimum size of the segment's acks file; 0 if the segment has none."""
         return capacity_for(segment.capacity)
 
     def read_when_opened(self, segment):

@@ -49,8 +49,8 @@ class StreamCursor:
     def peek(self, message):
         """Show the message at the cursor.
 
-        False: the message has not arrived yet, or the cursor has skipped so much damage that other readers
-        come first (forget_skipped). Valid until the next peek or switch.
+        Returns False if the message has not arrived yet, or if the cursor has skipped so much damage that
+        other readers come first (forget_skipped). Valid until the next peek or switch.
         """
         segment = self._segment
         if segment is None or not segment.is_direct or self._at >= segment.end:
@@ -110,7 +110,7 @@ class StreamCursor:
         return skipped
 
     def close(self):
-        """Leave the segment."""
+        """Leave the segment, so that the store may close it."""
         self._leave()
 
     def _advance(self):

@@ -85,7 +85,7 @@ class StreamOffsets:
         self.dirty = False
 
     def get(self, tag):
-        """The offset a consumer reads next, or None."""
+        """The offset that a consumer reads next, or None for an unknown consumer."""
         kept = self._slots.get(tag)
         return None if kept is None else kept[1]
 

@@ -234,7 +234,7 @@ class StreamStore(segment_log.SegmentLog):
     # consumers
 
     def put_offset(self, tag, offset, now_ms):
-        """Save the next offset of a consumer for later runs; flushed without hurry.
+        """Save the next offset of a consumer for later runs. The committer flushes it without hurry.
 
         On a full disk the old offset stays.
         """
