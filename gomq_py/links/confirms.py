@@ -1,11 +1,11 @@
-"""Confirms: the target's answers to publishes, parsed in the read buffer.
+"""Confirms: parses the target's answers to publishes in the read buffer.
 
-No I/O, and no Python object per message on the plain path: some of the publishes from ``low`` to
-``following`` - 1 are unsettled, and a byte for each says whether it was settled out of order. A confirm of an
-unpublished message or a frame of another channel raises an AMQPError.
+No I/O, and usually no Python object per message: a byte for each publish from ``low`` to ``following`` - 1
+says whether the publish is unsettled, confirmed or refused. A confirm of an unpublished message or a frame of
+another channel raises an AMQPError.
 
-basic.return does not name the number of its message, whose confirm follows. So all messages that are
-unsettled when a return arrives count as refused once they are confirmed.
+A basic.return does not name the number of its message, and the confirm follows later. So all messages that
+are unsettled when a return arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -17,8 +17,8 @@ FIRST_SLOTS = 16
 
 
 class Confirms:
-    """The confirms of one channel. ``refused``: numbers below ``low`` that were refused, in order; the caller
-    removes them. ``others``: (channel, payload) of all other methods. ``returned``: count of returned
+    """Tracks the confirms of one channel. ``refused``: numbers below ``low`` that were refused, in order; the
+    caller removes them. ``others``: (channel, payload) of all other methods. ``returned``: count of returned
     messages; ``doubted``: highest number that a return may be about.
     """
 
@@ -56,7 +56,7 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames up to a method that is no confirm. Returns their bytes. Raises AMQPError."""
+        """Parse whole frames up to a method that is no confirm. Returns their length. Raises AMQPError."""
         if end > len(buffer):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(buffer)
@@ -121,7 +121,7 @@ class Confirms:
         self.settle(number, False, REFUSED if is_refused else CONFIRMED)
 
     def settle(self, number, multiple, how):
-        """Mark messages as confirmed or refused. Messages settled before keep their mark."""
+        """Mark messages as confirmed or refused. Messages that were marked before keep their mark."""
         if number == 0 and multiple:
             number = self.following - 1
         if number >= self.following or not number and not multiple:

@@ -1,4 +1,4 @@
-"""Ends of a link: its source, target, acknowledgement mode and status, as values.
+"""Ends of a link: describes a link's source, target, acknowledgement mode and status, as values.
 
 A leaf: definitions read it without loading the client.
 """
@@ -16,12 +16,12 @@ class Refused(Exception):
 
 
 class Source:
-    """A queue that exists, or that ``prepare`` declares.
+    """The queue that a link takes messages from: it exists, or ``prepare`` declares it.
 
-    ``uris``: one broker, or equivalent nodes, one of which each attempt picks at random. ``prepare(channel)``
+    ``uris``: equivalent nodes of one broker; each attempt picks one URI at random. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
     channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when
-    they are sent, so the ones in flight are lost with the link. ``offset_argument``: consumer argument with
+    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: consumer argument with
     the offset of a stream, and name of the header with the offset in each delivery; a link that reconnects
     goes on behind the last settled offset. Other queues ignore the argument, and have such headers only on
     messages that came from a stream.
@@ -45,7 +45,7 @@ class Source:
 
 
 class Target:
-    """An exchange, maybe the default exchange.
+    """The exchange, maybe the default exchange, that a link publishes to.
 
     ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its
     result is ignored. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
@@ -53,11 +53,11 @@ class Target:
     Without ``edit``, properties are copied byte for byte. ``header_stamp()`` is called once for each
     connection and returns (name, value, value for a redelivered message) of a header. A message with neither
     this header nor a user id gets the header on the fast path, without a call of ``edit``. For a message that
-    has the header, ``edit`` may change the headers only, and its answer may depend only on them and on
+    has the header, ``edit`` may change the headers only, and its answer may depend only on the headers and on
     whether the message is redelivered: the answer is cached for messages with the same headers.
 
-    ``queue``: the one queue of all messages, if the default exchange and a fixed routing key name it, else
-    None. Messages that no queue takes are then returned and stay at their source.
+    ``queue``: the queue that gets all messages, if the default exchange and a fixed routing key name it, else
+    None. With a ``queue``, messages that it does not take are returned and stay at their source.
     """
 
     has_lane = True
@@ -84,8 +84,9 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """``moved``: messages settled at the source; ``rate``: moved per second; ``refused``: refusals by the
-    target; ``set_aside``: messages rejected at the source; ``blocked``: the target has asked for a pause.
+    """Figures of a link. ``moved``: messages settled at the source; ``rate``: moved per second; ``refused``:
+    the target's refusals; ``set_aside``: messages rejected at the source; ``blocked``: the target wants a
+    pause.
     """
 
     state: str
@@ -103,11 +104,11 @@ class Status:
 
 
 class ClosedSession:
-    """Takes the place of a session that has ended, for callers that still have it: a transfer slice scheduled
-    before, a greenlet that is being killed. Every method does nothing.
+    """Takes the place of a session that has ended, for code that may still call it: a transfer slice
+    scheduled before, a greenlet that is being killed. Every method does nothing.
 
-    The ends of a session release it by this, so there is no reference cycle, and a session's memory (some
-    megabytes) is freed with its last user: a broker's process may freeze what the cycle collector would find
+    The reader and the writer of a session then refer to this object, so that no reference cycle keeps the
+    session's memory (some megabytes): the broker may freeze objects, whose cycles the collector does not find
     (observability.garbage).
     """
 

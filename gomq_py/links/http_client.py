@@ -1,4 +1,4 @@
-"""HTTP client of links: POST requests, one after the other, over one keep-alive connection.
+"""HTTP client of links: sends POST requests, one after the other, over one keep-alive connection.
 
 h11 parses and does no I/O; the sockets are gevent's and come from ``connect``, which checks the address.
 Redirects are not followed, bodies of answers are dropped, and every wait has a time limit.
@@ -47,8 +47,8 @@ class NoRequest(ValueError):
 
 
 class Answer(NamedTuple):
-    """``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like a TLS port's
-    answer to plain HTTP; the answer of a server that echoes requests may, too.
+    """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like a
+    TLS port's to plain HTTP; a server that echoes requests may answer like that, too.
     """
 
     status: int
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 class HTTPConnection:
-    """``connect()`` returns a connected gevent socket, with TLS if needed; it raises OSError.
+    """Posts requests. ``connect()`` returns a connected gevent socket, with TLS if needed, or raises OSError.
 
     ``timeout_s``: from the first byte of the request to the answer; large bodies get more time.
     ``has_asked``: bytes of the last request were sent, or may have been.
@@ -95,8 +95,8 @@ class HTTPConnection:
 
         Raises OSError (including NoAnswer and SpeaksTLS) and NoRequest. May switch.
 
-        If an idle keep-alive connection turns out to be closed, the request is sent again over a new one, at
-        once and once.
+        If an idle keep-alive connection turns out to be closed, the request is sent over a new connection, at
+        once and only once more.
         """
         was_used = self._socket is not None and self._is_used
         self.has_asked = False
@@ -196,7 +196,7 @@ class HTTPConnection:
         return answer
 
     def _is_kept_alive(self) -> bool:
-        """Prepare the connection for another request. Returns whether that is possible."""
+        """Prepare the connection for another request. Returns False if that is impossible."""
         state = self._state
         if self._socket is None or state.our_state is not h11.DONE or state.their_state is not h11.DONE:
             return False

@@ -39,7 +39,7 @@ RATE_S = 5.0
 
 
 class _Failed(Exception):
-    """``error`` happened at ``end`` of the link."""
+    """Carries the ``error`` that happened at ``end`` of the link."""
 
     def __init__(self, end, error):
         super().__init__(end, error)
@@ -47,14 +47,15 @@ class _Failed(Exception):
 
 
 class Link:
-    """``start`` it; ``on_change(link)`` hears of each state, ``on_end(link, reason)`` of the end:
-    "terminated" (``delete_after`` is reached) or "error" (retrying is of no use). Neither may switch.
+    """Moves messages from a source to a target. ``on_change(link)`` is called at each change of the status,
+    ``on_end(link, reason)`` at the end: "terminated" (``delete_after`` is reached) or "error" (retrying is of
+    no use). Neither may switch.
 
     ``connect(uri)`` and ``connect_target(uri)`` return a client's Connection on gevent's sockets; they may
     switch. ``delete_after``: count of messages to move, "queue-length" for as many as are ready at the first
     connection, or None. ``refusals``: how often the target may refuse a message before it is rejected at the
-    source (0: for ever). ``ends_with``: reply codes that are final before the link was ever up. ``paused``:
-    begin as after ``pause()``. ``account``: (user who set it, virtual host), for its memory share.
+    source (0: for ever). ``ends_with``: reply codes that end a link which was never up. ``paused``: begin as
+    after ``pause()``. ``account``: (user who set the link, virtual host), for its memory share.
     """
 
     # Saves the instance dict of 2 KiB; there is a dict where tests replace a method.
@@ -156,7 +157,7 @@ class Link:
 
     @property
     def lag(self):
-        """Ready messages at the source by its last answer, or None; each call asks the source again."""
+        """The last count of ready messages that the source told, or None. A call may ask the source again."""
         if self._session is None:
             return None
         now = time.monotonic()
@@ -172,7 +173,7 @@ class Link:
         self._lag = count
 
     def up(self):
-        """Note that the source delivers, or would if the link were not paused."""
+        """Note that the source delivers, or would deliver if the link were not paused."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
@@ -201,7 +202,7 @@ class Link:
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
     def has_stalled(self, text):
-        """Report that the target has confirmed nothing for long, as ``text``."""
+        """Report ``text``: the target has confirmed nothing for long."""
         if not self._error:
             QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
             self._set_state(self._state, f"{DESTINATION}: {text}")
@@ -261,7 +262,7 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions in turn. Returns the final (state, error); None: no greenlet is needed. May switch."""
+        """Run sessions in turn. Returns the final (state, error), or None to end the greenlet. May switch."""
         while self._session is not None or not self._is_stopping:
             try:
                 if not self._pass():
@@ -282,7 +283,7 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect, or look why it was woken. True: the session is over. Raises _Failed. May switch."""
+        """Connect, or check the session. Returns True if the session is over. Raises _Failed. May switch."""
         is_over = True
         try:
             if self._session is None:
@@ -310,9 +311,9 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which makes a session, in another greenlet, and return its result or raise its
-        error; None if the link is stopped before. The deep stack of connecting is freed with that greenlet.
-        May switch.
+        """Run ``function()``, which makes a session, in another greenlet, whose end frees the deep stack of
+        connecting. Returns the function's result or raises its error; returns None if the link is stopped
+        meanwhile. May switch.
         """
         outcome: list = []
         is_left = False
@@ -344,7 +345,7 @@ class Link:
         return answer
 
     def _open(self):
-        """Connect: (session, queue to consume); None: nothing is left to move. Raises _Failed. May switch."""
+        """Connect. Returns (session, queue), or None if no message is left. Raises _Failed. May switch."""
         source = writer = None
         try:
             with self._at(SOURCE):
@@ -380,7 +381,7 @@ class Link:
         return name, channel
 
     def _open_target(self):
-        """Make the target's writer. May switch."""
+        """Connect to the target and make its writer. May switch."""
         if not self.target.has_lane:
             return self.target.open_writer(self._target_uri, self._hub)
         connection = self._connect_target(self._target_uri)
@@ -448,7 +449,7 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Record what a failure means for the next session. Returns its text."""
+        """Record what a failure means for the next session. Returns the failure's text."""
         self.poison_detection.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]

@@ -3,7 +3,7 @@
 A URI without a host means this broker. The connection is then a socket pair; the AMQP door serves its other
 end like any client's, logged in without a password as the user who set the link. So the client, the lane and
 all checks of clients (rights, limits, alarms, owner of an exclusive queue) are the same at both ends of a
-link. The door makes the pair (``amqp.server.local``) and the node passes it on: this room knows no door.
+link. ``amqp.server.local`` makes the pair, and the node passes its function on: this room imports no door.
 
 A link has no more rights than the user who set it (Setters).
 """
@@ -35,7 +35,7 @@ class MachineOperator(User):
         super().__init__("gomq-py", "", "", (ADMINISTRATOR, "impersonator"), ExchangeState())
 
     def permission(self, vhost):
-        """All rights, everywhere."""
+        """Return all rights, for any vhost."""
         return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
@@ -64,7 +64,7 @@ class Setters:
 class Connector:
     """Connects the links of one broker.
 
-    ``settings``: the broker's; its [links] are read at each attempt. ``connect_local(user)`` returns a socket
+    ``settings``: the broker's; each attempt reads their [links]. ``connect_local(user)`` returns a socket
     whose other end is served as this user's.
     """
 
@@ -78,9 +78,9 @@ class Connector:
         self, uri: str, user: Any = None, name: str = "", vhost: str = "/", account: Any = None,
         **options: Any,
     ) -> Any:
-        """A client's connection; further ``options`` are the client's.
+        """Return a client's connection to ``uri``; ``options``: further options of the client.
 
-        ``user``: who set the link, or None for nobody who may log in here. For a URI of this broker the
+        ``user``: who set the link, or None if this user may not log in here. For a URI of this broker the
         connection is logged in as this user; for others the user's tags decide which hosts are allowed.
         ``name``: connection name shown at the other side. ``vhost``: the default for a URI of this broker.
         ``account``: the link's.
@@ -110,8 +110,8 @@ class Connector:
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
         account: Any = None,
     ) -> Any:
-        """A connected socket for HTTP, with TLS for https, verified by ``tls``: options as of an AMQP URI.
-        ``account``: the link's. Raises URIError, OSError. May switch.
+        """Return a connected socket for HTTP, with TLS for https; ``tls``: options as of an AMQP URI to
+        verify the server by. ``account``: the link's. Raises URIError, OSError. May switch.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s, account)
@@ -135,8 +135,8 @@ class Connector:
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
         user: Any = None,
     ) -> None:
-        """Check a URI, or each of a list, as far as that is possible before its use, when ``user`` sets a
-        link. ``tls``: options to verify web servers by. Raises URIError.
+        """Check a URI, or each URI of a list, when ``user`` sets a link, as far as that is possible before
+        its use. ``tls``: options to verify web servers by. Raises URIError.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):

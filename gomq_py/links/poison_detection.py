@@ -1,6 +1,6 @@
 """PoisonDetection: finds the message that ends the sessions of a link, and decides when the link gives it up.
 
-Belongs to the link and outlasts its sessions. After an end that a message may have caused, messages are sent
+A link has one for all its sessions. After a session's end that a message may have caused, messages are sent
 one at a time until as many are settled as were in flight; the message at which a session ends again is
 recognized by its checksum (links.relay).
 
@@ -42,7 +42,7 @@ INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota 
 
 
 def is_final(error, codes):
-    """True if retrying cannot help: a bad URI, one of these reply codes, a certificate of another host."""
+    """True if retrying cannot help: a bad URI, a reply code of ``codes``, a certificate of another host."""
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
         or isinstance(error, ClosedError) and error.reply_code in codes and not AWAY.search(error.reply_text)
@@ -51,11 +51,11 @@ def is_final(error, codes):
 
 
 class PoisonDetection:
-    """One link's poison detection. ``limit``: number of ended sessions, or of refusals, after which a message
-    is given up (rejected at its source); 0: no limit.
+    """Decides which messages of a link to give up (reject at the source). ``limit``: number of ended
+    sessions, or of refusals, after which a message is given up; 0: no limit.
 
-    ``careful``: count of messages to send one at a time. Set by a session at its end: ``alone``, the checksum
-    of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.
+    ``careful``: count of messages to send one at a time. A session sets two attributes at its end: ``alone``,
+    the checksum of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.
     """
 
     def __init__(self, target, limit):
@@ -77,7 +77,7 @@ class PoisonDetection:
         self.has_no_room()
 
     def has_no_room(self):
-        """Clear all suspicions: the target asks for a pause or takes messages again."""
+        """Clear all suspicions, because the target asks for a pause or ends a pause."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()
@@ -92,8 +92,8 @@ class PoisonDetection:
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """Count a refusal of a large message, of which a link keeps no copy. Returns True if the message must
-        be given up. Each has a count here, because others are sent before it is delivered again.
+        """Count a refusal of a large message. Returns True if the message must be given up. The count is kept
+        here, because a link keeps no copy of the message, and sends others before it is delivered again.
         """
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1
@@ -143,7 +143,7 @@ class PoisonDetection:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge the end of a session, or a failed start; its facts about messages count once."""
+        """Judge why a session has ended or failed to start. Uses ``alone`` and ``unsettled`` only once."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):

@@ -11,9 +11,9 @@ A message that lies in the buffer whole is relayed whole. A larger message is re
 arrives (``missing``). Trusts nothing: every size is checked before use, and malformed or unexpected frames
 raise an AMQPError, after which the relay must not be used.
 
-Header stamp: adds a header to the encoded properties of each message, without decoding. A message that has
+A HeaderStamp adds a header to the encoded properties of each message, without decoding. A message that has
 the header already goes to the relay's ``edit``, and the resulting headers are cached: most messages that come
-over several brokers have the same.
+over several brokers have the same headers.
 """
 from struct import Struct
 
@@ -58,11 +58,11 @@ class Unfit(Exception):
 
 
 class HeaderStamp:
-    """``key``, ``entry``, ``entry_again`` (for a redelivered message): encoded header for messages that have
-    neither this key nor a user id.
+    """Adds a header to properties. ``key``, ``entry``, ``entry_again`` (for a redelivered message): the
+    encoded header, for messages that have neither this key nor a user id.
 
     For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
-    only on them and on whether the message is redelivered.
+    only on the headers and on whether the message is redelivered.
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -74,8 +74,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """The properties with the header or a cached table; b"": leave the message out; None: call ``edit``.
-        """
+        """Return the properties with the header or a cached table; empty: leave out; None: call ``edit``."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -115,7 +114,7 @@ class HeaderStamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """The cached table for these headers, or None."""
+        """The cached table for these headers, or None if ``edit`` must be called."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}
@@ -126,18 +125,18 @@ class HeaderStamp:
 
 
 class Relay:
-    """Relays one channel of the source to one of the target.
+    """Relays deliveries of one channel of the source as publishes on one channel of the target.
 
     ``input`` and ``output`` are shared with other relays and empty between two walks. ``target_frame_max``:
     as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's own, or None.
     ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``header_stamp``: a
-    HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name of
-    the header with a stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
+    HeaderStamp for messages that need no call of ``edit``. ``offset_header``: name of the header with a
+    stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
 
     After a walk: ``count`` messages from ``first_tag`` on were read, and ``output`` has ``written`` bytes;
     ``left_out``: none of these messages is sent. ``others``: (channel, payload) of methods that are not
-    deliveries. ``offset``: the last message's, or -1. ``checksum``: recognizes the last message when it is
-    delivered again; computed if ``signs`` is set or its body arrives in pieces.
+    deliveries. ``offset``: stream offset of the last message, or -1. ``checksum``: recognizes the last
+    message when it is delivered again; computed if ``signs`` is set or its body arrives in pieces.
     """
 
     __slots__ = (
@@ -202,7 +201,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message. Returns where the next begins; ``at``: left for the next walk."""
+        """Process one frame or message. Returns the offset behind it, or ``at`` if it needs another walk."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -289,7 +288,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message, or the part of it that is in the buffer (``body_end`` is -1)."""
+        """Write a message or, if ``body_end`` is -1, the part of it that is in the buffer."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -335,7 +334,7 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit. If this walk has relayed messages, return ``at`` instead, for a walk of its own."""
+        """Raise Unfit. If this walk has relayed messages, return ``at`` instead: the next walk raises it."""
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
@@ -405,7 +404,7 @@ class Relay:
         return at
 
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The properties to send in wire form, or None to leave the message out."""
+        """Return the properties to send in wire form, or None to leave the message out."""
         if self.header_stamp is not None and self.edited is None:
             content = self.header_stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
@@ -413,7 +412,7 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The answer of ``edit``, called once per message, in wire form; None leaves the message out."""
+        """Return ``edit``'s answer in wire form, or None to leave the message out. Asks once per message."""
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(
@@ -457,7 +456,7 @@ class Relay:
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """Write the content header, with ``content``, unless None, as its properties."""
+        """Write the content header, with the properties ``content`` or, if None, the delivery's own."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -513,7 +512,7 @@ class Relay:
         return 0
 
     def control(self, p, at, end):
-        """Process a frame of another channel."""
+        """Process a frame of channel 0. Raises ChannelError for a frame of an unknown channel."""
         channel = octets.be16(p, at + 1)
         if channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")

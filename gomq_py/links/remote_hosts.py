@@ -57,7 +57,7 @@ class Unresolved(TimeoutError):
 
 
 class Lookups:
-    """Name lookups for the links of one broker."""
+    """Looks up host names for the links of one broker."""
 
     def __init__(
         self, getaddrinfo: Any = _socket.getaddrinfo, at_once: int = AT_ONCE, slow_s: float = SLOW_S,
@@ -76,7 +76,7 @@ class Lookups:
         self._late: OrderedDict[str, bool] = OrderedDict()
 
     def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
-        """Addresses in the form of getaddrinfo(). Raises OSError (including Unresolved). May switch."""
+        """Return addresses as getaddrinfo() does. Raises OSError (including Unresolved). May switch."""
         try:
             encoded = host if host.isascii() else host.encode("idna").decode()
         except UnicodeError:
@@ -150,7 +150,7 @@ class Lookups:
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Begin one lookup of these rows. Returns False without a free place."""
+        """Begin a lookup of these rows. Returns False if no lookup may begin."""
         is_late = rows is self._late_rows
         running = list(self._running.values())
         kinds = [
@@ -194,7 +194,7 @@ class Lookups:
 
 
 class _Lookup:
-    """Lookup of one name for all ``accounts`` that ask for it, in the turn of ``account``."""
+    """The lookup of a name for all ``accounts`` that ask for it; ``account``: in whose turn it runs."""
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
 
@@ -218,7 +218,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """True if one more lookup may begin: always below the limit, in the reserve within half of what is left.
+    """True if ``account`` may begin a lookup: always below ``limit``, then within half of what ``most``
+    leaves.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -238,7 +239,7 @@ class HostRefused(OSError):
 
 
 class HostRules:
-    """Refuses addresses in networks ``denied`` and not ``allowed``; ``key``: the setting in error texts."""
+    """Refuses addresses in ``denied`` but not in ``allowed`` networks; ``key``: the setting, for errors."""
 
     def __init__(self, denied: Any, allowed: Any, key: str):
         self._denied = denied
@@ -259,7 +260,7 @@ class HostRules:
                     raise HostRefused(f"{shown} is in {network}, which {self._key} in [links] denies")
 
     def check_literal(self, host: str) -> None:
-        """Check a host that is an address; a name is checked by ``connect``."""
+        """Check ``host`` if it is an address; ``connect`` checks the addresses of a name."""
         if is_address(host):
             self.check(host, host)
 
@@ -268,11 +269,11 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """A connected gevent socket to the first address of the host that answers. ``timeout_s``: for resolving,
-    and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None; ``account``: the
-    link's.
+    """Return a connected gevent socket to the first address of the host that answers. ``timeout_s``: for
+    resolving, and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None;
+    ``account``: the link's.
 
-    Raises OSError, and HostRefused if all of its addresses are refused. May switch.
+    Raises OSError, or HostRefused if all addresses of the host are refused. May switch.
     """
     failure: OSError | None = None
     found = lookups.find(host, port, timeout_s, account)
@@ -293,7 +294,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """The address and any embedded IPv4 address; for a mapped address only the IPv4 address."""
+    """Return the address and any embedded IPv4 address; for a mapped address only the IPv4 address."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

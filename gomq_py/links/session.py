@@ -1,7 +1,7 @@
-"""Link session: a link's two connections while they last, and the transfer between them.
+"""Link session: runs the transfer between a link's two connections while they last.
 
-Runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's greenlet makes a
-session, waits for its end and calls ``tick``; Keepalive calls ``tick`` while no greenlet waits.
+Works in callbacks of the loop and in slices of the hub's jobs, which never switch. The link's greenlet makes
+a session, waits for its end and calls ``tick``; Keepalive calls ``tick`` while no greenlet waits.
 """
 import time
 from functools import partial
@@ -44,7 +44,8 @@ class Unsendable(ClientError):
 
 
 class LinkSession:
-    """``link`` outlasts the session, which calls its ``up``, ``settled``, ``were_refused`` and ``wake``.
+    """Moves messages over two connections. ``link`` outlasts the session, which reports to it by ``up`` and
+    more.
 
     ``failure``: (end, error) that ended it. ``is_done``: all messages to be moved are settled. ``careful``:
     count of messages to send one at a time, because one of them may have ended the last session.
@@ -97,7 +98,7 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume, or cancel if the link is paused; after a pending answer."""
+        """Consume, or cancel if the link is paused. Does nothing while an answer is pending."""
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -121,7 +122,7 @@ class LinkSession:
             self.wire.flush()
 
     def tick(self):
-        """Send and check heartbeats of both ends. Returns seconds until the next call, None: never."""
+        """Send and check heartbeats of both ends. Returns the seconds until the next call, or None."""
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
@@ -268,7 +269,7 @@ class LinkSession:
         self._turn()
 
     def paused(self):
-        """Flush: the transfer has no more to take."""
+        """Flush the source's output, as nothing can be taken now; go on soon if that has changed."""
         self.wire.flush()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
@@ -325,7 +326,7 @@ class LinkSession:
     # private from here on
 
     def _tick_of_answer(self):
-        """Seconds left for the answer to basic.consume, None if none is due. Raises Timeout."""
+        """Seconds left for the answer to basic.consume, or None if no answer is due. Raises Timeout."""
         if not self._is_asking or self._is_held:
             return None
         left_s = self._asked_s + ANSWER_S - time.monotonic()
@@ -334,7 +335,7 @@ class LinkSession:
         return left_s
 
     def _tick_of_confirms(self):
-        """Report a target that confirms nothing. It may only be slow, so the session goes on."""
+        """Report a target that confirms nothing. The target may only be slow, so the session goes on."""
         stalled_s = self.writer.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
@@ -410,14 +411,14 @@ class Keepalive:
         self._timer = None
 
     def begin(self, session):
-        """Look after ``session`` until ``end``."""
+        """Send the heartbeats of ``session`` until ``end()`` is called."""
         self.is_on = True
         self._session = session
         self._hub.at_close(self._cut_off)
         self._tick()
 
     def end(self):
-        """Hand the session back to a greenlet."""
+        """Stop: a greenlet takes over the session."""
         self.is_on = False
         self._session = None
         self._hub.not_at_close(self._cut_off)
@@ -437,7 +438,7 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Rate limit for the unsolicited methods of one connection, which are few.
+    """Limits how often the peer of a connection sends methods that nobody asked for.
 
     Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
     so a peer that sends only such methods would starve the loop.
@@ -449,7 +450,7 @@ class UnsolicitedLimit:
         self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
 
     def count(self):
-        """Count one more. Raises UnexpectedFrame if there are too many."""
+        """Count one more method. Raises UnexpectedFrame if there were too many."""
         self._count += 1
         if self._count > MOST:
             now = time.monotonic()

@@ -1,6 +1,6 @@
-"""Source reader: the source of a transfer: a consumer at another broker, over a wire.
+"""Source reader: takes a transfer's messages from another broker, as a consumer over a wire.
 
-Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them.
+Reads and relays (links.relay) when the transfer takes, and settles deliveries when the transfer drops them.
 Refused messages wait here, in order; no other message is taken before they are sent again.
 
 Messages are kept until the target confirms them, within a MemoryBudget that all links of a hub share: a slow
@@ -8,7 +8,7 @@ target costs memory up to its link's share. Each link may keep a part of the mem
 links get all they need, many links get less each, and a new link always gets some. No link waits for another:
 below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target confirms.
 When the whole budget is used there is a reserve of half as much, and one account may take half of what is
-left of it: so the links of one user leave memory for those of others.
+left of the reserve: so the links of one user leave memory for other users' links.
 """
 from bisect import insort
 from struct import Struct
@@ -41,7 +41,7 @@ _OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class SourceReader(Source):
-    """``owner``: the session. It says how many messages may be taken, and is told what becomes of them."""
+    """Reads a link's source. ``owner``: the session, which limits and counts the messages."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
@@ -69,7 +69,7 @@ class SourceReader(Source):
     # called by the transfer
 
     def take(self, message):
-        """The next batch; None if no message has arrived or none may be taken now."""
+        """Return the next batch, or None if no message has arrived or none may be taken now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -120,11 +120,11 @@ class SourceReader(Source):
             bool(self._refused) or self._probe is not None)
 
     def on_its_way(self):
-        """Messages sent and neither settled nor refused."""
+        """Count of messages that were sent and are neither settled nor refused."""
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
-        """True while this link keeps less than its share; above it only a large message's rest is taken."""
+        """True while this link keeps less than its share, beyond which only a large message is completed."""
         return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
@@ -172,8 +172,8 @@ class SourceReader(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """Resume after a pause: requeue refused messages that were not kept. A stream does not requeue, so
-        its link reconnects and goes on after the last settled offset.
+        """Resume after a pause: requeue refused messages that were not kept. A stream does not requeue: its
+        link reconnects instead, and goes on after the last settled offset.
         """
         self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
@@ -208,7 +208,7 @@ class SourceReader(Source):
     # private from here on
 
     def _read(self):
-        """Relay the rest of the last read, or a new read, as a batch. None: no message has arrived."""
+        """Relay the rest of the last read, or a new read. Returns a batch, or None if nothing has arrived."""
         tail, view, relay = self._tail, self._buffers.input_view, self.relay
         end = len(tail)
         view[:end] = tail
@@ -237,7 +237,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """The LinkBatch written by the last walk. A large message is counted with its last piece only."""
+        """Return the LinkBatch that the last walk wrote. A large message counts with its last piece only."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -255,7 +255,8 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """The next refused batch. The first after a pause goes alone, or others would overtake it."""
+        """Return the next refused batch. The first one after a pause goes alone, so that none overtakes it.
+        """
         _, batch = self._refused.pop(0)
         if self._is_probing:
             self._probe = batch
@@ -271,8 +272,7 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle the accepted messages of a batch; the others wait, or are given up after too many refusals.
-        """
+        """Settle a batch's accepted messages; keep the others, or reject them after too many refusals."""
         self._forget(batch)
         self._is_probing = True
         tags = range(batch.first_tag, batch.first_tag + batch.count)
@@ -306,7 +306,7 @@ class SourceReader(Source):
             insort(self._refused, (tag, batch))
 
     def _settle(self, how, first_tag, count):
-        """Acknowledge or reject ``count`` deliveries. ``how``: method and bits of a single delivery."""
+        """Acknowledge or reject ``count`` deliveries. ``how``: (method, bits) of a single delivery."""
         if not self._is_acked:
             return
         method, bits = how
@@ -320,8 +320,8 @@ class SourceReader(Source):
 
 
 class LinkBatch:
-    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, the
-    last piece 1.
+    """Messages that are taken, sent and settled together: ``count`` deliveries with tags from ``first_tag``
+    on. A piece of a large message counts 0, the last piece 1.
 
     ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
     number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
@@ -359,8 +359,8 @@ class LinkBatch:
 
 
 class MemoryBudget:
-    """Limits the memory of a hub's links. ``kept_octets``: what all of them keep. An account is a pair: the
-    user who set the link, and its virtual host.
+    """Limits the memory of a hub's links. ``kept_octets``: bytes that all links keep. An account is a pair:
+    the user who set a link, and the link's virtual host.
     """
 
     __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
@@ -386,7 +386,7 @@ class MemoryBudget:
 
 
 class LinkBuffers:
-    """The read and the write buffer of all links in a hub, both empty between two turns of the loop."""
+    """Holds the buffers that all links of a hub share; they are empty between two turns of the loop."""
 
     def __init__(self):
         self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)

@@ -1,4 +1,4 @@
-"""Target writer: the target of a transfer, which reports when sent messages are safe.
+"""Target writer: sends a transfer's messages to the target, and reports when they are safe.
 
 A WireTargetWriter publishes to another broker over a wire. By the link's mode, a message is safe once the
 broker confirms it or once it is written to the socket. Webhooks have their own writer (links.webhook).
@@ -18,8 +18,8 @@ FULL_OCTETS = 256 * 1024
 
 
 class TargetWriter(Target):
-    """``channel`` and ``frame_max``: for the frames sent to it. ``is_blocked``: the target has asked for a
-    pause. ``refused``: numbers of refused publishes, which the reader removes.
+    """Sends messages to a link's target. ``channel`` and ``frame_max``: of the frames sent. ``is_blocked``:
+    the target has asked for a pause. ``refused``: numbers of refused publishes, which the reader removes.
     """
 
     channel = 1
@@ -50,18 +50,19 @@ class TargetWriter(Target):
         return not self.is_held()
 
     def unconfirmed(self):
-        """Publishes that are neither confirmed nor refused."""
+        """Count of publishes that are neither confirmed nor refused."""
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds for which confirms have been due, by the last call; 0 while the target asks for a pause."""
+        """Seconds for which calls have seen no confirm of sent messages; 0 while the target wants a pause."""
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
             self._seen_low, self._seen_s = self.confirms.low, now
         return now - self._seen_s
 
     def tick(self):
-        """Send a due heartbeat; seconds until the next, or None. Raises ClientError for a silent peer."""
+        """Send a due heartbeat. Returns the seconds until the next, or None. Raises ClientError for silence.
+        """
         return None
 
     def unwatch(self):
@@ -81,7 +82,7 @@ class TargetWriter(Target):
         self.settle()
 
     def settle(self):
-        """Call the callbacks whose marks are reached, each with its own refusals; may be re-entered."""
+        """Call the waiting callbacks whose messages are all safe or refused. No effect in such a callback."""
         if self._is_settling:
             return
         self._is_settling = True
@@ -94,16 +95,16 @@ class TargetWriter(Target):
             self._is_settling = False
 
     def sent(self):
-        """The mark of the last message sent."""
+        """The number of the last message sent: a mark, which reached() comes to."""
         return self.confirms.following - 1
 
     def reached(self):
-        """The mark up to which everything is safe or refused."""
+        """The mark up to which all messages are safe or refused."""
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """The error for messages up to ``mark``, or None. A caller that asks again after a refusal gets the
-        error once more, so that there is a pause before the refused messages are sent again.
+        """The error for messages up to ``mark``, or None. A caller that asks for the same mark again after a
+        refusal gets the error again, so that there is a pause before the refused messages are sent again.
         """
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark
@@ -118,12 +119,12 @@ class TargetWriter(Target):
         return None
 
     def refusal(self, number):
-        """The error for messages that the target refuses, the first with this ``number``."""
+        """The error for refused messages, the first of which has this ``number``."""
         return Refused("the broker refuses messages (basic.nack)")
 
 
 class WireTargetWriter(TargetWriter):
-    """``is_confirmed``: the broker confirms publishes; ``queue``: the one queue of all messages, or None."""
+    """Publishes to a broker. ``is_confirmed``: publishes are confirmed; ``queue``: as a Target's."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -137,13 +138,13 @@ class WireTargetWriter(TargetWriter):
         self._tail = self._wire.ahead
 
     def start(self, session):
-        """Watch the socket."""
+        """Report to ``session`` from now on, and watch the socket."""
         self._session = session
         session.target_turn(lambda: self._walk(self._put_tail()))
         self._wire.watch()
 
     def can_take(self):
-        """True unless the socket's output is full."""
+        """True if neither the target asks for a pause nor the socket's output is full."""
         return TargetWriter.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
@@ -162,7 +163,7 @@ class WireTargetWriter(TargetWriter):
         return None
 
     def slice_over(self):
-        """Flush the output of the slice."""
+        """Write the output of the slice, and call the callbacks that are due."""
         self._wire.flush()
         self.settle()
 

@@ -1,4 +1,4 @@
-"""Troubles: error texts for the user who set a link: what is wrong and what mends it, without secrets.
+"""Troubles: makes error texts for the user who set a link: what is wrong and what mends it, without secrets.
 
 Values only. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
 """

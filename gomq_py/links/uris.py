@@ -45,7 +45,7 @@ class URIError(ValueError):
 
 @dataclass(frozen=True)
 class LinkURI:
-    """A URI. ``host``: "" for this broker; ``path``: decoded vhost, or HTTP's target with its query."""
+    """A parsed URI. ``host``: "" for this broker; ``path``: decoded vhost, or HTTP's path and query."""
 
     scheme: str
     host: str
@@ -142,7 +142,7 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """A copy of the options with full paths of files. Raises URIError for one outside ``tls_folder``."""
+    """Return a copy of the options with full paths. Raises URIError for a file outside ``tls_folder``."""
     options = dict(options)
     for key in FILES:
         if key in options:
@@ -166,7 +166,7 @@ def file_in(folder: str, path: str, key: str) -> str:
 
 
 def _local(parts: Any, scheme: str) -> LinkURI:
-    """Parse a URI without a host. Raises URIError for parts without a meaning there."""
+    """Parse a URI without a host. Raises URIError for parts that have no meaning in such a URI."""
     if scheme != "amqp":
         raise URIError(f"the URI has no host: this broker is reached by amqp:// and not by {scheme}://")
     if parts.netloc:

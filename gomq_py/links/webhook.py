@@ -65,9 +65,9 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """Takes the place of a link's Target. ``name``: the link's; ``connector``: has the broker's
+    """Describes a webhook, in place of a link's Target. ``name``: the link's; ``connector``: has
     ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as a Target's; ``timeout_s``:
-    for an answer; ``tls``: options as of an AMQP URI to verify servers by; ``account``: the link's.
+    time for an answer; ``tls``: options as of an AMQP URI to verify servers by; ``account``: the link's.
     """
 
     has_lane = False
@@ -88,14 +88,14 @@ class Webhook:
         self._connector = connector
 
     def open(self, uri: str) -> "Poster":
-        """A connected Poster. Raises URIError, OSError. May switch."""
+        """Return a connected Poster. Raises URIError, OSError. May switch."""
         first = self.uris.index(uri)
         poster = Poster(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
         poster.open()
         return poster
 
     def open_writer(self, uri: str, hub: Any) -> "WebhookTargetWriter":
-        """The link's target writer. Raises URIError, OSError. May switch."""
+        """Return the link's target writer. Raises URIError, OSError. May switch."""
         return WebhookTargetWriter(self.open(uri), hub)
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
@@ -106,8 +106,8 @@ class Webhook:
 
 
 class Poster:
-    """Posts messages to the first of some URIs, or to the next if that fails. ``trouble``: why a message is
-    being retried, or None. ``on_trouble(text)`` is called when retrying begins.
+    """Posts messages to the first of its URIs and, after each failure, to the next URI. ``trouble``: why a
+    message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
@@ -175,8 +175,7 @@ class Poster:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _failure(self, error: OSError) -> "_Failure":
-        """Classify a missing answer. Raises OSError if the URI is at fault and there is no other. May switch.
-        """
+        """Return a _Failure for a missing answer. Raises OSError if the only URI is at fault. May switch."""
         if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
             error = SpeaksTLS()
         if isinstance(error, (HostRefused, SpeaksTLS)) and len(self._uris) == 1:
@@ -185,7 +184,7 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the port expects TLS: servers then close or answer a 400. Tested once. May switch."""
+        """True if the port expects TLS, as a server that closes or answers 400 may. Asks once. May switch."""
         if self._has_answered or self._uri.tls:
             return False
         if self._number not in self._tls_expected:
@@ -197,7 +196,7 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Wait for the next attempt, once each URI has had one. Raises Refused, OSError. May switch."""
+        """Take the next URI; wait once all have failed. Raises Refused or OSError to give up. May switch."""
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
         if wait_s is None:
@@ -272,9 +271,9 @@ class _Posted:
 
 
 class WebhookTargetWriter(TargetWriter):
-    """Posts messages one by one through ``poster``, which it owns: a 2xx is a confirm, any other answer a
-    refusal. A post runs in its own greenlet, everything else in callbacks. The transfer gives it batches of
-    one message, or of a piece of one message.
+    """Posts messages one by one through ``poster``, which it owns: a 2xx counts as a confirm, any other
+    answer as a refusal. A post runs in its own greenlet, everything else in callbacks. The transfer gives it
+    batches of one message, or of a piece of one message.
     """
 
     def __init__(self, poster, hub):
@@ -371,7 +370,7 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """A header's value for HTTP; None for tables, lists, line breaks, more than VALUE_OCTETS_MAX bytes."""
+    """Return a value for HTTP; None for tables, lists, line breaks, more than VALUE_OCTETS_MAX bytes."""
     if isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, datetime):
@@ -425,7 +424,7 @@ def _headers_of(message: Any) -> dict[str, Any]:
 
 
 def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """Header fields for the message's headers that fit and cannot be mistaken for ours."""
+    """Header fields of the message's own headers that HTTP allows and that cannot be mistaken for ours."""
     fields: list[tuple[str, bytes]] = []
     room = HEADERS_OCTETS_MAX
     for name, value in table.items():

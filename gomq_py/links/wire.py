@@ -28,8 +28,8 @@ class Silent(ConnectionClosed):
 
 
 class Wire:
-    """Callbacks from the loop, none of which may switch: ``readable()`` when bytes have arrived,
-    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written.
+    """Reads and writes a connection's socket. The loop calls ``readable()`` when bytes have arrived,
+    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written; none may switch.
 
     ``kept_octets``: queued and not yet written to the socket. ``queued_octets``: all bytes ever queued.
     """
@@ -100,8 +100,8 @@ class Wire:
             self._writer.start(self._writable)
 
     def tick(self, is_read):
-        """Send a due heartbeat. Returns the seconds until the next, None: never. Raises ConnectionClosed if
-        the peer is silent. ``is_read``: the link reads its input; otherwise silence means nothing.
+        """Send a due heartbeat. Returns the seconds until the next, or None without heartbeats. Raises
+        ConnectionClosed if the peer is silent although the link reads its input (``is_read``).
         """
         interval_s = self.heartbeat_s
         if not interval_s:
