@@ -55,7 +55,7 @@ class TokenUser(User):
         self._take(claims)
 
     def may_sign(self, user_id):
-        """Whether the user's messages may carry this user_id. A local user's name is refused."""
+        """Whether messages may carry this user_id; a local user's name needs the tag impersonator."""
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):

@@ -294,7 +294,7 @@ class BodyBudget(Budget):
         """Count a complete message that waits to be stored. Once the message is stored, call this with the
         same octets as a negative number.
 
-        While such messages wait, no body beyond its share goes on.
+        While such messages wait, no body beyond its share grows over the limit: it would only wait, too.
         """
         self._whole += octets
         self.held += octets
