@@ -254,8 +254,8 @@ class BodyBudget(Budget):
         return False
 
     def why_in_vain(self, body):
-        """Why a body that may not grow now never will, or "" if it may later. Its connection has all of the
-        limit, or another body of it goes on beyond the limit and needs the room.
+        """Why a body that must wait would wait for ever: its connection holds the whole limit, or another
+        body of its connection goes on beyond the limit and needs the room. "" if it may grow later.
         """
         output = body.output
         if self._of_output.get(output, 0) > self.limit and body is not self._oldest_of(output):

@@ -130,7 +130,7 @@ class FilteringReader(BatchReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch, from the checkpoint or, in a new query, from the start of the options."""
+    """Reads batch after batch, from the checkpoint or, in a new query, from where the options say."""
 
     def __init__(self, options, names):
         super().__init__(options, names)

@@ -108,7 +108,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity if ``would``, a PolicySet with the new ``policy``, were in force."""
+        """An entity's PolicyChange once the PolicySet ``would``, with the new ``policy``, is in force."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)

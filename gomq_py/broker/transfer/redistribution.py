@@ -34,7 +34,7 @@ class Redistributions:
         redistribution.transfer.start()
 
     def close(self):
-        """Send as many messages as files are open for, then end all redistributions: the broker stops."""
+        """End all redistributions, because the broker stops. First sends those that need no new file."""
         for redistribution in list(self._transfers):
             transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():

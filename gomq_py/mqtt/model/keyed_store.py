@@ -347,7 +347,7 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Stop for good. The vhost closes the store itself."""
+        """Stop for good. The message store below stays open; the vhost closes that."""
         self.is_over = True
         self.stop()
 

@@ -493,9 +493,9 @@ class AckRun:
         self.start = self.last = self.end = self.count = 0
 
     def begin(self, at, size):
-        """Start a run with the record at this position, which is not adjacent to the last run.
+        """Write the last run, and start a new one with the record at ``at``, which does not adjoin it.
 
-        The store adds an adjacent record itself: a call for each would cost a tenth of taking a message.
+        The message store adds an adjoining record inline: a call would make taking a message a tenth slower.
         """
         self.write()
         self.start = self.last = at
