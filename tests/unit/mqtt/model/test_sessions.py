@@ -794,7 +794,9 @@ def test_store_that_cannot_be_recorded_is_closed_again(node, monkeypatch):
     with pytest.raises(StoreError):
         opened[0][0].append(message)
     monkeypatch.undo()
-    assert node.vhost.stores.make("mqtt.wills").append(message) == 0
+    made = node.vhost.stores.make("mqtt.wills")
+    made.append(message)
+    assert (made.failure, made.ready_count) == (None, 1)
 
 
 def test_sessions_are_in_no_export_and_their_names_are_nobodys_to_declare(node):
