@@ -31,7 +31,7 @@ from gomq_py.shovel.definition import DefinitionError
 from gomq_py.shovel.supervisor import Shovels
 from gomq_py.storage.disk.data_dir import DataDir
 from gomq_py.storage.disk.files import Files
-from gomq_py.storage.disk.replication import NullReplicator, Replicator
+from gomq_py.storage.disk.replication import Replicator
 from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush.group_commit import GroupCommit
 
@@ -52,7 +52,7 @@ class Node:
     ``connector`` (of links); otherwise they are None.
     """
 
-    def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
+    def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
         """``replicators`` are told of every change to a leader's files."""
         self.settings = settings
         self.role: str | None = None

@@ -240,7 +240,7 @@ class Driver:
                 for incarnation, numbers in purged.items():
                     self.purged.get(incarnation, set()).difference_update(numbers)
 
-        self.life.committer.after_sync(answered)
+        self.life.broker.durability.when_safe(answered)
 
     def account(self, queue):
         return self.world.accounts[self.life.vhost.incarnation_of(queue)]

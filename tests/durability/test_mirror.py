@@ -13,7 +13,7 @@ from gomq_py.storage.disk.data_dir import DataDir
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.logs.framed_log import FramedLog
 from tests.durability.seeds import seeds
-from tests.support.mirror import Mirror
+from tests.support.mirror import Mirror, folder_content
 
 
 @pytest.fixture
@@ -99,3 +99,6 @@ def test_any_changes_through_the_seam_are_mirrored(mirror, seed):
             change_mapped(files, random, random.choice(folders), mapped)
 
     assert mirror.differences() == []
+    register, content = files.register, folder_content(mirror.source)
+    assert {os.path.relpath(path, mirror.source) for path in [*register.paths.values(), *register.folders]} == set(content)
+    assert all(register.id_of(path) == file_id for file_id, path in register.paths.items())

@@ -19,8 +19,6 @@ LATER_MS = 1_700_000_000_005
 class Follower:
     """Hears of the first ``events`` changes of files, and says of these alone that it has them."""
 
-    hears = True
-
     def __init__(self, mirror, events):
         self._mirror, self._left = mirror, events
 
@@ -31,7 +29,7 @@ class Follower:
                 getattr(self._mirror, name)(*arguments)
         return told
 
-    def when_safe(self, callback):
+    def when_safe(self, position, callback):
         if self._left >= 0:
             callback(None)
 

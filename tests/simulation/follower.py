@@ -3,20 +3,19 @@ when that is lost; in a share of the seeds.
 
 It copies the folder when a process of the leader boots. From then on it knows what the file seam tells its
 listeners, nothing else: each event is on its way for a while, and they come in order. The broker asks it as
-an acknowledger, by the same way: an answer leaves when everything has come that was told before the question.
+an acknowledger: an answer leaves when the events up to the position that it was asked for have come.
 
-Its disk keeps all that has come: nobody tells a follower when to flush (there is no event for it), so its
-power is not cut. The events have no identifiers of files, and it follows names.
+Its disk keeps all that has come, and its power is not cut. It follows names, not identifiers of files.
 """
 import os
 import shutil
 from collections import deque
 
 from gomq_py.storage.disk.data_dir import LAST_RUN, LOCK, SEGMENTS
-from gomq_py.storage.disk.replication import Replicator
+from gomq_py.storage.disk.replication import Range, Replicator
 from tests.simulation.threads import this_thread
 from tests.simulation.world import without_places
-from tests.support.mirror import Mirror
+from tests.support.mirror import Mirror, octets_of
 
 SHARE = 0.1  # of seeds
 # Seconds until something more comes, how many events that is, and how long nothing may come.
@@ -41,7 +40,9 @@ class Follower(Replicator):
         self._process = self._mirror = None
         self._copies = 0
         self._on_its_way = deque()  # (when it was told, method of the mirror, its arguments)
+        self._questions = deque()  # (position, callback)
         self._answers = deque()
+        self._told_count = self._come_count = 0
         self._is_coming = False
 
     def __str__(self):
@@ -49,35 +50,42 @@ class Follower(Replicator):
 
     # what it is told, by the process that leads
 
-    def created(self, path, size):
-        self._told("created", path, size)
+    def created(self, file_id, path, size):
+        self._told("created", file_id, path, size)
 
     def folder_created(self, path):
         self._told("folder_created", path)
 
-    def appended(self, file, start, end):
+    def appended(self, file_id, file, start, end):
+        self._told("appended", file.path, Range(file, start, end))
+
+    def overwritten(self, file_id, file, start, end):
         octets = file.read(start, end)
         if len(octets) != end - start:
             self._world.find(f"the follower is told of {start}..{end}, {len(octets)} are there: {file.path}")
         self._told("written", file.path, start, octets)
 
-    overwritten = appended
+    def resized(self, file_id, path, size):
+        self._told("resized", file_id, path, size)
 
-    def resized(self, path, size):
-        self._told("resized", path, size)
+    def renamed(self, file_id, source, target):
+        self._told("renamed", file_id, source, target)
 
-    def renamed(self, source, target):
-        self._told("renamed", source, target)
-
-    def unlinked(self, path):
-        self._told("unlinked", path)
+    def unlinked(self, file_id, path):
+        self._told("unlinked", file_id, path)
 
     def folder_removed(self, path):
         self._told("folder_removed", path)
 
-    def when_safe(self, callback):
+    def flushed(self):
+        self._told("flushed")
+
+    def when_safe(self, position, callback):
         """As an acknowledger."""
-        self._told("", callback)
+        if position > self._told_count:
+            self._world.find(f"the follower is asked for event {position} of {self._told_count}")
+        self._questions.append((position, callback))
+        self._look_at_questions()
 
     # what the world does with it
 
@@ -86,7 +94,9 @@ class Follower(Replicator):
         self._process = process
         self.when_answered = None
         self._on_its_way.clear()
+        self._questions.clear()
         self._answers.clear()
+        self._told_count = self._come_count = 0
         self._copy()
 
     def take_over(self, root):
@@ -117,6 +127,7 @@ class Follower(Replicator):
     def _told(self, what, *arguments):
         if this_thread() is not None:
             self._world.find(f"the follower is told in a thread: {what} {arguments[:1]}")
+        self._told_count += 1
         self._on_its_way.append((self._world.now_s, what, arguments))
         self._go_on()
 
@@ -137,18 +148,23 @@ class Follower(Replicator):
     def _comes(self, count):
         for _ in range(min(count, len(self._on_its_way))):
             _, what, arguments = self._on_its_way.popleft()
-            if not what:
-                self._asked(*arguments)
-                continue
+            self._come_count += 1
             try:
-                getattr(self._mirror, what)(*arguments)
+                if what == "appended":
+                    path, content = arguments
+                    self._mirror.written(path, content.start, octets_of(content))
+                else:
+                    getattr(self._mirror, what)(*arguments)
             except (OSError, AssertionError) as error:
                 self._cannot_repeat(f"{what} {arguments[:2]}: {error!r}")
                 return
+            self._look_at_questions()
 
-    def _asked(self, callback):
-        self._answers.append(callback)
-        self._process.after(self._random.choice(COMES_S), self._answer)
+    def _look_at_questions(self):
+        """Have those answers leave that the events which have come suffice for."""
+        while self._questions and self._questions[0][0] <= self._come_count:
+            self._answers.append(self._questions.popleft()[1])
+            self._process.after(self._random.choice(COMES_S), self._answer)
 
     def _answer(self):
         """One more: they come back in order."""
@@ -170,7 +186,6 @@ class Follower(Replicator):
         self._world.counts["copied anew"] += 1
         if self._process.is_alive:
             self._copy()
-            for _, what, arguments in self._on_its_way:
-                if not what:
-                    self._asked(*arguments)
+            self._come_count = self._told_count
+            self._look_at_questions()
         self._on_its_way.clear()

@@ -9,11 +9,13 @@ class HandAcknowledger:
     def __init__(self, name="the other place"):
         self._name = name
         self.waiting = []
+        self.positions = []
 
     def __str__(self):
         return self._name
 
-    def when_safe(self, callback):
+    def when_safe(self, position, callback):
+        self.positions.append(position)
         self.waiting.append(callback)
 
     def finish(self, error=None):

@@ -6,7 +6,7 @@ import os
 import shutil
 
 from gomq_py.storage.disk.data_dir import DEFINITIONS, POOL, USERS
-from gomq_py.storage.disk.replication import Replicator
+from gomq_py.storage.disk.replication import Range, Replicator
 
 LOGS = (DEFINITIONS, f"{DEFINITIONS}.next", USERS)
 
@@ -23,7 +23,8 @@ class Mirror(Replicator):
         self.events = 0
         os.makedirs(self.copy, exist_ok=True)
 
-    def created(self, path, size):
+    def created(self, file_id, path, size):
+        assert file_id
         fd = os.open(self._here(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         os.ftruncate(fd, size)
         os.close(fd)
@@ -31,24 +32,33 @@ class Mirror(Replicator):
     def folder_created(self, path):
         os.mkdir(self._here(path))
 
-    def appended(self, file, start, end):
-        self._write(file, start, end)
+    def appended(self, file_id, file, start, end):
+        assert file_id
+        self.written(file.path, start, octets_of(Range(file, start, end)))
 
-    def overwritten(self, file, start, end):
-        self._write(file, start, end)
+    def overwritten(self, file_id, file, start, end):
+        assert file_id
+        content = file.read(start, end)
+        assert len(content) == end - start, (
+            f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
+        )
+        self.written(file.path, start, content)
 
-    def resized(self, path, size):
+    def resized(self, file_id, path, size):
         os.truncate(self._here(path), size)
 
-    def renamed(self, source, target):
+    def renamed(self, file_id, source, target):
         os.rename(self._here(source), self._here(target))
 
-    def unlinked(self, path):
+    def unlinked(self, file_id, path):
         with contextlib.suppress(*self._never_told(path)):
             os.unlink(self._here(path))
 
     def folder_removed(self, path):
         os.rmdir(self._here(path))
+
+    def flushed(self):
+        """It writes at once, and its power is not cut."""
 
     def follow_again(self):
         """The source's process was killed.
@@ -87,13 +97,6 @@ class Mirror(Replicator):
         assert not relative.startswith(".."), f"{path} is outside of the data folder"
         return os.path.join(self.copy, relative)
 
-    def _write(self, file, start, end):
-        content = file.read(start, end)
-        assert len(content) == end - start, (
-            f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
-        )
-        self.written(file.path, start, content)
-
     def written(self, path, start, content):
         """These octets are in a file from ``start`` on: for who tells of them later."""
         self._put(self._here(path), start, content)
@@ -103,6 +106,13 @@ class Mirror(Replicator):
         fd = os.open(path, os.O_WRONLY)
         os.pwrite(fd, content, start)
         os.close(fd)
+
+
+def octets_of(content):
+    """What a Range holds, all of it."""
+    octets = content.take()
+    assert len(octets) == content.end - content.start
+    return octets
 
 
 def folder_content(root):

@@ -201,6 +201,17 @@ class Disk:
             node = self._nodes[os.fspath(path)]
             node.octets = node.cached()
 
+    def flush_all(self):
+        """Flush every file and folder, as syncfs does."""
+        with self.lock:
+            for node in self._files.values():
+                node.flush(node.cached())
+            for node in list(self._nodes.values()):
+                if isinstance(node, DiskFolder):
+                    for change in list(node.changes):
+                        if any(change is other for other in node.changes):
+                            node.apply(change)
+
     def discard(self):
         """Drop the model and its descriptors."""
         for node in self._files.values():

@@ -25,6 +25,7 @@ def replace(files, path, octets):
     file = write_temporary(files, path, octets)
     try:
         files.sync(file)
+        files.tell_flushed()
         files.rename(file.path, path, file)
     except OSError:
         discard(files, file)

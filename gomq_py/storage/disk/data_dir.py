@@ -58,9 +58,11 @@ QUEUES = "queues"
 TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
+# Names of what is about this machine: written without Files, of no use to another node.
+OF_THIS_NODE = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS})
 # Names that count as an empty folder: a mount point's own folder, our lock, and the schema file of an
 # interrupted boot.
-_NOT_CONTENT = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, "lost+found"})
+_NOT_CONTENT = OF_THIS_NODE | {"lost+found"}
 
 # How the last run ended: in order; by a kill, which keeps all that was written; as a follower, which keeps
 # all that it received of another node's run; or with the machine, which may have lost what was not flushed.
@@ -140,6 +142,8 @@ class DataDir:
                 self._lock()
         self._follows = False
         try:
+            if self._files.register is not None:
+                self._files.register.seed(self.path, OF_THIS_NODE)
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
                 make_place(self._files, self._at(name))

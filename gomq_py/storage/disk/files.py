@@ -2,7 +2,7 @@
 
 Below segments, logs and the data folder. Two kinds of file: *mapped* ones of a fixed size (segments, acks),
 whose writers change the mapping and announce the ranges once per batch, or ``write`` a batch, and *logs*,
-which grow by ``append``. Listeners (``storage.disk.replication.Replicator``) hear each change after it
+which grow by ``append``. Replicators (``storage.disk.replication``) are told of each change after it
 succeeded, in order. Tests replace ``Files`` by one that fails the Nth call or forgets unsynced data.
 
 Nothing here retries, swallows or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path.
@@ -17,6 +17,7 @@ written with calls, have one. A log takes bytes in two ways: ``append`` writes t
 them in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
 """
 import contextlib
+import copy
 import errno
 import os
 import posix
@@ -27,6 +28,7 @@ from gomq_py.storage.disk.open_file import (
     ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, hold, reserve_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
+from gomq_py.storage.disk.register import Register
 
 # Messages and password hashes are private (Mosquitto CVE-2017-9868: a world-readable persistence file).
 FILE_MODE = 0o600
@@ -51,7 +53,7 @@ NO_TMPFILE = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 class Change:
     """Changes a name in two halves: ``act`` makes the change and may block, so a thread calls it; ``told``
-    tells the listeners, in the hub.
+    tells the replicators, in the hub.
 
     ``needed``: a missing file or folder fails the flush that waits for the change, as any other error does.
     Without ``needed`` it does not.
@@ -71,7 +73,7 @@ class Change:
         self._result = self._act()
 
     def told(self):
-        """Tell the listeners of the change that ``act`` made. Call this once."""
+        """Tell the replicators of the change that ``act`` made. Call this once."""
         self._told(self._result)
 
     def make(self):
@@ -81,13 +83,14 @@ class Change:
 
 
 class Files:
-    """Changes files and folders, and tells the listeners. One per broker."""
+    """Changes files and folders, and tells the replicators. One per broker."""
 
     mapped_descriptors = MAPPED_DESCRIPTORS
 
-    def __init__(self, listeners=()):
-        self._listeners = tuple(listener for listener in listeners if listener.hears)
-        # path -> changes of having_folder that listeners have not heard of
+    def __init__(self, replicators=()):
+        # storage.disk.register, which tells the replicators; None without replicators
+        self.register = Register(replicators) if replicators else None
+        # path -> changes of having_folder that replicators have not heard of
         self._coming_folders = Counter()
         # path -> changes of having_folder that are not finished
         self._folder_jobs = Counter()
@@ -95,10 +98,11 @@ class Files:
         # holders of unlinked files; threads add and remove
         self._leaving = set()
 
-    @property
-    def has_listeners(self):
-        """Whether there are listeners. If so, changes must be made in the hub, or told there."""
-        return bool(self._listeners)
+    def with_register(self, register):
+        """These Files as a thread uses them, with a stand-in for the register that tells later, in the hub."""
+        files = copy.copy(self)
+        files.register = register
+        return files
 
     # mapped files
 
@@ -113,7 +117,7 @@ class Files:
         return file
 
     def make(self, path, size, fetched=True):
-        """``create`` for a thread: the hub calls ``made`` later to tell listeners.
+        """``create`` for a thread: the hub calls ``made`` later to tell replicators.
 
         The system's cache then has the whole file; with ``fetched=False``, for files that are written with
         calls, only the file's head. Blocks.
@@ -125,17 +129,17 @@ class Files:
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
-        """Tell the listeners of a file from ``make`` or ``make_log``."""
-        for listener in self._listeners:
-            listener.created(file.path, file.size)
+        """Tell the replicators of a file from ``make`` or ``make_log``."""
+        if self.register is not None:
+            self.register.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file that ``make`` returned, before listeners hear of it. Blocks."""
+        """Remove a file that ``make`` returned, before replicators hear of it. Blocks."""
         os.unlink(file.path)
         file.close()
 
     def create_unnamed(self, folder, size):
-        """Create a mapped file without a name: it vanishes with the process, and no listener hears of it.
+        """Create a mapped file without a name: it vanishes with the process, and no replicator hears of it.
 
         For transient queues.
         """
@@ -209,9 +213,8 @@ class Files:
 
     def appended(self, file, start, end):
         """Announce that [start, end) of a mapping was written for the first time; once per batch."""
-        if file.named:
-            for listener in self._listeners:
-                listener.appended(file, start, end)
+        if self.register is not None and file.named:
+            self.register.appended(file, start, end)
 
     def reading(self, file):
         """A Reading of a mapped file. Raises OSError."""
@@ -256,9 +259,8 @@ class Files:
 
     def overwritten(self, file, start, end):
         """Announce that [start, end) of a mapping was changed; once per batch."""
-        if file.named:
-            for listener in self._listeners:
-                listener.overwritten(file, start, end)
+        if self.register is not None and file.named:
+            self.register.overwritten(file, start, end)
 
     # logs
 
@@ -270,12 +272,12 @@ class Files:
         except FileExistsError:
             fd = self._open(path, os.O_RDWR)
             return LogFile(path, fd, os.fstat(fd).st_size)
-        for listener in self._listeners:
-            listener.created(path, 0)
+        if self.register is not None:
+            self.register.created(path, 0)
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
-        """Create an empty log, in a thread: the hub calls ``made`` later to tell listeners. Blocks."""
+        """Create an empty log, in a thread: the hub calls ``made`` later to tell replicators. Blocks."""
         path = os.fspath(path)
         return LogFile(path, self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), 0)
 
@@ -327,12 +329,11 @@ class Files:
         file.end += len(octets)
 
     def tell_written(self, file):
-        """Tell the listeners which bytes were written to a log since the last call."""
+        """Tell the replicators which bytes were written to a log since the last call."""
         start, end = file.told, file.size
         file.told = end
-        if file.named and start < end:
-            for listener in self._listeners:
-                listener.appended(file, start, end)
+        if self.register is not None and file.named and start < end:
+            self.register.appended(file, start, end)
 
     # logs and mapped files
 
@@ -376,8 +377,8 @@ class Files:
         def told(_):
             if file is not None:
                 file.path = target
-            for listener in self._listeners:
-                listener.renamed(source, target)
+            if self.register is not None:
+                self.register.renamed(source, target)
 
         return Change(source, lambda: self._rename(source, target), told, needed)
 
@@ -392,8 +393,8 @@ class Files:
         def told(kept):
             if kept is not None:
                 aside(self._let_go, kept)
-            for listener in self._listeners:
-                listener.unlinked(path)
+            if self.register is not None:
+                self.register.unlinked(path)
 
         return Change(
             path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told
@@ -417,7 +418,7 @@ class Files:
     def have_folder(self, path):
         """Create one folder if missing.
 
-        If a thread is making the folder now, this call makes it too, or only tells the listeners: they must
+        If a thread is making the folder now, this call makes it too, or only tells the replicators: they must
         hear of a folder once and before its content. Raises OSError. Blocks.
         """
         path = os.fspath(path)
@@ -457,7 +458,7 @@ class Files:
             self._folder_jobs[path] -= 1
             if not self._folder_jobs[path]:
                 del self._folder_jobs[path]
-            if path in self._coming_folders:  # otherwise the hub has told the listeners already
+            if path in self._coming_folders:  # otherwise the hub has told the replicators already
                 self._coming_folders[path] -= 1
                 if made or not self._coming_folders[path]:
                     del self._coming_folders[path]
@@ -476,8 +477,8 @@ class Files:
         return Change(path, lambda: self._remove_folder(path), lambda _: self._tell("folder_removed", path))
 
     def _tell(self, event, path):
-        for listener in self._listeners:
-            getattr(listener, event)(path)
+        if self.register is not None:
+            getattr(self.register, event)(path)
 
     def remove_tree(self, path):
         """Remove a folder and its content, each part through this object."""
@@ -490,6 +491,16 @@ class Files:
             else:
                 self.unlink(inner)
         self.remove_folder(path)
+
+    def tell_flushed(self):
+        """Tell the replicators that a flush has ended, after all that it wrote into logs was told."""
+        if self.register is not None:
+            self.register.flushed()
+
+    @property
+    def told(self):
+        """Count of events that the replicators were told of."""
+        return 0 if self.register is None else self.register.told
 
     # flushes: in a pool thread
 
@@ -674,9 +685,8 @@ class Files:
             file.broken = error
 
     def _resized(self, file):
-        if file.named:
-            for listener in self._listeners:
-                listener.resized(file.path, file.size)
+        if self.register is not None and file.named:
+            self.register.resized(file.path, file.size)
 
 
 def with_path(error, path):

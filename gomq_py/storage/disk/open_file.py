@@ -1,7 +1,7 @@
 """Open file: keeps a mapped file or a log open until its last user closes it, and has the system flush files
 and reserve room for them.
 
-Below files, which opens and changes files and tells the listeners. ``posix.close`` closes the descriptors:
+Below files, which opens and changes files and tells the replicators. ``posix.close`` closes the descriptors:
 ``os.close`` patched by gevent closes later, and mistakes a new descriptor of another thread for a closed one
 with the same number.
 """
@@ -201,7 +201,7 @@ class LogFile(File):
 
     def begin_at(self, size):
         """Set the length of a log that has no accepted bytes to write."""
-        self.size = self.end = self.told = size  # told: end of the bytes that listeners know
+        self.size = self.end = self.told = size  # told: end of the bytes that replicators know
 
     @property
     def is_awaited(self):

@@ -23,7 +23,7 @@ class FolderRemovals:
         self._committer = committer
         self._waiting = deque()  # (store or None, folder, whose, done); the first is being removed
         self._left = None  # content left of the first: (path, is a folder), taken from the end
-        self._made = []  # changes that listeners have not heard of
+        self._made = []  # changes that replicators have not heard of
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):

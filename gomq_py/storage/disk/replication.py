@@ -1,24 +1,29 @@
 """Replicator: the interface for hearing of changes of files.
 
-Owned by storage, called by ``storage.disk.files`` after each change that succeeded, once per batch; a
+Owned by storage, called by ``storage.disk.register`` after each change that succeeded, once per batch; a
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
 changes, on the hub's thread, and must neither block nor raise: the implementation queues what it cannot send
 at once. Threads change names and write to logs, which is reported afterwards: a killed process may have made
-unreported changes, so a returning follower compares names and logs. ``file.read(start, end)`` returns the
-*present* content of a range, so it must be called before the method returns.
+unreported changes, so a returning follower compares names and logs.
 
-Unnamed files (transient queues) are not reported, because they mean nothing to other nodes. Syncs are not
-reported, because a follower syncs by itself.
+A file has an id in the register, which no rename changes; ``file_id`` is 0 for a folder. Unnamed files
+(transient queues) are not reported, because they mean nothing to other nodes.
+
+A follower flushes by itself: before it says that it keeps a change, and before it goes on behind ``flushed``.
+What the leader does after a flush, such as the removal of a queue's files, relies on that flush; a follower
+that repeats it without a flush of its own loses messages with its power.
 """
+# Appended ranges from this size on are read when a Range is taken, others at once: a copy of a body of 256 MiB
+# would hold the hub up.
+LATER_OCTETS = 65536
 
 
 class Replicator:
     """Hears every change of files. Paths are absolute; the implementation knows its data folder."""
 
     __slots__ = ()
-    hears = True
 
-    def created(self, path, size):
+    def created(self, file_id, path, size):
         """A file was created with ``size`` zero bytes."""
         raise NotImplementedError
 
@@ -26,25 +31,27 @@ class Replicator:
         """An empty folder was created."""
         raise NotImplementedError
 
-    def appended(self, file, start, end):
-        """The bytes [start, end) were written for the first time. A log now ends at ``end``; a mapped file
-        has kept its size.
+    def appended(self, file_id, file, start, end):
+        """The bytes [start, end) were written for the first time, and stay as they are while the file is
+        retained (see Range). A log now ends at ``end``; a mapped file has kept its size.
         """
         raise NotImplementedError
 
-    def overwritten(self, file, start, end):
-        """The content of [start, end) was changed."""
+    def overwritten(self, file_id, file, start, end):
+        """The content of [start, end) was changed. It may change again, so ``file.read(start, end)`` must be
+        called before this method returns.
+        """
         raise NotImplementedError
 
-    def resized(self, path, size):
+    def resized(self, file_id, path, size):
         """The file was cut to ``size``, or extended to it with zeros."""
         raise NotImplementedError
 
-    def renamed(self, source, target):
+    def renamed(self, file_id, source, target):
         """A file or folder was renamed. It replaced the one that had the name ``target``, if any."""
         raise NotImplementedError
 
-    def unlinked(self, path):
+    def unlinked(self, file_id, path):
         """A file was unlinked."""
         raise NotImplementedError
 
@@ -52,33 +59,40 @@ class Replicator:
         """An empty folder was removed."""
         raise NotImplementedError
 
+    def flushed(self):
+        """A flush has ended, and all that it wrote into logs was told; stores and callbacks hear of it next.
+        """
+        raise NotImplementedError
 
-class NullReplicator(Replicator):
-    """Hears nothing, for a broker without followers. ``storage.disk.files`` does not even call it."""
 
-    __slots__ = ()
-    hears = False
+class Range:
+    """The content of an appended range: copied at once if it is short, otherwise by ``take``, until which the
+    file is retained.
+    """
 
-    def created(self, path, size):
-        pass
+    __slots__ = ("start", "end", "_file", "_octets")
 
-    def folder_created(self, path):
-        pass
+    def __init__(self, file, start, end):
+        self.start = start
+        self.end = end
+        self._file = self._octets = None
+        if end - start < LATER_OCTETS:
+            self._octets = file.read(start, end)
+        else:
+            file.retain()
+            self._file = file
 
-    def appended(self, file, start, end):
-        pass
+    def take(self):
+        """The bytes. Call this, or ``drop``, once; in the hub."""
+        if self._file is None:
+            return self._octets
+        try:
+            return self._file.read(self.start, self.end)
+        finally:
+            self.drop()
 
-    def overwritten(self, file, start, end):
-        pass
-
-    def resized(self, path, size):
-        pass
-
-    def renamed(self, source, target):
-        pass
-
-    def unlinked(self, path):
-        pass
-
-    def folder_removed(self, path):
-        pass
+    def drop(self):
+        """Give the file back without reading it."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.release()

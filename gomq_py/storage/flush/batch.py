@@ -172,8 +172,8 @@ REPLACE_AGAIN_S = 5.0
 
 
 class FlushFailures:
-    """Remembers the logs and folders that have failed; one object per GroupCommit. ``files`` tells its
-    listeners of bytes written to logs.
+    """Remembers the logs and folders that have failed; one object per GroupCommit. ``files`` tells the
+    replicators of bytes written to logs.
     """
 
     __slots__ = ("unwritten", "_files", "_folders", "_logs", "_replace_at_s")
@@ -190,7 +190,7 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the listeners of bytes written to the flushed logs, and note the failed logs.
+        """Tell the replicators of bytes written to the flushed logs, and note the failed logs.
 
         ``unbegun``: log -> its error, of logs that got no thread.
         """
@@ -341,7 +341,7 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have the changes made in order, and tell the listeners. ``failures`` gets change -> error. May
+        """Have the changes made in order, and tell the replicators. ``failures`` gets change -> error. May
         switch.
         """
         if not changes:

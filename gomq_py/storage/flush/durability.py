@@ -12,12 +12,13 @@ Above ``storage.flush.group_commit``, whose GroupCommit is the local disk: store
 to be flushed, and wait for nothing else. An *acknowledger* stands for another place that keeps what this node
 keeps, such as a follower:
 
-    acknowledger.when_safe(callback)    calls callback(error or None) once all that it was told until now is
-                                        safe there
+    acknowledger.when_safe(position, callback)    calls callback(error or None) once the first ``position``
+                                                  events that it was told of are safe there
 
 An acknowledger hears of changes as a ``storage.disk.replication.Replicator`` does, of logs and names only
-when the local disk has them. So it is asked after the local disk has answered. Without acknowledgers a
-promise costs one more call, and no object. Only ``wait`` switches.
+when the local disk has them. So it is asked after the local disk has answered, and for what that answer
+covers alone (GroupCommit.position): what was told during the flush belongs to the next one. Without
+acknowledgers a promise costs one more call, and no object. Only ``wait`` switches.
 """
 from collections import deque
 from functools import partial
@@ -132,7 +133,8 @@ class Durability:
             promise.missing.update(self._acknowledgers)
             for acknowledger in list(self._acknowledgers):
                 try:
-                    acknowledger.when_safe(partial(self._acknowledged, promise, acknowledger))
+                    acknowledger.when_safe(
+                        self.disk.position, partial(self._acknowledged, promise, acknowledger))
                 except Exception as fault:
                     LOG.exception("%r cannot be asked whether it is safe there", acknowledger)
                     self._acknowledged(promise, acknowledger, fault)

@@ -59,7 +59,7 @@ class GroupCommit:
 
     __slots__ = (
         "begun", "sync_seconds", "enabled", "tells_before_it_answers", "has_failed", "names", "background",
-        "_failures", "_flushing", "_commit_delay", "_slice_clock", "_greenlet", "_wake", "_is_resting",
+        "position", "_files", "_failures", "_flushing", "_commit_delay", "_slice_clock", "_greenlet", "_wake", "_is_resting",
         "_next", "_in_flight", "_is_syncing", "_stopping", "_gone", "_killed", "__dict__", "__weakref__",
     )
 
@@ -73,6 +73,10 @@ class GroupCommit:
         self.tells_before_it_answers = False
         # a flush or a change of names has failed: files may stay that an orderly end does not leave
         self.has_failed = False
+        # count of events (Files.told) behind which an acknowledger has all that the callbacks of the last
+        # flush waited for
+        self.position = 0
+        self._files = files
         self._slice_clock = slice_clock
         self._greenlet = None
         self._wake = Wakeup()
@@ -151,6 +155,7 @@ class GroupCommit:
             if untold or self.names.are_due() or self._next.callbacks or self._in_flight:
                 self._next.callbacks.append(callback)
             else:
+                self.position = self._files.told
                 callback(None)
         elif self._gone is not None:
             callback(self._gone)
@@ -163,10 +168,10 @@ class GroupCommit:
             return self._commit_delay.next_flush
         elif self._is_syncing:
             self._in_flight.append(callback)
-        elif isinstance(callback, (NotOfLogs, OfLog)):
-            callback(None)
         else:
-            callback(self._failures.error_of_logs())
+            self.position = self._files.told
+            is_of_no_log = isinstance(callback, (NotOfLogs, OfLog))
+            callback(None if is_of_no_log else self._failures.error_of_logs())
         return None
 
     def after_flush_of(self, log, callback):
@@ -329,6 +334,7 @@ class GroupCommit:
                 error for owner, error in failures.items()
                 if owner in batch.stores or owner not in batch.acks
             ]
+            self.position = self._files.told
             self._answer(None, awaited[0] if awaited else None)
 
     def _sync_marks(self):
@@ -409,12 +415,14 @@ class GroupCommit:
         # Before anything switches: acks that somebody waits for are flushed even if their segment goes
         # meanwhile. So this part alone is not cut into slices; it takes 2 us for each store.
         jobs = batch.collect(self._flushing.way_of_stores(), unawaited)
+        self.position = self._files.told  # not after the flush: the next batch is told meanwhile
         if changes:
             self.names.make(changes, batch.failures)
             if self._killed:
                 release_files(jobs)
                 release(batch.logs)
                 return
+            self.position = self._files.told
         jobs += self._flushing.jobs_of(batch.logs, batch.folders)
         if jobs:
             self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
@@ -457,7 +465,10 @@ class GroupCommit:
         for owner, failure in failed:
             batch.failures[owner] = failure
         if not self._killed:
-            self._failures.tell_of_logs(batch.logs, batch.failures, unbegun)
+            if batch.logs:
+                self._failures.tell_of_logs(batch.logs, batch.failures, unbegun)
+                self.position = self._files.told
+            self._files.tell_flushed()
         release_files(jobs)
         if not self._killed:
             self.sync_seconds.observe(time.monotonic() - began)

@@ -1,7 +1,8 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. Pool and committer belong to the hub: calls to them are recorded, and made after recovery.
+queue. Pool, committer and the register of files belong to the hub: calls to them are recorded, and made after
+recovery, so that replicators hear of a recovery in one piece.
 """
 from gomq_py.hub.threads import in_thread
 
@@ -10,50 +11,60 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
     """Call ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
     in a thread; returns its result.
 
-    Raises OSError, StoreError. May switch. If ``files`` has listeners, which hear of changes in the hub only,
-    the call is made in the hub and blocks.
+    Raises OSError, StoreError. May switch.
     """
-    if files.has_listeners:
-        return opening(folder, files, pool, committer, *arguments)
-    laters = _laters(pool, committer)
-    return _opened(pool, committer, laters, *in_thread(opening, folder, files, *laters, *arguments))
+    laters = _Laters(files, pool, committer)
+    try:
+        store, report = in_thread(opening, folder, laters.files, laters.pool, laters.committer, *arguments)
+    except BaseException:
+        laters.tell()
+        raise
+    laters.hand_over(store)
+    return store, report
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
     """Open a store as open_in_thread does, without a switch: ``done(store, report, error)`` is called in the
     hub when the thread is done, or before this returns.
     """
-    laters = (pool, committer) if files.has_listeners else _laters(pool, committer)
+    laters = _Laters(files, pool, committer)
 
     def opened(result, error):
         if error is not None:
+            laters.tell()
             done(None, None, error)
         else:
-            done(*_opened(pool, committer, laters, *result), None)
+            store, report = result
+            laters.hand_over(store)
+            done(store, report, None)
 
-    if not files.has_listeners:
-        committer.background.long.add(opening, folder, files, *laters, *arguments, done=opened)
-        return
-    try:
-        result = opening(folder, files, *laters, *arguments)
-    except Exception as error:
-        done(None, None, error)
-    else:
-        done(*result, None)
+    committer.background.long.add(
+        opening, folder, laters.files, laters.pool, laters.committer, *arguments, done=opened)
 
 
-def _laters(pool, committer):
-    """Make stand-ins for the pool and the committer, for use in a thread."""
-    return (
-        Later(pool, "files", "stage", "folder", "last_end", "listed", "settled", "damage"),
-        Later(committer, "enabled", "begun"))
+class _Laters:
+    """Stand-ins for files, pool and committer, for use in a thread."""
 
+    def __init__(self, files, pool, committer):
+        self._hubs = pool, committer
+        self._register = files.register
+        self.files = files if files.register is None else files.with_register(LaterRegister(files.register))
+        self.pool = Later(pool, "stage", "folder", "last_end", "listed", "settled", "damage")
+        self.pool.files = self.files
+        self.committer = Later(committer, "enabled", "begun")
 
-def _opened(pool, committer, laters, store, report):
-    store.hand_over(pool, committer)
-    for later in laters:
-        later.catch_up()
-    return store, report
+    def tell(self):
+        """Tell the replicators what the thread has done to files, also if it failed."""
+        if self._register is not None:
+            self.files.register.catch_up()
+            self.files.register = self._register  # the store goes on with these Files
+
+    def hand_over(self, store):
+        """Have the store use what belongs to the hub, and make the recorded calls."""
+        self.tell()
+        store.hand_over(*self._hubs)
+        self.pool.catch_up()
+        self.committer.catch_up()
 
 
 class Later:
@@ -78,3 +89,27 @@ class Later:
         """Make the recorded calls, in the hub."""
         for verb, arguments, options in self._calls:
             getattr(self._target, verb)(*arguments, **options)
+
+
+class LaterRegister(Later):
+    """Stands for the register of files: keeps each file open until its changes are told."""
+
+    def appended(self, file, start, end):
+        """Record a change of [start, end), whose content then is told as it is in the end."""
+        file.retain()
+        self._calls.append(("overwritten", (file, start, end), {}))
+
+    overwritten = appended
+
+    def catch_up(self):
+        """Make the recorded calls, in the hub; of a file that was cut meanwhile, with what is left."""
+        for verb, arguments, _ in self._calls:
+            if verb != "overwritten":
+                getattr(self._target, verb)(*arguments)
+                continue
+            file, start, end = arguments
+            try:
+                if start < min(end, file.size):
+                    self._target.overwritten(file, start, min(end, file.size))
+            finally:
+                file.release()

@@ -611,7 +611,7 @@ class SegmentLog(_store.Store):
             may_be_found,
         )
 
-    # announcing to listeners of files
+    # announcing to replicators
 
     def _announce(self, segment):
         """Announce all that was written to an open segment since the last time, as ranges."""
@@ -619,13 +619,14 @@ class SegmentLog(_store.Store):
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
         if segment.announced_entries < segment.entries:
-            self.files.appended(
+            # not appended(): later acks change COUNT and DUE of these entries
+            self.files.overwritten(
                 segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries
             )
             segment.announced_entries = segment.entries
 
     def announce_acks(self, segment):
-        """Announce new ack entries to the listeners of files, after new messages: a deleted message may have
+        """Announce new ack entries to the replicators, after new messages: a deleted message may have
         been written anew at the end.
         """
         if segment.announced_entries < segment.entries:

@@ -10,7 +10,8 @@ import pytest
 from gomq_py.storage.disk import files as files_module, mapping, open_file, pages
 from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.mapping import flush_mapping
-from gomq_py.storage.disk.replication import Replicator
+from gomq_py.storage.disk.register import Register
+from gomq_py.storage.disk.replication import LATER_OCTETS, Range, Replicator
 
 
 class Events(Replicator):
@@ -19,29 +20,32 @@ class Events(Replicator):
     def __init__(self):
         self.heard = []
 
-    def created(self, path, size):
+    def created(self, file_id, path, size):
         self.heard.append(("created", os.path.basename(path), size))
 
     def folder_created(self, path):
         self.heard.append(("folder_created", os.path.basename(path)))
 
-    def appended(self, file, start, end):
+    def appended(self, file_id, file, start, end):
         self.heard.append(("appended", os.path.basename(file.path), start, file.read(start, end)))
 
-    def overwritten(self, file, start, end):
+    def overwritten(self, file_id, file, start, end):
         self.heard.append(("overwritten", os.path.basename(file.path), start, file.read(start, end)))
 
-    def resized(self, path, size):
+    def resized(self, file_id, path, size):
         self.heard.append(("resized", os.path.basename(path), size))
 
-    def renamed(self, source, target):
+    def renamed(self, file_id, source, target):
         self.heard.append(("renamed", os.path.basename(source), os.path.basename(target)))
 
-    def unlinked(self, path):
+    def unlinked(self, file_id, path):
         self.heard.append(("unlinked", os.path.basename(path)))
 
     def folder_removed(self, path):
         self.heard.append(("folder_removed", os.path.basename(path)))
+
+    def flushed(self):
+        self.heard.append(("flushed",))
 
 
 @pytest.fixture
@@ -114,15 +118,15 @@ def test_written_octets_are_in_file_and_mapping_and_announced(tmp_path):
 
 
 def test_write_that_fails_names_the_file_and_announces_nothing(tmp_path):
-    files = FullDisk()
-    files._listeners = (Events(),)
+    files, events = FullDisk(), Events()
+    files.register = Register((events,))
     file = files.create(tmp_path / "msgs", 4096)
 
     with pytest.raises(OSError) as raised:
         files.write(file, 10, b"0123456789")
 
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "msgs"))
-    assert len(files._listeners[0].heard) == 1
+    assert len(events.heard) == 1
 
 
 def test_mapped_writes_are_in_the_file(files, tmp_path):
@@ -442,6 +446,28 @@ def test_listeners_do_not_hear_of_unnamed_files(tmp_path):
     files.truncate(file, 10)
 
     assert events.heard == []
+
+
+def test_long_range_is_read_when_it_is_taken_and_its_file_stays_open_until_then(tmp_path):
+    files = Files((Events(),))
+    short, long = (files.create(tmp_path / name, 1 << 17) for name in ("short", "long"))
+    ranges = [Range(short, 0, LATER_OCTETS - 1), Range(long, 0, LATER_OCTETS)]
+    for file in (short, long):
+        file.map[0:4] = b"late"
+        files.close(file)
+
+    assert (short.closed, long.closed) == (True, False)
+    assert [content.take()[:4] for content in ranges] == [bytes(4), b"late"]
+    assert long.closed
+
+
+def test_range_that_is_dropped_gives_its_file_back(tmp_path):
+    file = Files().create(tmp_path / "msgs", LATER_OCTETS)
+    content = Range(file, 0, LATER_OCTETS)
+
+    content.drop()
+
+    assert not file.held
 
 
 def test_listeners_do_not_hear_of_changes_that_failed(tmp_path):

@@ -15,6 +15,7 @@ class HandDisk:
 
     def __init__(self):
         self.waiting = []
+        self.position = 0
         self.tells_before_it_answers = False
 
     def after_sync(self, callback, hurry=True, concerns=None):
@@ -69,6 +70,15 @@ def test_promise_waits_for_the_disk_and_then_for_everybody_else(durability, disk
     another.finish()
 
     assert told == [None]
+
+
+def test_acknowledger_is_asked_for_what_the_disk_has_answered_about(durability, disk, other):
+    durability.when_safe(lambda error: None)
+    disk.position = 7
+
+    disk.finish()
+
+    assert other.positions == [7]
 
 
 def test_housekeeping_waits_for_the_disk_alone(durability, disk, other):
@@ -190,10 +200,10 @@ def test_callback_that_asks_for_more_or_fails_keeps_nobody_waiting(durability, d
 
 def test_wait_returns_when_it_is_safe_and_raises_what_refuses_it(durability, disk, other, monkeypatch):
     monkeypatch.setattr(disk, "after_sync", lambda callback, hurry=True, concerns=None: callback(None))
-    monkeypatch.setattr(other, "when_safe", lambda callback: callback(None))
+    monkeypatch.setattr(other, "when_safe", lambda position, callback: callback(None))
     durability.wait()
 
-    monkeypatch.setattr(other, "when_safe", lambda callback: callback(OSError("gone")))
+    monkeypatch.setattr(other, "when_safe", lambda position, callback: callback(OSError("gone")))
     with pytest.raises(NotAcknowledged):
         durability.wait()
 

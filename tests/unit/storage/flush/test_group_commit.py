@@ -20,6 +20,7 @@ from gomq_py.storage.format.log import LogScan
 from gomq_py.storage.logs.framed_log import FramedLog
 from tests.durability import flush_pool
 from tests.support import waiting
+from tests.support.unflushed import Unflushed
 from tests.support.waiting import in_time
 
 
@@ -120,6 +121,74 @@ def test_nothing_to_flush_is_answered_at_once(committer):
     committer.after_sync(answers)
 
     assert answers == [None]
+
+
+class Told:
+    """A replicator that notes the events that it hears of in ``order``."""
+
+    def __init__(self):
+        self.order = []
+
+    def __getattr__(self, name):
+        return lambda *_: self.order.append(name)
+
+
+def test_end_of_a_flush_is_told_behind_its_logs_and_before_stores_and_callbacks_hear(tmp_path):
+    told = Told()
+    files = Unflushed((told,))
+    committer, store = GroupCommit(files), FakeStore("a")
+    store.file = files.create(tmp_path / "msgs", 4096)
+    store.sync_files = lambda acks_too: [store.file]
+    store.synced = lambda: told.order.append("store")
+    log = FramedLog(files, tmp_path / "log", committer=committer)
+    committer.wait()
+    told.order.clear()
+    log.append(b"one")
+    committer.mark(store)
+
+    committer.after_sync(lambda error: told.order.append("callback"))
+    committer.wait()
+    committer.stop()
+
+    assert told.order == ["appended", "flushed", "store", "callback"]
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_position_is_that_of_the_marks_of_a_flush_and_not_of_its_end(tmp_path, with_log):
+    """What is told while the disk works belongs to the next flush; but logs are told of at the end."""
+    files = Unflushed((Told(),))
+    committer, store = GroupCommit(files), FakeStore("a")
+    store.file = file = files.create(tmp_path / "msgs", 4096)
+    store.sync_files = lambda acks_too: [file]
+    log = FramedLog(files, tmp_path / "log", committer=committer)
+    committer.wait()
+    at_once, positions, sync = files.told, [], files.sync
+
+    def sync_and_go_on(*arguments):
+        files.overwritten(file, 0, 1)
+        return sync(*arguments)
+
+    files.sync = sync_and_go_on
+    committer.mark(store)
+    if with_log:
+        log.append(b"one")
+
+    committer.after_sync(lambda error: positions.append(committer.position))
+    committer.wait()
+    committer.stop()
+
+    # two files flushed, and the log's append; "flushed" itself needs no answer
+    assert positions == [at_once + (3 if with_log else 0)]
+
+
+def test_position_of_what_is_flushed_already_is_that_of_all_events(tmp_path):
+    files = Unflushed((Told(),))
+    committer, positions = GroupCommit(files), []
+    files.create(tmp_path / "msgs", 4096)
+
+    committer.after_sync(lambda error: positions.append(committer.position))
+
+    assert positions == [1]
 
 
 def test_what_was_marked_before_is_flushed_before_the_answer(committer, files):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from gomq_py.storage.disk.files import ROOM_AHEAD, Files
-from gomq_py.storage.disk.replication import NullReplicator
+from gomq_py.storage.disk.replication import Replicator
 from gomq_py.storage.logs.framed_log import HEAD_SIZE, FramedLog, LogError, encode_record
 from tests.support.unflushed import Unflushed
 
@@ -422,13 +422,14 @@ def test_reserved_room_changes_nothing_that_a_reader_sees(path):
 
 
 def test_listeners_hear_of_what_was_accepted_when_it_is_written(path):
-    class Ends(NullReplicator):
-        hears = True
-
+    class Ends(Replicator):
         def __init__(self):
             self.told = []
 
-        def appended(self, file, start, end):
+        def created(self, file_id, path, size):
+            pass
+
+        def appended(self, file_id, file, start, end):
             self.told.append(file.read(start, end))
 
     ends = Ends()

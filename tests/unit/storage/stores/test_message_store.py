@@ -327,13 +327,15 @@ def test_deleted_files_are_gone(bench, tmp_path):
 
 
 class Told:
-    """Hears of changes of files. ``appends``: the file name of each append, in order."""
+    """Hears of changes of files. ``written``: the file name of each range, in order."""
 
     def __init__(self):
-        self.appends = []
+        self.written = []
 
-    def appended(self, file, start, end):
-        self.appends.append(os.path.basename(file.path))
+    def appended(self, file_id, file, start, end):
+        self.written.append(os.path.basename(file.path))
+
+    overwritten = appended
 
     def __getattr__(self, name):
         return lambda *_: None
@@ -348,13 +350,13 @@ def test_message_that_is_written_anew_is_told_of_before_the_old_one_is_deleted(t
     while len(names(tmp_path)) < 3:  # the old one's segment has an acks file, too
         bench.push(bytes(10000))
         bench.store.flush()
-    told.appends.clear()
+    told.written.clear()
 
     bench.push(b"anew")
     bench.store.delete(location)
     bench.store.flush()
 
-    assert told.appends == ["msgs.0000000002", "acks.0000000001"]
+    assert told.written == ["msgs.0000000002", "acks.0000000001"]
     bench.close()
 
 

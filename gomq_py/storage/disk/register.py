@@ -1,0 +1,104 @@
+"""Register: knows the files and folders of a data folder that replicators were told of, and gives each file
+an id.
+
+Below files, which tells the register of each change, by path; the register tells the replicators, by id. A
+file keeps its id when it is renamed, and a later file with the same name gets another id, so that what
+arrives late elsewhere still reaches the right file. A file that a thread has made and nobody has told of is
+not in the register.
+"""
+import os
+
+
+class Register:
+    """``paths``: {id: path} of files; ``folders``: paths, as the keys of a dict. ``told``: count of events
+    until now, which is the position of the last one.
+    """
+
+    def __init__(self, replicators):
+        self.replicators = tuple(replicators)
+        self.paths = {}
+        self.folders = {}
+        self.told = 0
+        self._ids = {}  # path -> id
+        self._last_id = 0
+
+    def seed(self, root, left_out):
+        """At boot, before the first change: take in what the folder ``root`` holds, without the names
+        ``left_out`` directly in it. Blocks.
+        """
+        for folder, folders, names in os.walk(root):
+            self.folders.update(dict.fromkeys(os.path.join(folder, name) for name in folders))
+            for name in names:
+                if folder != root or name not in left_out:
+                    self._add(os.path.join(folder, name))
+
+    def id_of(self, path):
+        """The id of the file with this path; 0 if it is not in the register."""
+        return self._ids.get(path, 0)
+
+    # what files tell: see replication.Replicator
+
+    def created(self, path, size):
+        self._tell("created", self._add(path), path, size)
+
+    def folder_created(self, path):
+        self.folders[path] = None
+        self._tell("folder_created", path)
+
+    def appended(self, file, start, end):
+        self._tell("appended", self._ids[file.path], file, start, end)
+
+    def overwritten(self, file, start, end):
+        self._tell("overwritten", self._ids[file.path], file, start, end)
+
+    def resized(self, path, size):
+        self._tell("resized", self._ids[path], path, size)
+
+    def renamed(self, source, target):
+        file_id = self._ids.pop(source, 0)
+        if file_id:
+            self._forget(target)
+            self._ids[target] = file_id
+            self.paths[file_id] = target
+        else:
+            self._rename_folder(source, target)
+        self._tell("renamed", file_id, source, target)
+
+    def unlinked(self, path):
+        self._tell("unlinked", self._forget(path), path)
+
+    def folder_removed(self, path):
+        self.folders.pop(path, None)
+        self._tell("folder_removed", path)
+
+    def flushed(self):
+        self._tell("flushed")
+
+    # helpers
+
+    def _tell(self, event, *arguments):
+        self.told += 1
+        for replicator in self.replicators:
+            getattr(replicator, event)(*arguments)
+
+    def _add(self, path):
+        self._last_id += 1
+        self._ids[path] = self._last_id
+        self.paths[self._last_id] = path
+        return self._last_id
+
+    def _forget(self, path):
+        file_id = self._ids.pop(path, 0)
+        self.paths.pop(file_id, None)
+        return file_id
+
+    def _rename_folder(self, source, target):
+        inside = source + os.sep
+        moved = [path for path in self.folders if path == source or path.startswith(inside)]
+        for path in moved:
+            del self.folders[path]
+        self.folders.update(dict.fromkeys(target + path[len(source):] for path in moved))
+        for path in [path for path in self._ids if path.startswith(inside)]:
+            file_id = self._ids.pop(path)
+            renamed = self.paths[file_id] = target + path[len(source):]
+            self._ids[renamed] = file_id
