@@ -149,10 +149,10 @@ class Link:
             if self._inbox or self._closing or self._callers_fault or not connection.has_sent_all():
                 return False
             rests = False
-            connection.hold()
+            connection.cork()
             function(*args)
             deadline = time.monotonic() + timeout_s
-            rests = connection.flush_ready() and (
+            rests = connection.uncork_ready() and (
                 # a message that cannot be sent has its answer already, and the broker sends none
                 future.done() or self._serve_as_caller(turn, connection, future, deadline)
             )
@@ -233,7 +233,7 @@ class Link:
         try:
             while not self._closing or self._inbox:
                 woken = turn.wait(0 if busy or self._inbox else self._rest_s(connection.due_in()))
-                connection.hold()
+                connection.cork()
                 try:
                     fault, self._callers_fault = self._callers_fault, None
                     if fault is not None:
@@ -244,7 +244,7 @@ class Link:
                     busy = True
                     if not self._on_channel_closed(error):
                         raise
-                connection.flush()
+                connection.uncork()
         finally:
             self._turn = None
             turn.close()
@@ -260,9 +260,9 @@ class Link:
             came, wanted = turn.wait_as_caller(self._rest_s(left_s if due_s is None else min(left_s, due_s)))
             if wanted or not came:
                 break  # a timer, a heartbeat or the caller's deadline is due
-            connection.hold()
+            connection.cork()
             connection.take_ready()
-            if not connection.flush_ready() or connection.has_more():
+            if not connection.uncork_ready() or connection.has_more():
                 break
             if future.done():
                 return True

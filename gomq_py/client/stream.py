@@ -10,7 +10,7 @@ from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
 
 DEFAULT_TIMEOUT_S = 30  # the answer to something durable waits for the disk, which may be busy
-_HELD_OCTETS = 65536  # written at this size: a small share of a socket's buffer
+_CORKED_OCTETS = 65536  # written at this size: a small share of a socket's buffer
 _READ_OCTETS = 65536
 # Most bytes from an untrusted peer while one answer is awaited; the largest answer of any broker is a frame.
 # They are read in small parts, because a frame may have 8 bytes and others run between two parts.
@@ -35,7 +35,7 @@ class Stream:
         self.error: ConnectionClosed | None = None  # why the connection ended
         self._outgoing = bytearray()
         self._sending = False
-        self._held = False  # between hold() and flush()
+        self._corked = False  # between cork() and uncork()
         self._ended_by_peer = False
         self._transport = Transport(socket_module)
         self._last_sent = self._last_received = time.monotonic()
@@ -105,19 +105,19 @@ class Stream:
         """Monotonic time at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
-    def hold(self):
-        """Collect output until ``flush`` or the next wait for an answer: many frames, one system call."""
-        self._held = True
+    def cork(self):
+        """Collect output until ``uncork`` or the next wait for an answer: many frames, one system call."""
+        self._corked = True
 
-    def flush(self):
-        """Send the output that ``hold`` collected. May switch."""
-        self._held = False
+    def uncork(self):
+        """Send the output that ``cork`` collected. May switch."""
+        self._corked = False
         if self._outgoing:
             self.send(b"")
 
-    def flush_ready(self):
-        """Send held output without waiting; True if all is sent, else False, and ``flush`` sends the rest."""
-        self._held = False
+    def uncork_ready(self):
+        """Send collected output without waiting; True if all is sent, else ``uncork`` sends the rest."""
+        self._corked = False
         try:
             if self._outgoing:
                 self._send_some()
@@ -144,7 +144,7 @@ class Stream:
         self._outgoing += octets
         if self._sending:
             return  # another greenlet in the loop below sends this, too
-        if self._held and len(self._outgoing) < _HELD_OCTETS:
+        if self._corked and len(self._outgoing) < _CORKED_OCTETS:
             return
         self._sending = True
         until = time.monotonic() + self.timeout_s if self._wary else None
@@ -167,8 +167,8 @@ class Stream:
 
         Raises ConnectionClosed. May switch.
         """
-        if self._held:
-            self.flush()
+        if self._corked:
+            self.uncork()
         while True:
             if self.dispatch():
                 return True

@@ -117,11 +117,11 @@ class TurnTaker:
         self.name = name
         self.touched = False
 
-    def flush(self):
+    def write_out(self):
         """End of a batch: write all messages taken so far into files, where they outlive a kill."""
 
     def turn(self):
-        """End of a batch, after flush(): a bounded amount of work, such as delivering.
+        """End of a batch, after write_out(): a bounded amount of work, such as delivering.
 
         Returns about how many octets it wrote to sockets.
         """
@@ -203,48 +203,48 @@ class Scheduler:
         return bool(self.armed)
 
     def finish(self):
-        """End a batch: flush each touched taker and give it a turn, within the budget. Never raises."""
+        """End a batch: each touched taker writes out and gets a turn, within the budget. Never raises."""
         self.walking = False
         if self.closed:
             self._let_go()
         if self.late:
-            self._flush_late()
+            self._write_out_late()
         if self.touched:
             if self.late and len(self.touched) > FEW_TURNS:
                 self._put_behind()
             else:
                 self._finish()
 
-    def flush(self):
-        """Flush every touched taker, so that its changes outlive a kill even before its turn."""
-        self._flush(list(self.touched))
-        self._flush_late()
+    def write_out(self):
+        """Have every touched taker write out, so that its changes outlive a kill even before its turn."""
+        self._write_out(list(self.touched))
+        self._write_out_late()
 
-    def _flush_late(self):
-        """Flush the takers whose turn comes later: this batch may have acked messages of theirs, and after an
-        answer to the client a kill must not bring these back.
+    def _write_out_late(self):
+        """Have the takers whose turn comes later write out: this batch may have acked messages of theirs, and
+        after an answer to the client a kill must not bring these back.
         """
-        self._flush(list(self.late))
+        self._write_out(list(self.late))
 
-    def _flush(self, takers):
+    def _write_out(self, takers):
         for taker in takers:
             try:
-                taker.flush()
+                taker.write_out()
             except Exception:
-                LOG.exception("flush of %r failed", taker.name)
+                LOG.exception("write_out of %r failed", taker.name)
 
     def _put_behind(self):
-        """Flush many touched takers, and let them wait for their turn behind those that wait already. A turn
-        then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
+        """Have many touched takers write out, and put them behind the takers that wait already. A turn then
+        writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []
         for taker in touched:
             taker.touched = False
             try:
-                taker.flush()
+                taker.write_out()
             except Exception:
-                LOG.exception("flush of %r failed", taker.name)
+                LOG.exception("write_out of %r failed", taker.name)
             self.later(taker)
 
     def _finish(self):
@@ -264,7 +264,7 @@ class Scheduler:
                 return
             taker.touched = False
             try:
-                taker.flush()
+                taker.write_out()
                 if budget > 0 and (clock is None or not clock.is_over()):
                     budget -= taker.turn()
                 else:

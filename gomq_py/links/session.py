@@ -112,14 +112,14 @@ class LinkSession:
             method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
             self._consumer_tag = None
         self.wire.write(method_frame(self._channel_id, method))
-        self.wire.flush()
+        self.wire.send_queued()
 
     def ask_lag(self, queue):
         """Ask the source for the queue's ready messages; the count goes to the link's ``lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
-            self.wire.flush()
+            self.wire.send_queued()
 
     def tick(self):
         """Send and check heartbeats of both ends. Returns the seconds until the next call, or None."""
@@ -154,7 +154,7 @@ class LinkSession:
         self.transfer.close()
         failed = self.failure and self.failure[0]
         try:
-            self.wire.flush()
+            self.wire.send_queued()
             if failed == SOURCE:
                 self.wire.abort()
             else:
@@ -265,12 +265,12 @@ class LinkSession:
     def requeued(self, count):
         """Note the end of a pause: the source delivers ``count`` requeued messages again."""
         self._room += count
-        self.wire.flush()
+        self.wire.send_queued()
         self._turn()
 
     def paused(self):
         """Flush the source's output, as nothing can be taken now; go on soon if that has changed."""
-        self.wire.flush()
+        self.wire.send_queued()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
                 self._is_held or reader.has_unread()) and self.may_take():
@@ -312,7 +312,7 @@ class LinkSession:
                 self.writer.is_flowing = method.active
                 self.link.changed()
                 wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
-                wire.flush()
+                wire.send_queued()
             else:
                 self._any_method(wire, channel, method)
 
@@ -320,7 +320,7 @@ class LinkSession:
         """Let the writer process its input with ``act``, then settle and take messages."""
         self._guard(act, DESTINATION)
         if self.failure is None:
-            self.wire.flush()
+            self.wire.send_queued()
             self._turn()
 
     # private from here on

@@ -159,12 +159,12 @@ class WireTargetWriter(TargetWriter):
             if not item.is_whole:
                 item.octets = None
             if self._wire.kept_octets >= FLUSH_OCTETS:
-                self._wire.flush()
+                self._wire.send_queued()
         return None
 
     def slice_over(self):
         """Write the output of the slice, and call the callbacks that are due."""
-        self._wire.flush()
+        self._wire.send_queued()
         self.settle()
 
     def sent(self):

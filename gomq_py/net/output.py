@@ -65,7 +65,7 @@ class Output:
         if self.corked or self.pending or self.source is not None:
             self.pending += data
             if not self.corked and not self.blocked:
-                self._flush()
+                self._send_pending()
         else:
             sent = self._send(data) if len(data) <= SEND_OCTETS else self._send_first(data)
             if sent < len(data) and not self.broken:
@@ -75,7 +75,7 @@ class Output:
                 else:
                     self.pending = bytearray(memoryview(data)[sent:])
                 if not self.blocked:
-                    self._flush()
+                    self._send_pending()
         if len(self.pending) > self.limit + self.allowance and not self.overflowed:
             self._over_limit()
 
@@ -95,14 +95,14 @@ class Output:
         ``close()``, called once at the end.
         """
         if self.pending and not self.blocked:
-            self._flush()
+            self._send_pending()
         if self.broken:
             source.close()
             return
         self.source = source
         self.ahead, self.pending = self.pending, bytearray()
         if not self.blocked:
-            self._flush()
+            self._send_pending()
 
     def room_to_fill(self):
         """How many octets of the hub's output buffer to fill at a time: more once the peer keeps up."""
@@ -115,7 +115,7 @@ class Output:
         take are copied.
         """
         if self.pending and not self.blocked:
-            self._flush()
+            self._send_pending()
         if self.broken:
             return
         view = self.buffers.output_view
@@ -135,7 +135,7 @@ class Output:
         """Send the gathered output."""
         self.corked = False
         if self.pending and not self.blocked:
-            self._flush()
+            self._send_pending()
 
     def call_when_drained(self, callback):
         """Call ``callback()`` once when all pending octets have been sent, or the socket has broken."""
@@ -198,7 +198,7 @@ class Output:
         with memoryview(data)[:SEND_OCTETS] as part:
             return self._send(part)
 
-    def _flush(self):
+    def _send_pending(self):
         if self.source is not None:
             self._send_kept(self.ahead)
             self._send_source()
@@ -242,7 +242,7 @@ class Output:
     def _over_limit(self):
         """Send gathered output. If too much is left, call ``on_overflow()``: the client does not read."""
         if not self.blocked:
-            self._flush()
+            self._send_pending()
         if self.blocked and len(self.pending) > self.limit + self.allowance:
             self.overflowed = True
             if self.on_overflow is not None:
@@ -258,7 +258,7 @@ class Output:
 
     def _writable(self):
         self.blocked = False
-        self._flush()
+        self._send_pending()
         if self.blocked or self.broken:
             return
         self.watcher.stop()

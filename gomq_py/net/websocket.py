@@ -216,7 +216,7 @@ class WebSocket:
         elif isinstance(event, Ping) and not self._said_close:
             # Only the last of several needs an answer (§5.5.3), so that a flood of them costs no memory.
             self._pong = self._connection.send(event.response())
-            self._flush_control()
+            self._send_control()
         elif isinstance(event, CloseConnection):
             # The peer's, to be answered, or the library's, for an invalid frame.
             self._peer_ended = self._connection.state is not ConnectionState.OPEN
@@ -272,7 +272,7 @@ class WebSocket:
             sent = self._send_below(payload)
         self._left -= sent
         if not self._left:
-            self._flush_control()
+            self._send_control()
         return sent
 
     def sendall(self, octets: Any) -> None:
@@ -295,7 +295,7 @@ class WebSocket:
         self._pong = self._close_frame = b""
         return frames
 
-    def _flush_control(self) -> None:
+    def _send_control(self) -> None:
         """Send control frames unless part of another frame has been sent: they must not stand inside it."""
         if self._watcher is not None:
             self._watcher.stop()
@@ -316,7 +316,7 @@ class WebSocket:
         if self._head or self._pong or self._close_frame:
             if self._watcher is None:
                 self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
-            self._watcher.start(self._flush_control)
+            self._watcher.start(self._send_control)
 
     # ends
 
@@ -328,7 +328,7 @@ class WebSocket:
             self._close_frame = self._connection.send(CloseConnection(code, reason or None))
         except LocalProtocolError:
             return
-        self._flush_control()
+        self._send_control()
 
     def shutdown(self, how: int) -> None:
         """Send a Close and end the broker's writing side. Raises OSError."""

@@ -125,7 +125,7 @@ def made_others_at(root, end):
             log.settle(reader.take(1))
         reader.cursor.close()
         for one in (log, sessions.retained, sessions.by_client["c"].queue):
-            one.flush()
+            one.write_out()
         node.committer.wait()
         node.wait(lambda: not sessions.retained._settling and not sessions.retained.touched)
         getattr(node, how)()

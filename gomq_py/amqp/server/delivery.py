@@ -268,7 +268,7 @@ class AMQPConsumer(consumers.Consumer):
         """Send the deliveries in the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
-        queue.flush()
+        queue.write_out()
         self.output.send_filled(at)
         if queue.consumer_timeout_ms and not self.channel.watched and not self.no_ack:
             self.channel.watch_unacked()
@@ -373,7 +373,7 @@ class AMQPConsumer(consumers.Consumer):
             )
             if self.source.consumer_timeout_ms and not self.channel.watched:
                 self.channel.watch_unacked()
-        self.source.flush()
+        self.source.write_out()
 
     def admits_large(self, size):
         """True if memory allows a copy of ``size`` octets; otherwise deliveries wait for resume_held()."""

@@ -476,11 +476,11 @@ class Queue(routes.Destination):
 
     # the scheduler's side
 
-    def flush(self):
+    def write_out(self):
         """Write the batch's acks and delivered marks into the files, where they outlive a kill."""
         if not self.closed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -556,7 +556,7 @@ class Queue(routes.Destination):
             self.touched and not self.behind and not self.turning and self.ring is not None
             and self.ring.ready
         ):
-            self.flush()
+            self.write_out()
             self.turn()
 
     # ends
@@ -625,7 +625,7 @@ class Queue(routes.Destination):
         """
         if not self.closed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 LOG.error("queue '%s' in vhost '%s', while it was deleted: %s", self.name, self.vhost, error)
         self._let_go(reason)

@@ -223,11 +223,11 @@ class StreamQueue(queue.Queue):
 
     # turns
 
-    def flush(self):
+    def write_out(self):
         """Write the batch's publishes and positions into the files, where they outlive a kill."""
         if self._moved and not self.closed:
             self._store_positions()
-        queue.Queue.flush(self)
+        queue.Queue.write_out(self)
 
     def _store_positions(self):
         moved, self._moved = self._moved, []

@@ -116,5 +116,5 @@ class OwnStores:
         """Remove a store of a deleted vhost."""
         name, (store, incarnation) = self._stores.popitem()
         if store is not None:
-            store.flush()
+            store.write_out()
         self._factory.remove_own(self._vhost.name, name, store, incarnation)

@@ -138,11 +138,11 @@ class DelayQueue(_routes.Destination):
         self.unable = True
         self.complain("refuses messages: %s", error)
 
-    def flush(self):
+    def write_out(self):
         """Write the batch's messages to their files: they outlive a kill from here on."""
         if not self.closed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -165,10 +165,10 @@ class DelayQueue(_routes.Destination):
             self.store.close()
 
     def retire(self):
-        """Accept and release no more messages; the store stays open until its files are removed. It is
-        flushed, so that no message is released twice if a kill undoes the deletion.
+        """Accept and release no more messages; the store stays open until its files are removed. It
+        writes out, so that no message is released twice if a kill undoes the deletion.
         """
-        self.flush()
+        self.write_out()
         self.hold_back()
         self.closed = True
 

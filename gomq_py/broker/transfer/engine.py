@@ -291,10 +291,10 @@ class Transfer(Job):
 
     def _make_safe(self):
         """Drop the sent messages once their copies are safe. Without a disk to wait for this happens at once;
-        the flush before it writes the copies to their files, ahead of the acks of the originals.
+        write_out() before it writes the copies to their files, ahead of the acks of the originals.
         """
         if self._sent:
-            self._scheduler.flush()
+            self._scheduler.write_out()
             sent, octets = self._sent, self._sent_octets
             self._sent, self._sent_octets = [], 0
             self._unsafe += len(sent)

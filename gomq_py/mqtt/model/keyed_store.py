@@ -262,11 +262,11 @@ class KeyedStore(Destination):
 
     # the scheduler's side
 
-    def flush(self):
+    def write_out(self):
         """End a batch: write messages and deletions into the files, where they outlive a kill."""
         if not self.closed and self._store is not None:
             try:
-                self._store.flush()
+                self._store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -302,7 +302,7 @@ class KeyedStore(Destination):
             if tombstones:
                 store.mark()
             else:
-                store.flush()
+                store.write_out()
         except StoreError as fault:
             self.fail(fault)
             return

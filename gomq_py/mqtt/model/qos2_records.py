@@ -127,7 +127,7 @@ class QoS2Records(_scheduler.TurnTaker):
         if self.trust_at:
             self.done(self.trust_at)
             self.trust_at = 0
-            self.flush()  # before the PUBLISH leaves
+            self.write_out()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
         """Whether there is an acknowledger (follower), which may lack the last records."""
@@ -286,11 +286,11 @@ class QoS2Records(_scheduler.TurnTaker):
 
     # the scheduler's side
 
-    def flush(self):
+    def write_out(self):
         """End a batch: write deletions into the files, where they outlive a kill."""
         if self.store is not None and not self.failed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -311,7 +311,7 @@ class QoS2Records(_scheduler.TurnTaker):
             QoS2Recovery(self).hand_out({self.key_of(session.queue): session for session in sessions})
         except StoreError as error:
             self.fail(error)
-        self.flush()
+        self.write_out()
 
     def fail(self, error):
         """Keep nothing more until another store has replaced the failed one."""
@@ -441,7 +441,7 @@ class QoS2Records(_scheduler.TurnTaker):
             return
         for kept_at in moved:
             self._delete_outdated(kept_at)
-        self.flush()
+        self.write_out()
 
     def _delete_outdated(self, kept_at):
         """Delete all older copies of a rewritten record."""

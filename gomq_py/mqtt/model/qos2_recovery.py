@@ -144,7 +144,7 @@ class QoS2Recovery:
     def _forget(self):
         for location in self._over:
             self._store.delete(location)
-        self._store.flush()
+        self._store.write_out()
         self._over = []
 
     def _is_sure(self, entry):

@@ -136,14 +136,14 @@ class Received:
         """
         if self.is_partly(identifier) and self.discard(identifier):
             # otherwise after a kill the new message would count as stored where the old one is
-            self.records.flush()
+            self.records.write_out()
 
     def _dismiss(self):
         """Delete the record of begin(), because not all destinations took the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
             self.records.done(begun_at)
-            self.records.flush()
+            self.records.write_out()
 
     def is_storing(self, identifier):
         """Whether the message of an identifier waits for files."""

@@ -152,7 +152,7 @@ class SessionConsumer(consumers.Consumer):
                 limit -= 1
         finally:  # if the store fails on the next message, messages taken before it must still go out
             # Mark deliveries before the client can answer them.
-            queue.flush()
+            queue.write_out()
             if taken and self.is_exact and self._is_kept_elsewhere():
                 self._send_when_safe(bytes(out[:taken]))
             elif taken:
@@ -235,7 +235,7 @@ class SessionConsumer(consumers.Consumer):
         data = bytearray(size)
         if self._take(octets.pointer(data), 0, self.message) == 0:
             return 0
-        self.source.flush()
+        self.source.write_out()
         if self.is_exact and self._is_kept_elsewhere():
             self._send_when_safe(data)
         else:

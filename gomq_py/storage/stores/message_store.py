@@ -143,7 +143,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def delete(self, location):
         """Remove an unacked message for good. Neighbours deleted in order become one entry of the acks file,
-        at the latest in flush().
+        at the latest in write_out().
         """
         at = record.position_of(location)
         segment = self._run.segment
@@ -212,8 +212,8 @@ class MessageStore(segment_log.SegmentLog):
         except OSError:
             return None
 
-    def flush(self):
-        """End a batch, as Store.flush: all changes, deliveries and deletes included, survive a kill."""
+    def write_out(self):
+        """End a batch, as Store.write_out: all changes, deliveries and deletes included, survive a kill."""
         if self._staged:
             self._write_staged()
         segment = self._write
@@ -307,7 +307,7 @@ class MessageStore(segment_log.SegmentLog):
         self.read_at = HEAD_BYTES if self._last is None else self._last.end
         self._ahead_at = 0
         self.ready_count = self.ready_bytes = 0
-        self.flush()
+        self.write_out()
         if not self._noted:
             self._note()
         return count
@@ -397,7 +397,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def give_segment_back(self):
         """Give the write segment back. The next message gets a small one, as in a new queue."""
-        self.flush()
+        self.write_out()
         segment = self._write
         self._begin_small()
         self._peeked = 0

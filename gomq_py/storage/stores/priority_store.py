@@ -184,10 +184,10 @@ class PriorityStore(_store.Store):
     def body_file(self, message):
         return self._of(message.location).body_file(message)
 
-    def flush(self):
+    def write_out(self):
         """End a batch on every level: all changes so far survive a kill of the process."""
         for store in self._used:
-            store.flush()
+            store.write_out()
 
     def mark(self):
         """Have the acks of every level on the disk by the next sync."""

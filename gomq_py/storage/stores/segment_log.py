@@ -41,7 +41,7 @@ MARK_EVERY = 0.125
 class SegmentLog(_store.Store):
     """A store whose messages lie in segments: ``_segments`` has them by number, ``next`` links them,
     ``_last`` is the newest, ``_write`` the one being written. Subclasses decide what is written, and
-    implement ``flush`` and ``_is_idle``.
+    implement ``write_out`` and ``_is_idle``.
 
     ``_staged`` bytes of records, the last of which begins at ``_last_staged``, are in the pool's stage and
     not yet in the file: they belong behind ``_write.end``, and are written when the batch ends or a caller
@@ -103,7 +103,7 @@ class SegmentLog(_store.Store):
         The files are sealed and closed at once or, if not all is on the disk, after the next sync;
         ``committer.stop`` waits for it.
         """
-        self.flush()  # may fence
+        self.write_out()  # may fence
         if self.failure is not None:
             return
         self._stop(StoreClosed(self.folder, 0, "the store is closed"))
@@ -234,7 +234,7 @@ class SegmentLog(_store.Store):
         """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a commit of a
         transaction, or an operator's request.
         """
-        self.flush()
+        self.write_out()
         if self._unsynced:
             self.committer.mark(self)
 
@@ -242,7 +242,7 @@ class SegmentLog(_store.Store):
 
     def sync_files(self, acks_too):
         """The files that the sync beginning now must flush. Raises StoreClosed if the store was fenced."""
-        self.flush()  # before the check for a fence, because it may fence
+        self.write_out()  # before the check for a fence, because it may fence
         if self._fenced:
             raise self.failure
         self._marked = False

@@ -60,7 +60,7 @@ class Store:
         """
         raise NotImplementedError
 
-    def flush(self):
+    def write_out(self):
         """End a batch: all changes so far survive a kill of the process, and are announced."""
         raise NotImplementedError
 

@@ -40,7 +40,7 @@ class StreamCursor:
         """Go to this offset's message, or to the first kept if it was dropped; peek() awaits a later message.
         """
         self._leave()
-        self.store.flush()  # includes the appends of this batch
+        self.store.write_out()  # includes the appends of this batch
         self.offset = offset
         segment = self.store.last_segment()
         if offset == self.store.next_offset and segment is not None and segment.recovered is None:

@@ -97,7 +97,7 @@ class StreamStore(segment_log.SegmentLog):
         else:
             segment.append(message)
 
-    def flush(self):
+    def write_out(self):
         """End a batch: the appends are then in the file and announced.
 
         Fences the store if that fails.
@@ -295,7 +295,7 @@ class StreamStore(segment_log.SegmentLog):
                 self._drop_all_but_newest()
                 raise
             self._drop_all_but_newest()
-            self.flush()
+            self.write_out()
         return count
 
     def _drop_all_but_newest(self):
@@ -405,7 +405,7 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _note_newest(self):
-        self.flush()
+        self.write_out()
         if self._write is not None:
             self._write.note_timestamps()
 

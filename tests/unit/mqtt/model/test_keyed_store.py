@@ -40,7 +40,7 @@ def kept_of(node):
 def put(node, key, body, **options):
     kept = kept_of(node)
     answer = kept.put(key, made(key, body, **options))
-    kept.flush()
+    kept.write_out()
     return answer
 
 
@@ -109,7 +109,7 @@ def test_what_was_deleted_does_not_come_back(boot, end, is_settled):
         put(node, "a", b"a%d" % number)
     put(node, "b", b"b")
     kept_of(node).delete("a")
-    kept_of(node).flush()
+    kept_of(node).write_out()
     if is_settled:
         settle(node)
         assert in_store(node) == 1
@@ -171,7 +171,7 @@ def test_full_disk_refuses_messages_and_still_deletes(boot):
     for key in keys:
         assert kept.delete(key)
     assert kept.octets == 0
-    kept.flush()
+    kept.write_out()
     node.kill()
 
     node = boot()
