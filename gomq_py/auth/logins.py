@@ -1,7 +1,7 @@
 """Logins: checks names, passwords, certificates and tokens for every door.
 
-Asks the backends in the order of ``auth_backends``. Above users and tokens. Computes costly hashes and
-fetches issuers' keys in the hub's thread pool.
+Logins asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes
+are computed, and issuers' keys fetched, in the hub's thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
@@ -70,7 +70,7 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """The user of a token, whether or not OAuth is the first backend. Raises LoginRefused. May switch."""
+        """The user of a token, at any place of OAuth in the backends. Raises LoginRefused. May switch."""
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
@@ -125,7 +125,9 @@ def backends_named(names):
 
 
 def make_logins(users, settings, make_state):
-    """The Logins that the settings ask for. Raises BackendError, whose text says what to set or install."""
+    """Make the Logins that the settings ask for. ``make_state()``: makes the ``state`` of a token's user (see
+    users.User). Raises BackendError, whose text says what to set or install.
+    """
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:
         return Logins(users, backends)

@@ -233,7 +233,7 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password may be a JSON Web Token: it has two dots, as passwords hardly have."""
+    """Whether a password may be a JSON Web Token: it has two dots, which passwords rarely have."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 
