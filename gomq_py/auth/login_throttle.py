@@ -72,7 +72,9 @@ class Attempt:
     """One login attempt: a ``with`` block around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``know()`` is called if the password was right, ``over()`` at the end of the attempt."""
+        """``counters``: every _Counter that must admit the attempt. ``know()`` is called if the password
+        was right, ``over()`` at the end of the attempt.
+        """
         self._counters = counters
         self._know = know
         self._over = over
@@ -150,8 +152,8 @@ class _Counters:
 
 
 class _Place(Event):
-    """A place in the wait queue: an Event that is set when the attempt should look again. ``refused``: the
-    queue has become too long for this place.
+    """A place in the wait queue: an Event that is set when the attempt should look again. ``refused``: True
+    if the attempt is refused, because the queue has become too long.
     """
 
     refused = False

@@ -40,7 +40,7 @@ class Logins:
 
     def login_at_once(self, name, password, address):
         """The User that ``login`` would return, if this password was verified before, and the name has logged
-        in from this address and not failed since. After None call ``login``, which counts failures.
+        in from this address and not failed since. Otherwise None: then call ``login``.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)

@@ -1,6 +1,6 @@
 """Users: keeps names, passwords, tags, limits and permissions in the data folder's ``users`` log.
 
-Above storage, below broker and doors. A change is written before it takes effect, and is on disk when the
+The broker and the doors use this module. A change is written before it takes effect, and is on disk when the
 committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
 ``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """

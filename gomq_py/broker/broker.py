@@ -347,7 +347,7 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """Apply the policies that ``user`` has set again, as the user's rights have changed. If the user was
+        """After a change of a user's rights, apply again the policies that the user has set. If the user was
         deleted, first clear the setter of all parameters that the user has set.
         """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]

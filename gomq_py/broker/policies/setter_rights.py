@@ -35,7 +35,7 @@ class SetterRights:
 
     @property
     def by(self):
-        """The setter, as ``by`` of Parameters.set."""
+        """The setter's name, OPERATOR or None, as for Parameters.set."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):

@@ -32,8 +32,8 @@ class Queue(routes.Destination):
 
     Subclasses and collaborators make queues that order, limit or expire messages in other ways.
 
-    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when the
-    first message that expires comes to a queue without limits, and may give it limits.
+    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when a
+    message that expires comes to a queue without limits; the callback may give limits to the queue.
     ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
     ``dead_letter_count``: dead letters not moved yet. ``aside``: the queue's SetAside, or None. ``in_force``:
     the policies in force (an InForce). ``is_state``: True if the queue is state of clients, and no definition
@@ -173,7 +173,7 @@ class Queue(routes.Destination):
 
     def spare(self, message):
         """Move the message that head() has just shown, which may_go() forbids to drop, out of the way until
-        that client connects to whom it was promised. Returns False if the queue cannot do so now.
+        the client, to which it was promised, connects again. Returns False if the queue cannot do so now.
         """
         return False
 

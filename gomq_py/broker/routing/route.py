@@ -85,8 +85,8 @@ class Destination(_scheduler.TurnTaker):
 
 class Route:
     """Remembers ``queues``, the Destinations that messages reach, each once. The route is valid until the
-    exchange or the publisher's permission changes. Bindings are not looked
-    up again, so only exchanges that route by the key, or also by one header or a delay, have routes.
+    exchange or the publisher's permission changes. Its users do not look at bindings, so only exchanges that
+    route by the key, or also by one header or a delay, have routes.
 
     ``permission``: an ExchangeState that has only the revision of the publisher's rights, or None.
     ``watched``: a header's name as a short string; the route holds for messages with the same list (or no

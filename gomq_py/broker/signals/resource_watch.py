@@ -1,8 +1,8 @@
 """Resource watch: checks memory and disk regularly, and raises and lifts the broker's alarms.
 
-observability.resources measures; broker.signals.alarms tells the doors. One greenlet checks at least
-every few seconds, and more often if a resource may soon be used up, as RabbitMQ's disk monitor does. A thread
-asks the file system, which may not answer; the greenlet checks memory meanwhile.
+observability.resources measures; broker.signals.alarms tells the doors. One greenlet checks every few
+seconds, and more often if a resource may soon be used up, as RabbitMQ's disk monitor does. A thread asks the
+file system, which may not answer; the greenlet checks memory meanwhile.
 """
 
 import gevent

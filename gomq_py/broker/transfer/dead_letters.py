@@ -586,7 +586,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Set up ``copy`` as the dead-lettered ``message``, in the CopyRoom ``room``. False if too large."""
+        """Make ``copy`` the dead-lettered ``message``, in a CopyRoom. Returns False if it is too large."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False

@@ -78,7 +78,7 @@ class DelayQueue(_routes.Destination):
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
-        """Keep a message until it is due. Returns 1, 0 if it is refused, or LATER if it waits for files."""
+        """Keep a message until it is due. Returns 1: kept; 0: refused; LATER: see Destination.publish."""
         if self.closed:
             self.unable = True
             return 0

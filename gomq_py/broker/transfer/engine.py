@@ -117,7 +117,7 @@ class Target:
 
 class CopyRoom:
     """Is the buffer in which a slice makes its copies, one after the other, without a Python object for each.
-    ``p``: the pointer to write the copy to, after ``has()``; ``owner``: the object that holds this memory.
+    ``p``: where to write the copy, once ``has()`` returned True; ``owner``: the object that holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
