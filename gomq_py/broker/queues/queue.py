@@ -1,4 +1,4 @@
-"""Queue: messages in order of arrival, handed to consumers in turns.
+"""Queue: keeps messages in order of arrival, and hands them to consumers in turns.
 
 Routes publish into a queue, doors consume from it, and storage.stores.message_store keeps its messages. A
 queue schedules its own consumers (docs/decisions/0003): a change that may allow a delivery touches the queue,
@@ -33,8 +33,8 @@ class Queue(routes.Destination):
 
     Subclasses and collaborators make queues that order, limit or expire messages in other ways.
 
-    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when the
-    first message that expires comes to a queue without limits, and may give it limits.
+    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when a
+    message that expires comes to a queue without limits; the callback may give limits to the queue.
     ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
     ``dead_letter_count``: dead letters not moved yet. ``aside``: the queue's SetAside, or None. ``in_force``:
     the policies in force (an InForce). ``is_state``: True if the queue is state of clients, and no definition
@@ -173,8 +173,8 @@ class Queue(routes.Destination):
         return True
 
     def spare(self, message):
-        """Put the message that head() has just shown, and may_go() forbids to drop, out of the way until its
-        client comes. Returns False if only a consumer may take the message.
+        """Move the message that head() has just shown, which may_go() forbids to drop, out of the way until
+        the client, to which it was promised, connects again. Returns False if the queue cannot do so now.
         """
         return False
 
@@ -298,7 +298,7 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back in its place, marked redelivered, as when its session has ended."""
+        """Put an unacked message back in its place, marked redelivered, because its channel has ended."""
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
@@ -310,7 +310,7 @@ class Queue(routes.Destination):
             self.ready_again(location)
 
     def _waits(self, location, how):
-        """True if the limits took over a message that came back."""
+        """True if the limits handle a message that came back; ``how``: LOST, RETURNED or FAILED."""
         try:
             return not self.closed and self.limits.returned(location, how)
         except StoreError as error:
@@ -371,7 +371,7 @@ class Queue(routes.Destination):
     def add_consumer(self, consumer):
         """Attach ``consumer``; it gets its first messages in the queue's next turn.
 
-        Raises AccessRefused if an exclusive consumer is in the way.
+        Raises AccessRefused if exclusive use forbids another consumer.
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
@@ -381,7 +381,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if exclusive use forbids another consumer. ``exclusive``: of that consumer."""
+        """Raise AccessRefused if a new consumer, which may ask for ``exclusive`` use, may not be added."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -395,8 +395,8 @@ class Queue(routes.Destination):
         """
 
     def remove_consumer(self, consumer):
-        """Detach ``consumer``; its channel keeps its unacked messages. The last consumer calls ``on_unused``.
-        """
+        """Detach ``consumer``; its channel keeps its unacked messages. If it was the last consumer, call
+        ``on_unused``."""
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return
@@ -546,10 +546,10 @@ class Queue(routes.Destination):
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver now the messages that this read has brought, because the next method, which is about the
-        queue or its consumer, came after these messages.
+        """Deliver now the messages that this read has brought, not at the end of the read: the caller's next
+        step, such as a basic.cancel, must come after their delivery.
 
-        Does nothing within a turn, or if more waits than a turn delivers.
+        Does nothing within a turn, or if the last turn could not deliver all messages.
         """
         if (
             self.touched and not self.behind and not self.turning and self.ring is not None
@@ -575,7 +575,7 @@ class Queue(routes.Destination):
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.
 
-        Returns the count of dropped messages; less than ``limit`` if no more are ready or it ``is_opening``.
+        Returns the count of dropped messages: less than ``limit`` if the queue has no more or ``is_opening``.
         """
         message = Message()
         count = 0
@@ -608,7 +608,7 @@ class Queue(routes.Destination):
         return None
 
     def on_deleted(self, reason):
-        """Called when the deleted queue is not found any more. Must not switch."""
+        """Called once the queue is deleted and its vhost has removed it. Must not switch."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""
@@ -618,7 +618,7 @@ class Queue(routes.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """Cancel the consumers and close the queue. The store keeps dead letters until the caller closes it.
+        """Cancel the consumers and close the queue. Its store stays open, because dead letters may be in it.
 
         Acks are written into the files first, so they hold even after a kill that undoes the deletion.
         """

@@ -74,14 +74,14 @@ class StreamQueue(queue.Queue):
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
-        """The readers with a consumer."""
+        """The StreamReaders whose consumers are still attached."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
     # for management, and for jobs that read many messages
 
     @property
     def epoch(self):
-        """Identifies this log among logs of the same name: 32 hexadecimal digits."""
+        """Distinguishes this stream from deleted streams of the same name: 32 hexadecimal digits."""
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
@@ -191,7 +191,9 @@ class StreamQueue(queue.Queue):
         """Allow any consumer: readers exclude no others."""
 
     def purge(self):
-        """Drop all messages. Returns how many. Raises OutOfResources if a full disk keeps the newest."""
+        """Drop all messages; returns their count. Raises OutOfResources if a full disk prevents the purge of
+        the newest messages.
+        """
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:

@@ -165,7 +165,9 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """As settle(), for basic.reject and basic.nack. ``requeue``: LOST, RETURNED, FAILED; 0 rejects."""
+        """Settle as settle() does, but return the messages (``requeue``: REQUEUE, RETURNED or FAILED) or, if
+        ``requeue`` is 0, reject them.
+        """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
@@ -193,9 +195,9 @@ class Unacked:
         return self.aside_count > LONG or tag >= self.first_tag + LONG
 
     def settle_some(self, tag, how, limit):
-        """Settle up to ``limit`` of the oldest outstanding messages, up to ``tag``.
+        """Settle the oldest outstanding messages up to ``tag``, but at most ``limit`` messages.
 
-        Returns True if more of them are left.
+        Returns True if messages up to ``tag`` are still outstanding.
 
         ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
@@ -257,7 +259,7 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """When the first outstanding message exceeds the timeout of its queue, in Unix milliseconds, or 0.
+        """Unix milliseconds at which the first outstanding message exceeds its queue's timeout; 0: never.
 
         Entries are in order of delivery, so the search ends at the first entry that is young enough: it looks
         at one entry if all queues have the same timeout.
