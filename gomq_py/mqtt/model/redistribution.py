@@ -49,8 +49,8 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """The shared filter by which the next message with this routing key came; None if no share gave it.
-        Each share gave the session one copy; its own subscriptions gave one copy together.
+        """The shared filter by which the next message with this routing key came; None if it came by an
+        unshared one. Each shared filter gave the session one copy; all unshared filters together gave one.
         """
         known = self._known.get(key)
         if known is None:

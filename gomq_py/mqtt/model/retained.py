@@ -31,7 +31,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Keeps at most ``max_messages``, of ``max_octets`` together; a smaller message may replace a larger."""
+    """Keeps at most ``max_messages``, of ``max_octets`` in all; beyond these, only shrinks kept messages."""
 
     takes_publishes_only = True
 
@@ -115,7 +115,7 @@ class Retained(KeyedStore):
         return self._last, self._moves
 
     def came_at(self, location):
-        """The place in the order of arrival of the message at ``location``, for comparison in replays."""
+        """A number that orders messages by arrival, for the message at ``location``; replays compare it."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
@@ -225,7 +225,7 @@ class Retained(KeyedStore):
 
 class Waits:
     """Knows which messages wait for files, by the places they would have had, and which replays wait for
-    them. Such a message never reached a client that subscribed meanwhile: only its replay sends the message.
+    them. A client that subscribed meanwhile has not got such a message: only its replay sends the message.
     """
 
     def __init__(self):
@@ -233,7 +233,8 @@ class Waits:
         self._replays = OrderedDict()  # replay: its place
 
     def hold(self, replay, last):
-        """Whether a message of a place up to ``last`` still waits. If so, end() resumes the replay later."""
+        """Whether a message with a place up to ``last`` still waits. If so, end() resumes the replay later.
+        """
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
@@ -254,7 +255,7 @@ class Waits:
 
 
 class Waiting:
-    """Stands for the ``lacking`` of a message that waits for files; tells Waits when the wait is over."""
+    """Wraps the ``lacking`` function of a message that waits for files: tells Waits when the wait is over."""
 
     def __init__(self, waits, place):
         self._waits = waits
