@@ -130,8 +130,7 @@ class Sent:
 
     def spare(self, message):
         """Take an is_owed() message at the queue's head out of the queue until its client is back, so that
-        messages behind it can be dropped. Returns False while the client is connected, and leaves the
-        message.
+        messages behind it can be dropped. Does nothing and returns False while the client is connected.
         """
         if self.is_connected:
             return False
@@ -152,8 +151,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Restore entries (identifier, location, record's location, time stored). Call this before all else.
-        """
+        """Call this first: restores entries (identifier, location, record's location, time stored)."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
@@ -390,8 +388,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """An earlier connection's identifiers in message order: released if ``is_released``, else unsettled.
-        """
+        """Released (or, if not ``is_released``, unsettled) identifiers of an earlier connection, in order."""
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -427,8 +424,7 @@ class Sent:
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """When a row's message was stored (low octets); 0 if no restart can have put another at its location.
-        """
+        """When a row's message was stored (low octets); 0 if its location cannot have another message."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
