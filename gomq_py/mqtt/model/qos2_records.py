@@ -1,23 +1,23 @@
 """QoS2Records: keeps the QoS 2 packet identifiers of a vhost's durable sessions on disk, in a store of their
 own.
 
-Beside the sessions, below the door, above storage. A record outlives a kill once its function returns,
-because it is in the store's mappings and the store's files have names; a deletion outlives a kill from the
-end of the batch. Records are flushed soon, releases before PUBCOMP leaves. A rewritten record's old copy is
-deleted once the new one is on disk.
+The sessions and the door write records here. A record outlives a kill once the function that writes it has
+returned, because it is in the store's mapped files, which have names; a deletion outlives a kill from the
+end of the batch on. Records are flushed soon; deletions by PUBREL are flushed before PUBCOMP leaves. A
+rewritten record's old copy is deleted once the new copy is on disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
                 with the same identifier and DUP; if it is settled, PUBREL is sent. With acknowledgers
                 (followers), PUBLISH and PUBREL wait until they have the record: a new leader must know it
-    received    right before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
+    received    just before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
                 the client's repeated PUBLISH is known and not stored twice
     partly      when some destinations have the message and the next waits for files, until all have it:
                 after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
-    doubt       clients may hold identifiers that are free here, so that from the next boot on PUBREL goes out
-                for each before it is used. The same holds if there is no ``trust``
-    trust       all sent messages are recorded. Both are written first; a power loss, or a disk without room
-                for a sent record, deletes trust: a deletion is all that a full disk can take
+    doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
+                identifier before it is used. The same holds if there is no ``trust`` record
+    trust       all sent messages are recorded. Doubt and trust are a store's first records. A power loss, or
+                a full disk that refuses a sent record, deletes trust: a full disk accepts only deletions
 
 A received record has the places of its message in the destinations' logs. Boot checks them after a kill if
 the kill may have come before the message: for the last record, and for messages in files without names, which

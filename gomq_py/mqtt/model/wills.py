@@ -46,7 +46,7 @@ class Will(NamedTuple):
     lifetime of the message, -1: unlimited. ``state``: see CONNECTED; ``due_ms`` (Unix milliseconds): when a
     WAITING will is due. ``of_token``: its user came with a token, whose rights another run does not know.
     ``places``: QoS2Records.places() that have its message or are about to get it; ``came_ms``: Unix
-    milliseconds of the message's arrival there.
+    milliseconds at which the message came there, 0 if unknown.
     """
 
     client_id: str

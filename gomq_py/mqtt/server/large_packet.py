@@ -87,7 +87,8 @@ class LargePacket:
 
     @property
     def is_held_up(self):
-        """Whether the broker itself holds the connection's reading, which no client can bring about."""
+        """Whether the broker has paused the reading of this connection, so that the client is not to blame.
+        """
         return self._connection.stream.paused
 
     def resume_held(self):

@@ -1,8 +1,8 @@
 """Publication: writes a stored message as the PUBLISH packet for one client.
 
-Between delivery or sink and mqtt.wire. One object per connection, filled for each message: measure() gives
-the packet's size, then write() writes it where there is room. Properties of MQTT messages go out as stored;
-those of AMQP messages are crossed. Never switches.
+Delivery and its sink use one Publication per connection for all messages: measure() gives the packet's size,
+then write() writes the packet where there is room. Properties of MQTT messages go out as stored; those of
+AMQP messages are crossed. Never switches.
 """
 from gomq_py import octets
 from gomq_py.content import forms
