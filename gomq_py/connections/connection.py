@@ -91,7 +91,7 @@ class ClientConnection:
     goodbye: str
 
     def force_close(self, reason):
-        """End the connection for an operator or the broker: tell the client, and wait for it."""
+        """End the connection for an operator or the broker: tell the client, and wait for its answer."""
         raise NotImplementedError
 
     def lend_nothing(self):
@@ -119,7 +119,7 @@ class ClientConnection:
         raise NotImplementedError
 
     def _end(self):
-        """Give back all that the connection holds. Safe to call twice."""
+        """Give back all that the connection holds. A second call changes nothing."""
         raise NotImplementedError
 
     # its life

@@ -1,6 +1,6 @@
 """Received: knows which QoS 2 packet identifiers a session's client has used and not released.
 
-Beside sent, below the door's inbound half; qos2_records keeps those of durable sessions. Never switches.
+The door's Inbound calls this; qos2_records keeps the identifiers of durable sessions. Never switches.
 """
 from functools import partial
 

@@ -1,7 +1,7 @@
 """Retained: keeps the latest retained message of each topic of a vhost, and replays it to new subscriptions
 (MQTT 5 §3.3.1.3).
 
-A Destination, which gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), as queues do. They
+Retained is a Destination for publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP). The messages
 are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the publisher is answered.
 An empty payload deletes the topic's message; expired messages are deleted. Never switches.
 """
@@ -148,9 +148,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session in slices the retained messages that a subscription matches, in the order of topics,
-        if its retain handling asks for them. ``is_new``: the session had no subscription to the filter;
-        ``mark``: mark() at the time of the subscribe, None: now.
+        """If a subscription's retain handling asks for retained messages, send those that it matches to its
+        Session, in slices, in the order of topics. ``is_new``: the session had no subscription to the filter;
+        ``mark``: the value of mark() when the client subscribed, None for now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:

@@ -1,8 +1,8 @@
 """Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
 
-Below the door's deliveries, above the session's queue and qos2_records. A Sent outlives the connection:
-unacknowledged messages come again with their identifiers. Each identifier from 1 on has a row of 24 octets,
-allocated on demand:
+The door's deliveries call this; it uses the session's queue and qos2_records. A Sent outlives the connection:
+unacknowledged messages are sent again with their identifiers. Each identifier from 1 on has a row of 24
+octets, allocated on demand:
 
     offset  octets
     0       8       location in the queue's store

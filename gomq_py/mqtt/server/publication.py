@@ -61,7 +61,7 @@ class Publication:
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet for a message at ``qos`` (-1: the lower QoS of subscriptions and publish). A
+        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). A
         result over ``packet_max`` must not be sent; UNREADABLE: no client can get the message.
         """
         flags = message.flags

@@ -83,7 +83,7 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 class PublishHead(NamedTuple):
     """The fields of a PUBLISH of which only the beginning has come. ``topic``: octets, empty if
-    ``topic_alias`` replaces it. ``payload_octets``: how many at most, as the properties are counted, too.
+    ``topic_alias`` replaces it. ``payload_octets``: the length of the whole payload.
     """
 
     qos: int
