@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """One URI without_passwords(), and with a web server's path hidden, which may have a key."""
+    """One URI as from without_passwords(), with a web server's path hidden, too: the path may be a key."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 

@@ -35,8 +35,7 @@ class SessionQueue(broker_queue.Queue):
         return broker_queue.Queue.publish(self, message)
 
     def _publish_own(self, message):
-        """Store a publish of the session's client, marked OWN: it is not for No Local subscriptions.
-        """
+        """Store a publish of the session's client, marked OWN: it is not for No Local subscriptions."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()

@@ -189,7 +189,7 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """An earlier run's will, due again for destinations that lack its message; None if none lacks it."""
+        """An earlier run's will, due again for destinations that lack its message; None if all have it."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)

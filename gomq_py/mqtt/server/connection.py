@@ -240,8 +240,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """If the session is another user's, check that this user may take it over or end it: has the right to
-        configure its queue, and it is not ``is_locked``. Raises ResourceLocked, NoPermission.
+        """If the session is another user's, check that this user may take it over or end it: this needs the
+        right to configure its queue, and fails if ``is_locked``. Raises ResourceLocked, NoPermission.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -281,8 +281,8 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether to publish the will: no before CONNACK, or after a DISCONNECT of code 0 (3.x: any
-        DISCONNECT).
+        """Whether to publish the will: False before CONNACK, and after DISCONNECT with code 0 (3.x: any
+        code).
         """
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 

@@ -1,7 +1,7 @@
 """Delivery: writes PUBLISH packets for one client. Has the consumer of a session's queue, and the sink of QoS
 0 messages that no queue keeps.
 
-flows makes both. They use publication, which writes packets, and sent (packet identifiers in flight). The
+Flows makes both. They use publication, which writes packets, and sent (packet identifiers in flight). The
 consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
 sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
 while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
@@ -258,7 +258,8 @@ class SessionConsumer(consumers.Consumer):
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once another store keeps identifiers: until then a kill could give one to two messages."""
+        """Resume once another store keeps identifiers: otherwise, after a kill, two messages might have one.
+        """
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 
