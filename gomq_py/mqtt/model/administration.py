@@ -59,8 +59,9 @@ def retained_totals(vhost):
 
 
 def retained_topics(caller, after):
-    """Yield (topic, octets of its payload) of the retained messages behind the topic ``after``, in order; the
-    octets are None if the caller cannot get the message. Some 20 us each. Raises NoPermission.
+    """Yield (topic, octets of its payload) of the retained messages whose topics sort after ``after``, in
+    order; the octets are None if the caller cannot get the message. Some 20 us per topic. Raises
+    NoPermission.
     """
     sessions = caller.vhost.extras[EXTRA]
     caller.access.check_read("exchange", sessions.source_name)
@@ -70,8 +71,8 @@ def retained_topics(caller, after):
 
 
 def retained_message(caller, topic):
-    """A new Message with a topic's retained message, valid until the next change. The caller needs read on
-    the exchange and on the topic. Raises NoPermission, NotFound.
+    """A new Message with a topic's retained message, valid until the retained messages change. The caller
+    needs read on the exchange of topics and on the topic. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
     caller.access.check_read("exchange", sessions.source_name)

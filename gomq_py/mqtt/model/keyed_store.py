@@ -5,8 +5,8 @@ are taken from that store and stay unacked; an index in memory, rebuilt at boot,
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
-  key's older messages are deleted; it is deleted once that is safe, so that no older message comes back.
-  If there is no room for a tombstone, the message is deleted at once.
+key's older messages are deleted. Once these deletions are safe, the tombstone is deleted, so that no older
+  message comes back. If there is no room for a tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
   Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
   which the disk may have refused, is rewritten before the others are deleted.
@@ -40,12 +40,13 @@ TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """A Destination with one message per key. ``name``: of the vhost's store, which the first message makes.
+    """A Destination with one message per key. ``name``: the vhost's store, created for the first message.
     ``key_of(message)`` returns the key (a text) of a stored message, None for a foreign message.
     ``tombstone(key)`` makes the Message that deletes the key's message.
 
-    ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all their bodies. ``closed``:
-    a fault or the end (``is_over``) closed it. ``when_open(store)`` returns steps to take after a reopening.
+    ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all bodies together.
+    ``closed``: after a fault, or for good (``is_over``). ``when_open(store)`` returns steps to take after a
+    reopening.
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -91,7 +92,8 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put(). Returns False if there is none, or if closed."""
+        """Delete the key's message, as durably as put(). False if the key has no message or this is closed.
+        """
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -199,7 +201,9 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """At boot, load the messages of an earlier run; a store of None is reopened later. Blocks."""
+        """At boot, load messages of an earlier run. If the store could not be opened (None), reopen it later.
+        Blocks.
+        """
         if store is None:
             self.closed = self.failed = True
             self._reopening.begin()
@@ -347,7 +351,7 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Stop for good. The message store below stays open; the vhost closes that."""
+        """Stop for good. The message store below stays open until the vhost closes it."""
         self.is_over = True
         self.stop()
 

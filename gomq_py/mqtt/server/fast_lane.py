@@ -133,7 +133,7 @@ class FastLane:
 
     def _walk(self, is_blocked, may_hold):
         """Walk to the end; but stop at the first PUBLISH if ``is_blocked``, and, if ``may_hold``, at a QoS 2
-        packet whose identifier cannot be kept (``held``). Returns the first offset not walked.
+        PUBLISH whose identifier cannot be kept. Sets ``held`` if so. Returns the first offset not walked.
         """
         walk = self.parts.walk
         while True:
@@ -242,7 +242,9 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Store the message once destination number ``at`` can take it; the walk ends behind the message."""
+        """Store the message once the route's destination ``at`` can take it; end the walk behind this
+        PUBLISH.
+        """
         message = self.parts.message
         walk = self.parts.walk
         message.own()
@@ -252,7 +254,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that all destinations of the route were given, and note the answer."""
+        """Count a message that was offered to all destinations of the route, and note the answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
