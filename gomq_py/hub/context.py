@@ -31,9 +31,9 @@ LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """The shared parts of one broker, whose ``settings`` admission reads at every arrival.
+    """The shared parts of one broker. Admission reads its limits from ``settings`` at every arrival.
 
-    The broker's model uses ``scheduler`` and ``timers``; only doors use the rest.
+    Virtual hosts, exchanges and queues use ``scheduler`` and ``timers``; only doors use the other parts.
     """
 
     def __init__(self, settings):
@@ -70,8 +70,8 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """Start a greenlet after so many seconds, unless ``kill(block=False)`` of the returned greenlet comes
-        first. For work that may switch; other work uses a timer.
+        """Start a greenlet after so many seconds, and return it. Calling its ``kill(block=False)`` before
+        that keeps it from starting. For work that may switch; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
@@ -89,8 +89,8 @@ class Hub:
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Tell every client the end, and wait a bounded time; then cut off clients that have not logged in,
-        and give back all that connections held. May switch.
+        """Tell every client that the broker stops, and wait a bounded time; then cut off clients that have
+        not logged in, and give back all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)

@@ -40,7 +40,9 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """As give_back(), but before it returns, if there are few ends and no other connection waits."""
+        """As give_back(). If there are few ends and no other connection waits, all calls are made before this
+        returns.
+        """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)
@@ -106,7 +108,9 @@ class EndingsLately:
         return [marshal.loads(octets) for octets in self._channels]
 
     def connection(self, one, reason, given_name=None):
-        """Note that a connection that had logged in has ended."""
+        """Note that connection ``one``, which had logged in, has ended. ``given_name``: the name that its
+        client gave it.
+        """
         self._connections.append(self._octets(
             "connection", one, reason, protocol=one.protocol,
             user_provided_name=given_name[:TEXT_MAX] if isinstance(given_name, str) else None,

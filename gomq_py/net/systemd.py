@@ -1,7 +1,7 @@
-"""systemd: takes listening sockets from a service manager, and tells it how the broker is.
+"""systemd: takes listening sockets from a service manager, and tells it the state of the broker.
 
 sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are descriptors from 3 on. Does nothing
-without a service manager. The variables are removed from the environment, so that no child uses them.
+without a service manager. The variables are removed from the environment, so that no child process uses them.
 """
 import os
 import time
