@@ -21,10 +21,10 @@ class Source:
     ``uris``: equivalent nodes of one broker; each attempt picks one URI at random. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
     channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when
-    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: consumer argument with
-    the offset of a stream, and name of the header with the offset in each delivery; a link that reconnects
-    goes on behind the last settled offset. Other queues ignore the argument, and have such headers only on
-    messages that came from a stream.
+    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: the name of two things
+    of a stream: the consumer argument with the offset to begin at, and the header with the offset of each
+    delivery. A link that reconnects goes on behind the last settled offset. A queue that is no stream ignores
+    the argument, and only messages that came from a stream have the header there.
     """
 
     def __init__(

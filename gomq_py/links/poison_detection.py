@@ -143,7 +143,7 @@ class PoisonDetection:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge why a session has ended or failed to start. Uses ``alone`` and ``unsettled`` only once."""
+        """Judge why a session has ended or failed to start. Clears ``alone`` and ``unsettled``."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):

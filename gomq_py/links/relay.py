@@ -58,8 +58,8 @@ class Unfit(Exception):
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``, ``entry``, ``entry_again`` (for a redelivered message): the
-    encoded header, for messages that have neither this key nor a user id.
+    """Adds a header to properties. ``key``: the header's encoded name. ``entry``, ``entry_again`` (for a
+    redelivered message): the encoded header, for messages that have neither this key nor a user id.
 
     For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
     only on the headers and on whether the message is redelivered.
@@ -74,7 +74,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """Return the properties with the header or a cached table; empty: leave out; None: call ``edit``."""
+        """Return the stamped properties, b"" to leave the message out, or None if ``edit`` must be called."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -340,8 +340,8 @@ class Relay:
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """Checksum of the parts of a message that every delivery repeats: address, size, properties and, if
-        the buffer holds it whole, body; not headers, which quorum queues change each time.
+        """Checksum of the parts that all deliveries of a message share: address, size, properties and, if it
+        is whole in the buffer, the body; not headers, which quorum queues change each time.
         """
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)

@@ -119,7 +119,9 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """The URI for logs and operators: without login and query; a web server's also without its path."""
+    """Return the URI as logs and operators see it: without login and query, for a web server also without
+    path.
+    """
     if not uri:
         return ""
     parts = urlsplit(uri)
