@@ -144,7 +144,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """A Lent buffer of at least so many octets, with undefined content. Raises OSError."""
+        """Return a Lent buffer of at least so many octets, with undefined content. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept

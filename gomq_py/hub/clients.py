@@ -112,7 +112,9 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Tell all connections, in slices, that publishers are held; with None, that the alarm is over."""
+        """Tell all connections, in slices, that publishers are held; if ``reason`` is None, that the alarm is
+        over.
+        """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
@@ -145,7 +147,9 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections the ``reason``, or with None the end of the alarm; ends an earlier round."""
+        """Tell these connections the ``reason`` of an alarm or, if it is None, that the alarm is over. An
+        earlier round that is not finished ends.
+        """
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)

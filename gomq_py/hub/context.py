@@ -76,8 +76,8 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()``, which must not switch, when the hub closes (the last added first), or at once
-        if it is closed already.
+        """Call ``function()``, which must not switch, when the hub closes; functions added last are called
+        first. If the hub is closed already, call ``function()`` at once.
         """
         if self.is_closed:
             self._end(function)
@@ -85,7 +85,9 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` at the close any more. Does nothing if at_close() was not given it."""
+        """Do not call ``function()`` at the close any more. Does nothing if at_close() did not get this
+        function.
+        """
         self._closing.pop(function, None)
 
     def take_leave(self):

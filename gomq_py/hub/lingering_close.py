@@ -33,7 +33,9 @@ class Lingering:
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
     ):
-        """``timers``: the hub's."""
+        """``timers``: the hub's. ``most``: limit of sockets at a time; ``seconds``, ``octets``: limits for
+        each socket.
+        """
         self._timers = timers
         self._most = most
         self._seconds = seconds
@@ -46,8 +48,8 @@ class Lingering:
         return len(self._greenlets) + len(self._watched)
 
     def end(self, socket: Any) -> None:
-        """End the broker's side, and wait until the peer has closed too; then the caller closes the socket.
-        May switch.
+        """End the broker's side of a connection, and wait until the peer has closed its side, or a limit is
+        reached. Then the caller closes the socket. May switch.
         """
         if self._is_closed or len(self) >= self._most:
             return

@@ -110,7 +110,7 @@ class Job:
 class TurnTaker:
     """An object that does its further work once per read, for example a destination of messages.
 
-    ``touched`` belongs to the scheduler: True while this waits for its turn.
+    ``touched`` belongs to the scheduler: True while the TurnTaker waits for its turn.
     """
 
     __slots__ = ("name", "touched")
@@ -120,12 +120,14 @@ class TurnTaker:
         self.touched = False
 
     def flush(self):
-        """End of a batch: write all messages taken so far into files, where they outlive a kill."""
+        """Write all messages taken so far into files, where they outlive a kill. Called at the end of a
+        batch.
+        """
 
     def turn(self):
-        """End of a batch, after flush(): a bounded amount of work, such as delivering.
+        """Do a bounded amount of work, such as delivering. Called at the end of a batch, after flush().
 
-        Returns about how many octets it wrote to sockets.
+        Returns about how many octets were written to sockets.
         """
         return 0
 
@@ -166,7 +168,8 @@ class Scheduler:
         self.walking = True
 
     def touch(self, taker):
-        """Give the taker a turn at the end of the batch, or after the next poll when no door is walking."""
+        """Give the taker a turn at the end of the batch; if no door is walking a read, after the next poll.
+        """
         if not taker.touched:
             taker.touched = True
             self.touched.append(taker)

@@ -1,6 +1,6 @@
 """Timers: tells the time and makes calls in the future.
 
-Tests bring their own timers.
+Tests use timers of their own instead.
 """
 import time
 
@@ -38,7 +38,7 @@ class HubTimers:
         return int(time.monotonic() * 1000)
 
     def start(self, after_ms, callback):
-        """Call ``callback()`` once in the hub, after ``after_ms`` at the earliest; it must not switch.
+        """Call ``callback()``, which must not switch, once in the hub, after ``after_ms`` at the earliest.
         Returns an object with ``stop()``.
         """
         timer = _Timer(self._pending, callback)

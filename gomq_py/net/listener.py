@@ -275,7 +275,9 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether the gate has no room for this address now and does not refuse the address either."""
+        """Whether a connection from this address must wait: the gate has no room now, but does not refuse the
+        address.
+        """
         if self._gate is None:
             return False
         host = host_of(address)

@@ -144,7 +144,8 @@ class Output:
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more; does nothing if call_when_drained() was not given it."""
+        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get this callback.
+        """
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 

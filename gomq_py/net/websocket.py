@@ -232,7 +232,7 @@ class WebSocket:
             self._end(CloseReason.UNSUPPORTED_DATA, "binary messages only")
 
     def _end(self, code: int, reason: Any) -> None:
-        """Receive no more, and tell the peer."""
+        """Receive no more, and tell the peer ``code`` and ``reason`` by a Close."""
         self._ended = True
         self._events = None
         LOG.debug("a WebSocket ends with %d %s", code, reason)

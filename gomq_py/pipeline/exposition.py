@@ -42,7 +42,9 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves ``text`` at ``/metrics`` until close(). Making it raises OptionError if the address fails."""
+    """Serves ``text`` at ``/metrics`` until close(). The constructor raises OptionError if it cannot use the
+    address.
+    """
 
     def __init__(self, given):
         host, port = address_of(given)
