@@ -201,9 +201,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process a frame or message. Returns the offset behind it, or ``at`` if another walk must complete
-        it.
-        """
+        """Process a frame or message. Returns where it ends, or ``at`` if another walk must complete it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
