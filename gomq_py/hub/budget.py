@@ -483,7 +483,7 @@ class LargeOutput(Budget):
         return not self._holders or self.held + octets <= self.limit
 
     def _next(self):
-        """The oldest waiter of the account that holds least."""
+        """Return the oldest waiter of the account that holds the fewest octets."""
         account = min(self._rows, key=lambda one: self._of_account.get(one, 0))
         return next(iter(self._rows[account]))
 

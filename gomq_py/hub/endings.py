@@ -59,7 +59,7 @@ class Endings(Job):
         self._waiting.clear()
 
     def finish(self):
-        """Give everything back now."""
+        """Give back now all that ended connections still hold."""
         while self._waiting:
             self._next()
 

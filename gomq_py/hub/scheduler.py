@@ -133,8 +133,8 @@ class TurnTaker:
 
 
 class Scheduler:
-    """Gives turns to touched TurnTakers in ``finish``; does the work of ``later`` and ``start`` after the
-    next poll.
+    """Gives touched TurnTakers their turns in ``finish``. Takers given to ``later`` and jobs given to
+    ``start`` have their turns and slices after the next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
     and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}.

@@ -1,6 +1,6 @@
 """Ends of a link: describes a link's source, target, acknowledgement mode and status, as values.
 
-A leaf: definitions read it without loading the client.
+Imports nothing of the client: definitions of links use this module without loading the client.
 """
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +21,10 @@ class Source:
     ``uris``: equivalent nodes of one broker; each attempt picks one URI at random. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
     channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when
-    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: the name of two things
-    of a stream: the consumer argument with the offset to begin at, and the header with the offset of each
+    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: for a stream, the name
+    of the consumer argument with the offset to begin at, and also of the header with the offset of each
     delivery. A link that reconnects goes on behind the last settled offset. A queue that is no stream ignores
-    the argument, and only messages that came from a stream have the header there.
+    the argument and adds no header; a message of such a queue has the header only if it came from a stream.
     """
 
     def __init__(

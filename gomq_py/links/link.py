@@ -265,7 +265,9 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions in turn. Returns the final (state, error), or None to end the greenlet. May switch."""
+        """Run one session after the other. Returns the final (state, error), or None to end the greenlet. May
+        switch.
+        """
         while self._session is not None or not self._is_stopping:
             try:
                 if not self._pass():

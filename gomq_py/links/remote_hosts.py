@@ -239,7 +239,8 @@ def is_address(host: str) -> bool:
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. An OSError: later the name may have another address."""
+    """The settings refuse this address. This is an OSError, so links retry: the name may get another address.
+    """
 
 
 class HostRules:

@@ -206,7 +206,7 @@ class LinkSession:
         return may
 
     def room(self):
-        """Most messages that the next walk may take."""
+        """How many messages the next walk may take at most."""
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 

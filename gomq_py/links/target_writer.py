@@ -101,19 +101,19 @@ class TargetWriter(Target):
             self._is_settling = False
 
     def sent(self):
-        """The mark of the last message sent. Marks grow; when reached() is as high, the message is safe or
+        """Number of the last message sent. Once reached() returns this number, the message is safe or
         refused.
         """
         return self.confirms.following - 1
 
     def reached(self):
-        """The mark up to which all messages are safe or refused."""
+        """The number up to which all messages are safe or refused."""
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """Return the error for messages up to ``mark``, or None. If a caller asks for the same mark again
-        after a refusal, it gets the same error again, so that a pause follows before the refused messages are
-        sent again.
+        """Return the error for messages up to number ``mark``, or None. If a caller asks for the same mark
+        again after a refusal, it gets the same error again, so that a pause follows before the refused
+        messages are sent again.
         """
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark

@@ -66,9 +66,10 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """Describes a webhook, in place of a link's Target. ``name``: the link's; ``connector``: has
-    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as a Target's; ``timeout_s``:
-    time for an answer; ``tls``: options as of an AMQP URI to verify servers by; ``account``: the link's.
+    """Describes a webhook; a link has it in place of a Target. ``destination``: a URI or a list of URIs;
+    ``name``: the link's name; ``connector``: has ``connect_http``; ``secret``: key to sign bodies with, or
+    empty; ``edit``: see links.ends.Target; ``timeout_s``: most time for an answer; ``tls``: options for
+    checking the certificates of servers, as in an AMQP URI; ``account``: the link's account.
     """
 
     has_lane = False
@@ -107,8 +108,8 @@ class Webhook:
 
 
 class Poster:
-    """Posts messages to the first of its URIs and, after each failure, to the next URI. ``trouble``: why a
-    message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
+    """Posts messages to the first of its URIs; after each failure to post, the next URI is used. ``trouble``:
+    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):

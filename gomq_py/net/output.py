@@ -164,7 +164,7 @@ class Output:
         return not self.pending_octets() and not self.broken
 
     def close(self):
-        """Drop pending octets and stop watching the socket; then the caller closes it."""
+        """Drop pending octets and stop watching the socket, which the caller then closes."""
         self.broken = True
         self.pending = bytearray()
         self._drop_source()

@@ -1,4 +1,6 @@
-"""Socket options: sets the configured options of accepted TCP sockets, on Linux mostly by the listener."""
+"""Socket options: sets the configured options of accepted TCP sockets. On Linux most options are set on the
+listener, from which accepted sockets inherit them.
+"""
 import socket
 import sys
 from typing import Any
@@ -37,9 +39,9 @@ class SocketOptions:
         ]
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set the options of an accepted socket. Options that it has from its listener are not set again if
-        ``inherited``, the result of apply_to_listener(), is still the revision. Raises OSError if the peer
-        has gone.
+        """Set the options of an accepted socket. ``inherited``: the result of apply_to_listener(); if it is
+        the present revision, the socket has inherited these options, and they are not set again. Raises
+        OSError if the peer has gone.
         """
         if inherited == self.revision and not self._sizes:
             return

@@ -155,8 +155,8 @@ class Stream:
             over()
 
     def hold(self, waits_for):
-        """Stop reading until the returned Hold and all other Holds are released. A walk in progress ends when
-        its handler answers False.
+        """Stop reading until the returned Hold and all other Holds are released. A walk in progress goes on
+        until the handler of a frame returns False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}

@@ -27,7 +27,7 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Replace the file atomically."""
+    """Write ``text`` to the file at ``path``, which it replaces atomically."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)

@@ -110,8 +110,8 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """Return a function that declares the source and returns its name. The source is the queue of the
-    definition, made if missing, or a queue of the shovel's own that is bound to the exchange of the
+    """Return a function that declares the source queue and returns the queue's name. This is the queue of the
+    definition, made if it is missing, or a queue of the shovel's own, bound to the exchange of the
     definition.
     """
     def prepare(channel):
