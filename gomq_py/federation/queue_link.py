@@ -1,9 +1,9 @@
 """Queue links: let idle consumers of a queue here also get the messages of one upstream.
 
-The link takes messages while a consumer here waits and no message is ready. When it stops taking, up to
+The link takes messages while a consumer here waits and no message is ready. When the link stops taking, up to
 ``prefetch`` messages may be in flight; they wait in the queue here. The link consumes with a priority below
-0, so that clients upstream come first; links of other brokers do the same here, so two queues may take from
-each other.
+0, so that clients upstream come first. A link of another broker may take from the queue here in the same way,
+so two queues may take from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM

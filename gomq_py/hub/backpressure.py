@@ -41,8 +41,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """Measures how fast the consumers of one queue take messages. ``taken`` in its methods: how many messages
-    they have taken and not given back, in the life of the queue.
+    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: how many
+    messages the consumers have taken and not given back, in the life of the queue.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")

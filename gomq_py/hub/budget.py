@@ -200,7 +200,7 @@ class Budget:
         """Resume waiters. The timer calls this while anybody waits. True asks for another call at once."""
 
     def _progress(self, holder, held):
-        """How many octets of the holder's have been received or sent so far, to compute its speed."""
+        """How many octets were received or sent for the holder so far; its speed is computed from them."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):

@@ -40,8 +40,8 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """As give_back(). If there are few ends and no other connection waits, all calls are made before this
-        returns.
+        """Do as give_back() does, but if there are few ends and no other connection waits, make all calls
+        before returning.
         """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))

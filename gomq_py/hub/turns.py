@@ -69,7 +69,7 @@ class Line:
         return bool(self._rows)
 
     def add(self, waiter, row=None):
-        """Add a waiter at the end of the row."""
+        """Add a waiter at the end of ``row``, which stands for a user or address."""
         self._rows.setdefault(row, {})[waiter] = None
 
     def discard(self, waiter, row=None):

@@ -275,7 +275,9 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle a batch's accepted messages; keep the others, or reject them after too many refusals."""
+        """Settle the messages of a batch that were accepted. Keep the refused messages (``numbers``), or
+        reject a message that was refused too often.
+        """
         self._forget(batch)
         self._is_probing = True
         tags = range(batch.first_tag, batch.first_tag + batch.count)

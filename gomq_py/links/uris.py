@@ -129,7 +129,8 @@ def without_login(uri: str) -> str:
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
-    """The client's connection parameters. ``vhost``: default for a URI of this broker.
+    """Return the parameters for a client's connection to this URI. ``vhost``: default for a URI of this
+    broker.
 
     Raises URIError for a file that is not in ``tls_folder``.
     """

@@ -45,7 +45,9 @@ class RecordReader:
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
-        """As a socket's ``recv_into``, non-blocking. Raises SSLWantReadError, SSLWantWriteError, OSError."""
+        """Read into ``view`` without waiting, as a socket's ``recv_into`` does. Raises SSLWantReadError,
+        SSLWantWriteError, OSError.
+        """
         if self._is_over:
             if self._failure is not None:
                 raise self._failure
