@@ -33,7 +33,7 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a binding of the federated exchange, or of an exchange that gets all its messages."""
+        """Add a binding of the federated exchange, or of another exchange that gets all of its messages."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)

@@ -89,7 +89,8 @@ class ExchangeLink(FederationLink):
             self._tasks = self._bindings = None
 
     def binding_made(self, binding):
-        """Note a new binding of the exchange, or of an exchange that gets all its messages."""
+        """Note a new binding of the federated exchange, or of another exchange that gets all of its messages.
+        """
         self._bindings.made(binding)
 
     def binding_gone(self, binding):

@@ -238,7 +238,7 @@ class Federation(Job):
         ]
 
     def restart(self, vhost, link_id, by):
-        """Make a link reconnect. Returns whether it exists.
+        """Make a link reconnect. Returns False if there is no such link.
 
         If the link's upstream, set or policy was stored while the broker had no federation
         (Parameters.waits), it takes effect now, as if user ``by`` (see Parameters.set) had just set it.

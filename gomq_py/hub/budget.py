@@ -170,7 +170,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder's speed from now on, since it could not get on while it waited."""
+        """Measure a holder's speed from now on: it could make no progress while it waited."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None

@@ -126,7 +126,9 @@ class HubBuffers:
 
 
 class Lent:
-    """A buffer in use, as the view ``octets``. It becomes free when nothing refers to this Lent any more."""
+    """A buffer in use; ``octets`` is a view of it. The buffer becomes free when nothing refers to this Lent
+    any more.
+    """
 
     __slots__ = ("octets", "__weakref__")
 

@@ -66,7 +66,7 @@ class Hub:
         return self._buffers
 
     def spawn(self, function, *arguments):
-        """Start a greenlet, which the hub ends when it closes."""
+        """Start a greenlet, which is ended when the hub closes."""
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):

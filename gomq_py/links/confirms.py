@@ -1,8 +1,8 @@
 """Confirms: parses the target's answers to publishes in the read buffer.
 
-No I/O, and usually no Python object per message: a byte for each publish from ``low`` to ``following`` - 1
-says whether the publish is unsettled, confirmed or refused. A confirm of an unpublished message or a frame of
-another channel raises an AMQPError.
+Does no I/O, and usually makes no Python object per message: a byte for each publish from ``low`` to
+``following`` - 1 says whether the publish is unsettled, confirmed or refused. A confirm of an unpublished
+message or a frame of another channel raises an AMQPError.
 
 A basic.return does not name the number of its message, and the confirm follows later. So all messages that
 are unsettled when a return arrives count as refused once they are confirmed.

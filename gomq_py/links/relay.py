@@ -1,6 +1,6 @@
 """Relay: rewrites deliveries of the source in the read buffer as publishes to the target in the write buffer.
 
-No I/O, and no Python object per message. Input and output of a message:
+Does no I/O, and makes no Python object per message. Input and output of a message:
 
     deliver  60,60: consumer tag, delivery tag u64, redelivered, exchange, routing key
     publish  60,40: reserved u16 0, exchange, routing key, bits: 1 for mandatory, else 0

@@ -189,7 +189,7 @@ class WireTargetWriter(TargetWriter):
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
-        """Send heartbeats and check the peer's."""
+        """Send due heartbeats, and check that the peer sends its own."""
         return self._wire.tick(True)
 
     def refusal(self, number):
