@@ -54,9 +54,10 @@ class TakeRate:
         self._from = self._from_ms = self._flood_from = 0
 
     def quantum(self, now_ms, taken, share, rivals):
-        """How many messages to give a consumer at a time. Usually its ``share`` of the ready messages. In a
-        flood more, because a write to a socket costs as much as 20 to 50 small messages, but at most as many
-        as each of the queue's consumers (``rivals``: their count) has taken on average since the flood began.
+        """Return how many messages a consumer gets at a time: usually its ``share`` of the ready messages. In
+        a flood it gets more, because a write to a socket costs as much as 20 to 50 small messages, but not
+        more than the messages taken since the flood began, divided by ``rivals``, the number of consumers
+        that compete.
         """
         if share >= 4 * FLOOD or not self._is_flood(now_ms, taken, 1):
             return share

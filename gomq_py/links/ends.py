@@ -84,9 +84,9 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Figures of a link. ``moved``: messages settled at the source; ``rate``: moved per second; ``refused``:
-    the target's refusals; ``set_aside``: messages rejected at the source; ``blocked``: the target wants a
-    pause.
+    """Figures of a link. ``moved``: count of messages settled at the source; ``rate``: messages moved per
+    second; ``refused``: count of the target's refusals; ``set_aside``: count of messages rejected at the
+    source; ``blocked``: whether the target wants a pause.
     """
 
     state: str

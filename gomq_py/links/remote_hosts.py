@@ -109,7 +109,7 @@ class Lookups:
                 self._left(lookup)
 
     def _lookup_of(self, host: str, account: Any) -> "_Lookup":
-        """The running or waiting lookup of a name, or a new one."""
+        """Return the running or waiting lookup of a name, or a new lookup."""
         if host in self._running:
             return self._running[host]
         lookup = self._waiting.get(host)

@@ -407,7 +407,9 @@ def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[No
 
 
 def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
-    """Log the exception that ended a connection from this address."""
+    """Log the ``error`` that ended a connection from this address; ``strangers``: the log for the peer's
+    errors.
+    """
     peer = format_address(address)
     if isinstance(error, ProxyProtocolError):
         strangers.warning(
