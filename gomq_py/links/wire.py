@@ -29,9 +29,11 @@ class Silent(ConnectionClosed):
 
 class Wire:
     """Reads and writes a connection's socket. The loop calls ``readable()`` when bytes have arrived,
-    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written; none may switch.
+    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written. None of these
+    functions may switch.
 
-    ``kept_octets``: queued and not yet written to the socket. ``queued_octets``: all bytes ever queued.
+    ``kept_octets``: count of bytes queued and not yet written. ``queued_octets``: count of all bytes ever
+    queued.
     """
 
     __slots__ = (
@@ -120,7 +122,7 @@ class Wire:
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """Close in order: the peer has PARTING_S to agree. May switch."""
+        """Close by a handshake, for which the peer has PARTING_S. May switch."""
         self._stop_watching()
         if self.is_closed:
             return
