@@ -386,8 +386,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """A Change that unlinks a file. ``aside``, if given, frees its room in the background (File.close).
-        """
+        """A Change that unlinks a file. ``aside``, if given, frees the room in the background: File.close."""
         path = os.fspath(path)
 
         def told(kept):

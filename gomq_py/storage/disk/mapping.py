@@ -2,8 +2,8 @@
 
 Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that file as
 ``fdatasync`` does, and fails if the disk has refused anything since the file was opened or last flushed, also
-in the system's own write-back. A descriptor opened again for the flush would hear only of unreported
-errors.
+in the system's own write-back. A flush by a descriptor opened later would miss errors that the system has
+reported to somebody else before.
 """
 import ctypes
 import errno

@@ -113,4 +113,6 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing: the removal of a folder begins when this piece of background work has had its turn."""
+    """Do nothing: work for a thread, whose ``done`` runs once the thread has made the folder asked for
+    before.
+    """

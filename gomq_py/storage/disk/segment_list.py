@@ -18,8 +18,9 @@ _POSITIONS = "positions"
 
 
 class Listed(NamedTuple):
-    """What the segment list has of a folder: ``{segment number: messages left}`` without empty segments; for
-    a stream its next offset and stream_offsets.checksum of its consumers' positions (None: unknown).
+    """One folder in the segment list. ``counts``: {segment number: messages left}, without empty segments. Of
+    a stream: ``next_offset``, and ``positions``, the stream_offsets.checksum of its consumers' positions
+    (None: unknown).
     """
 
     counts: dict
@@ -42,7 +43,9 @@ def _pairs(entry):
 
 
 def decode(content):
-    """Decode {folder: Listed} that ``encode`` made; the caller has checked that it is complete."""
+    """Decode {folder: Listed} from ``content``, the whole output of ``encode``; the caller has checked its
+    digest.
+    """
     listed = {}
     for line in content.decode("ascii").splitlines():
         folder, next_offset, *pairs = line.split(" ")

@@ -78,9 +78,9 @@ class BackgroundWorker:
     def add(self, function, *arguments, done=None, first=False):
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
-        ``done(result, error)``, if given, is called in the hub after it, and must neither switch nor raise.
-        ``first``: do this before other work, because somebody waits for it. If this makes several files,
-        ``first`` is their number: as many pieces of other work come next.
+        ``done(result, error)``, if given, is called in the hub afterwards, and must neither switch nor raise.
+        ``first``: do this before other work, because somebody waits for it. A number (of files that
+        ``function`` makes) instead of True: then so many pieces of other work are done next.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))

@@ -53,8 +53,8 @@ class Durability:
         whether the callback is about one of them; it must not raise. Without ``concerns`` each failure
         counts. ``hurry=False``: the flush may wait for more changes.
 
-        Returns the NextFlush of ``GroupCommit.after_sync``, if any, which also covers changes until it
-        begins.
+        Returns the NextFlush that the callback waits for, or None if a running flush is enough. The NextFlush
+        also covers changes made until it begins.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)

@@ -108,8 +108,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """The ``Head`` in these 64 octets. None if they hold no valid head, or a head of another schema version
-    or, with ``magic``, of another kind of file.
+    """Decode a ``Head`` from 64 octets. None if the head is invalid, of another schema version, or of another
+    kind of file than ``magic``, if given.
     """
     if len(head) < 64:
         return None
@@ -147,7 +147,8 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 if its checksum is wrong.
+    """Decode a mark: the position in the 8 octets at ``head[at]``; 0 if its checksum is wrong. ``salt``: what
+    the mark's kind adds to the seed.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

@@ -136,10 +136,8 @@ def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
-    """Write a record at ``p[at]`` from three ranges of ``source``; the caller has made sure of the room.
-    ``is_there``: the body is in its place already.
-
-    Returns its size.
+    """Write a record at ``p[at]``, where the caller has made sure of room. ``is_there``: the body is written
+    already. Returns the record's size.
     """
     routing = at + 40
     properties = routing + routing_length
@@ -364,8 +362,8 @@ def due_value(due_s, count):
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry, in Unix seconds within four years of now; 0 if the entry was written for
-    another count.
+    """The time in a DUE entry, in Unix seconds; 0 if the entry is for another count. The entry has 28 bits,
+    so the time is taken to be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -443,8 +441,8 @@ def _collect(p, seed, limit, acks, found):
 def _merge(found, runs):
     """Append sorted ranges (start << 32 | end) to ``runs``, and merge those that overlap.
 
-    Adjacent ranges stay apart: a single entry does not end where its record does, and is recognised by its
-    length.
+    Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
+    readers know such a range by its length.
     """
     last_end = -1
     for item in found:
