@@ -21,10 +21,10 @@ Little-endian. In the msgs file every record begins at a multiple of 8 octets fr
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-Both checksums continue from the segment's seed, the checksum of its head: content of a file's earlier life,
-or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by it, by
-recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is believed
-before it was compared with the end of the data.
+Both checksums continue from the segment's seed, the checksum of its head: so records of the file's earlier
+use, and octets of a body that look like a record, fail the check. storage.segments.segment writes records;
+segment, recovery, ``fsck`` and Spark read them. A leaf: octets in, offsets out; no I/O. A length is compared
+with the end of the data before it is used.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
@@ -47,13 +47,13 @@ The *acks file* says which records of its segment are gone, and how often others
        4  position           REQUEUED: the record there came back, followed by
        5  count * 8          COUNT: how many deliveries of it have failed, counting the one in progress;
                              overwritten in place, perhaps followed by
-       6  due * 8            DUE: when it may be delivered again (due_value), if it still counts as many;
+       6  due * 8            DUE: when it may be delivered again (due_value), if COUNT is unchanged;
                              overwritten in place
 
-An entry with a wrong checksum does not count: its page never reached the disk, or is of the file's earlier
-life. So entries may have gaps and are read past them. A run costs two entries and is only written for three
-records or more, so an acks file with one entry for each record its segment can hold always has room for the
-next ack; REQUEUED, COUNT and DUE never use that room.
+An entry with a wrong checksum is ignored: its page never reached the disk, or is of the file's earlier use.
+So ignored entries may lie between valid ones. A run costs two entries and is only written for three records
+or more, so an acks file with one entry for each record its segment can hold always has room for the next ack;
+REQUEUED, COUNT and DUE never use that room.
 """
 from array import array
 
