@@ -61,7 +61,7 @@ class PriorityStore(_store.Store):
         return 0
 
     def place_of(self, size):
-        """A number for the next record's place on the lowest level, made if missing: Store.place_of."""
+        """The place of the next record on the lowest level, as Store.place_of. Makes the level if missing."""
         store = self._levels[0]
         if store is None:
             store = self._level(0)
@@ -319,7 +319,7 @@ class PriorityStore(_store.Store):
         return store
 
     def _raise_top(self, number):
-        """Note that a message of this level is ready, so that no lower level is next."""
+        """Note that a message of this level is ready: peek() must not begin at a lower level."""
         if number > self._top:
             self._top = number
 
