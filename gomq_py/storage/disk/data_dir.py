@@ -213,7 +213,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record {name: LogScan.left} of the logs that this boot has read. A boot after a kill uses it.
+        """Record {name: LogScan.left} of the logs that this boot has read, for the boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -541,7 +541,7 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of the last run, if it ended in order and wrote the list."""
+    """{folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the list."""
     return _listed(path, last_end_of(path))
 
 

@@ -97,7 +97,7 @@ class Files:
 
     @property
     def has_listeners(self):
-        """Whether there are listeners. Then the hub makes each change, or tells of it after a thread."""
+        """Whether there are listeners: they hear of changes in the hub, even if a thread makes the change."""
         return bool(self._listeners)
 
     # mapped files

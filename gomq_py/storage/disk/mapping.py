@@ -62,7 +62,7 @@ def flush_mapping(mapping):
 def advise(mapping, start, count, advice):
     """Call ``madvise`` for a part of a mapping.
 
-    Blocks, and does not hold the interpreter's lock, as Python's own ``madvise`` does. Raises OSError.
+    Blocks without the interpreter's lock, which Python's own ``madvise`` would hold. Raises OSError.
     """
     if _libc().madvise(address_of(mapping) + start, count, advice):
         number = ctypes.get_errno()

@@ -212,7 +212,7 @@ class LogFile(File):
 
     @property
     def is_in_use(self):
-        """Whether promises depend on this log; not if another log has replaced it."""
+        """Whether promises depend on this log; False if another log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):

@@ -30,7 +30,7 @@ class FolderRemovals:
         """Remove a folder and its content, then call ``done()`` if given. The folder stays if an ``error``
         kept the queue's deletion from the disk.
 
-        ``store``: the store that has its files open, or None; ``whose``: the queue, as the log names it.
+        ``store``: the store that has its files open, or None; ``whose``: the queue's name for log lines.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)

@@ -2,9 +2,9 @@
 missing files.
 
 data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
-before anything changes. So a missing file was removed by somebody or by the file system. After a kill, or a
-loss of power, there is no list: a missing file may have been emptied, or never flushed. Text, a line for each
-folder with segments:
+before anything changes. So a listed file that is missing was removed by somebody or by the file system. After
+a kill, or a loss of power, there is no list: the broker itself may have removed a missing file, or its name
+was never flushed. The list is text, with a line for each folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 

@@ -332,7 +332,9 @@ class NameChanges:
         return bool(self._changes or self._soon or self._is_making_alone)
 
     def soon_at(self):
-        """The time, by time.monotonic(), by which changes wanted soon are to be made; 0 without any."""
+        """The time, by time.monotonic(), by which changes wanted soon are to be made; 0 if there are no such
+        changes.
+        """
         return self._soon_since + SOON_S if self._soon else 0.0
 
     def take(self):

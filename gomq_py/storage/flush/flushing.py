@@ -174,7 +174,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more mark for which a waiting callback answers."""
+        """Count one more promise that a waiting callback answers."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -349,9 +349,9 @@ class Flushing:
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
-        """Run the jobs: in greenlets that wait for the disk as for a socket if they can, else in threads of
-        the pool. Returns (owner, error) of the jobs that failed. ``unbegun``, a dict, gets the error of each
-        owner that got no thread. May switch.
+        """Run the jobs: those of stores in greenlets that wait for the disk as for a socket, if there is a
+        Flusher; all others in threads of the pool. Returns (owner, error) of the jobs that failed.
+        ``unbegun``, a dict, gets the error of each owner that got no thread. May switch.
         """
         in_hub = self.sync_in_hub
         here = [job for job in jobs if job[0] == in_hub]

@@ -99,7 +99,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_messages(self, store):
-        """Note that the store has messages to flush. Its acks may stay, because confirms do not need them."""
+        """Note that the store has messages to flush. Its acks need no flush: no confirm depends on acks."""
         self._next.stores.setdefault(store, False)
         self._begin_soon()
 

@@ -210,8 +210,8 @@ def content_is_sound(p, at, seed):
 
 
 def find(p, at, end, seed, ordinal):
-    """Where the next sound header with an ordinal of at least ``ordinal`` begins, from ``at`` (a multiple of
-    8) on; -1: none before ``end``.
+    """Position of the first sound header from ``at`` (a multiple of 8) on whose ordinal is at least
+    ``ordinal``; -1 if no such header lies before ``end``.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -378,9 +378,10 @@ def is_among(position, runs):
 class Acks:
     """The content of an acks file.
 
-    ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``:
-    position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``: index behind
-    the last entry; ``holes``: entries before it that do not count and may be used again.
+    ``runs``: [start, end, start, end...] of acked records, sorted, without overlap, each ``end`` exclusive;
+    ``counts``: position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``:
+    index behind the last entry; ``holes``: count of ignored entries before this index, which may be written
+    again.
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")

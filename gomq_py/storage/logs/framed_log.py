@@ -214,7 +214,7 @@ class FramedLog:
                 )
 
     def _set_aside(self):
-        """Keep a copy of a damaged log for manual recovery, beside those of earlier damage."""
+        """Keep a copy of a damaged log for manual recovery, beside the copies of earlier damage."""
         content = self.file.read(0, self.file.size)
         for number in range(1, KEPT_COPIES + 1):
             self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")

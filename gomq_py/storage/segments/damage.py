@@ -1,6 +1,7 @@
-"""Damaged records: handles failed checksums. One damaged record costs one record, never the queue.
+"""Damaged records: handles failed checksums. A damaged record is lost alone: its queue stays open.
 
-For recovered (a record of an earlier run's segment) and for recovery (the scan of an unsealed segment).
+For segments.recovered, which reads segments of earlier runs, for stores.recovery, which scans unsealed
+segments, and for stores.stream_store, whose readers meet damage.
 """
 import os
 

@@ -56,7 +56,8 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
 def open_whole(store, kind, number, end):
     """Open a file of a segment, which must reach to ``end``.
 
-    Raises OSError, also if it was cut short: touching a mapping behind the end of its file kills the process.
+    Raises OSError, also if the file was cut short: touching a mapping behind the end of its file kills the
+    process.
     """
     file = store.files.open(store.path_of(kind, number))
     if file.size < end:
@@ -134,7 +135,7 @@ class Opener:
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Forget an Opening: no reader will reach the segment, or it was opened otherwise."""
+        """Forget an Opening: no reader will reach its segment, or the segment was opened in the hub."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)

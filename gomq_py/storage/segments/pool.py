@@ -246,7 +246,7 @@ class SegmentPool:
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take the files of an emptied segment: recycle the pair, or unlink it.
 
-        ``msgs`` and ``acks`` are None for files that are not open, ``msgs_path`` is None without a file.
+        ``msgs`` and ``acks`` are None for files that are not open; ``msgs_path`` is None if there is no file.
 
         If anything of the segment may be on the disk (``synced``: content or name were flushed), the removal
         of the msgs file's name is flushed before the acks file is touched: a power cut must not restore the
@@ -505,7 +505,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The change that moves the msgs file, which a sync may hold, into the pool, or unlinks it."""
+        """The change that moves the msgs file, perhaps held by a sync, into the pool, or unlinks it."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -629,7 +629,7 @@ class SegmentPool:
         return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in kinds]
 
     def _clear_folder(self):
-        """Remove the files of an earlier run, whose pages on the disk are unknown."""
+        """Remove the files of an earlier run: nobody knows which of their pages the disk has."""
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):

@@ -134,7 +134,7 @@ class Segment:
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
-        """Write the next record at ``p[at]``; outside of the mapping, call wrote() later.
+        """Write the next record at ``p[at]``; if ``p`` is not the mapping, call wrote() later.
 
         Returns its size.
         """
@@ -185,7 +185,7 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Latest end of the header and routing of a record at ``at``."""
+        """Latest possible end of the header and routing of a record at ``at``."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):

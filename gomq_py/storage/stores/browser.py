@@ -1,8 +1,9 @@
 """Browser: walks the ready messages of a store, oldest first, without changing anything.
 
 Only reads its message_store, which may change between two calls: a browser skips messages that left, and does
-not show messages that came after it. It maps closed segments for reading, and closes them again.
-Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between them.
+not show messages that came after the browser was made. It maps closed segments for reading, and closes them
+again. Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between
+them.
 """
 import heapq
 import mmap

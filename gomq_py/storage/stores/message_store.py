@@ -500,7 +500,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Remove a segment ahead of the cursor, of which all messages were picked, from the chain."""
+        """Take a segment ahead of the cursor out of the chain, because all its messages were picked."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -602,7 +602,7 @@ class MessageStore(segment_log.SegmentLog):
     def _find_recovered(self, segment):
         """Move the cursor to the next ready record of an earlier run's segment.
 
-        False: it is at the end, or has to wait, or the store is fenced because the disk cannot read a record.
+        Returns False at the end, if the cursor has to wait, or if the disk fails: then the store is fenced.
         """
         recovered = segment.recovered
         try:

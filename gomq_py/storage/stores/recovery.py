@@ -439,8 +439,8 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the file holds the acks of another segment and no crash explains that. A crash leaves such
-        files only where they were recycled.
+        """Whether the file holds the acks of another segment and no crash explains that. A crash can leave
+        another segment's acks only in a recycled file.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
@@ -456,8 +456,8 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove the acks file of a missing segment. If the last orderly stop left messages in it, they are
-        lost: that is reported, and the file is quarantined.
+        """Remove the acks file of a missing segment. If the segment had messages at the last orderly stop,
+        they are lost: the loss is reported, and the acks file is quarantined.
         """
         path = self.store.path_of("acks", number)
         file = self.files.open(path)

@@ -1,11 +1,11 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
 at its old end.
 
-Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to
-take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never reused.
-Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is closed. A
-segment is readable once its file has its name: before that a kill loses its messages and reuses their
-offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
+Beside message_store, on the same segment_log: append and files are the same, but there are no acks, and no
+message is taken. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never
+reused. Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is
+closed. A segment is readable once its file has its name: before that a kill loses its messages and reuses
+their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
 switches, never flushes.
 """
 import os
