@@ -146,9 +146,9 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Note records that replay returned and their reader cannot use.
+        """Note records of replay() that their reader cannot use.
 
-        Keeps all unusable records in a separate file. For boot: blocks.
+        Keeps these records, and those that replay() left out, in a separate file. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:

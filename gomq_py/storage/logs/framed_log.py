@@ -235,8 +235,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Keep records that a log's reader cannot use in ``<path>.left-out``, itself a log, beside those of
-    earlier boots: compaction drops them from the log.
+    """Append records that a log's reader cannot use to the log ``<path>.left-out``, because compaction drops
+    these records from their own log.
 
     Blocks; for boot. Raises OSError.
     """

@@ -124,8 +124,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of a closed store's folder, for the segment list; None without segments or after an
-        error.
+        """The Listed of a closed store's folder, for the segment list; None if the store has no segments, or
+        has failed.
         """
         if self._fenced or not self._segments:
             return None

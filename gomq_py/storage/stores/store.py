@@ -98,7 +98,8 @@ class Store:
     # taking messages
 
     def peek(self, message):
-        """Show the next message without taking it. Returns False if there is none, or while ``is_waiting``.
+        """Show the next message without taking it. Returns False if no message is next, or while
+        ``is_waiting``.
 
         The message shown is valid until the next peek, read, shift, or switch.
         """
@@ -122,7 +123,7 @@ class Store:
 
     def postpone(self):
         """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
-        requeue() makes it ready again as it was.
+        requeue() makes this message ready again, unchanged.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 

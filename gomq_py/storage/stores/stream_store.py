@@ -35,8 +35,8 @@ class StreamStore(segment_log.SegmentLog):
     """One stream's messages. ``first_offset``: of the oldest message kept; ``next_offset``: of the next
     message; ``ready_count`` and ``ready_bytes``: sums of the messages kept.
 
-    ``synced_offset``: everything before it has been flushed once, so that no crash reuses those offsets.
-    ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
+    ``synced_offset``: messages before this offset have been flushed, so no crash makes the stream reuse their
+    offsets. ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
     ``offsets``: StreamOffsets of its consumers. Made by storage.stores.stream_recovery.open_stream_store.
     """
 
