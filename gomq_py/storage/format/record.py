@@ -340,8 +340,7 @@ def put_entry(p, index, seed, word):
 
 
 def get_entry(p, index, seed):
-    """The word of the entry; 0 if it is empty or damaged. The caller has checked the index against the file.
-    """
+    """The word of the entry; 0 if empty or damaged. The caller has checked the index against the file."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):

@@ -137,8 +137,7 @@ class MessageStore(segment_log.SegmentLog):
         self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait; 0 if it need not wait: Store.peeked_due_s.
-        """
+        """Unix seconds until which the peeked message must wait, or 0: no wait. As Store.peeked_due_s."""
         recovered = self.read_segment.recovered
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 

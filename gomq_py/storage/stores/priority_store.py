@@ -132,8 +132,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait; 0 if it need not wait: Store.peeked_due_s.
-        """
+        """Unix seconds until which the peeked message must wait, or 0: no wait. As Store.peeked_due_s."""
         return self._shown.peeked_due_s(now_s)
 
     def wait_until(self, location, count, due_s):
