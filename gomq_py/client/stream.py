@@ -21,9 +21,9 @@ _WARY_READ_OCTETS = 4096
 class Stream:
     """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
 
-    ``timeout_s`` bounds each wait for an answer; it wins over the parameters' option connection_timeout.
-    ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
-    it may read nothing.
+    ``timeout_s`` bounds each wait for an answer, and wins over the parameters' option connection_timeout.
+    ``wary``: do not trust the peer: end the connection if it sends more than 256 KiB after a request, or has
+    not read a write within ``timeout_s``.
     """
 
     def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
@@ -59,13 +59,13 @@ class Stream:
 
     @property
     def interval_s(self):
-        """A heartbeat is sent after half of these seconds, and the broker counts as dead after twice as many;
-        0 or None: no heartbeats.
+        """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
+        interval; a broker that is silent for two intervals counts as dead.
         """
         raise NotImplementedError
 
     def feed(self, octets):
-        """Take received bytes."""
+        """Give received bytes to the parser; ``dispatch`` handles the whole frames or packets in them."""
         raise NotImplementedError
 
     def dispatch(self):
@@ -220,7 +220,7 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End the connection and raise the reason: this error, or that of an earlier end."""
+        """End the connection and raise this error; if the connection had ended before, the earlier error."""
         self.end(error)
         raise (self.error or error).again() from cause
 
