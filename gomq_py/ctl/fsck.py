@@ -1,7 +1,8 @@
 """fsck: checks a data folder that no broker holds, octet by octet, by the formats of its files.
 
-Reads, never writes. The traces of a crash are no damage: a torn end, a record behind the last flush, a head
-that was never written. Damage is flushed or sealed data that fails its check, and names in a wrong place.
+Reads, never writes. A crash leaves traces that are no damage: a torn end, a record behind the last flush, a
+file whose head was never written. Damage is flushed or sealed data that fails its check, or a file that lies
+in a wrong place.
 """
 import contextlib
 import mmap
@@ -25,7 +26,8 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """What a check found. ``damage`` and ``notes``: lists of (path, text); ``counts`` of checked things."""
+    """What a check found. ``damage`` and ``notes``: lists of (path, text); ``counts``: {kind: count checked}.
+    """
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -44,7 +46,7 @@ class Findings:
 
 
 def check_folder(root):
-    """The Findings of a data folder. Raises FolderError for another folder, or if a broker holds it."""
+    """The Findings of a data folder. Raises FolderError if it is no data folder or a broker holds it."""
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -159,15 +161,17 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of the incarnation, in hex, from the name of the queue's folder; empty without one."""
+    """The first half of the incarnation, in hex, from the name of the queue's folder; "" if the name has
+    none.
+    """
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check a stream's offset file. A torn position is no damage, because it was not flushed: its consumer
-    starts again. ``left``: the file's checksum at an orderly stop, or None.
+    """Check a stream's offset file. A torn position is no damage, because it was not flushed; its consumer
+    begins anew. ``left``: the file's checksum as noted at an orderly stop, or None.
     """
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -209,7 +213,9 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The head of the msgs file, or made from its acks file; None if missing or another segment's."""
+    """The head of the msgs file or, if damaged, its copy in the acks file; reports damage. None if both are
+    missing or the head is another segment's.
+    """
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:

@@ -120,7 +120,9 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete the shovels whose source is empty; returns the rows of the others. Raises APIError."""
+        """Delete the shovels whose source is empty; returns the rows of the remaining shovels. Raises
+        APIError.
+        """
         left = []
         for row in self.rows():
             if row["state"] is None:
@@ -140,8 +142,8 @@ def _left(waiting, rate):
 
 
 def _with_login(amqp, there):
-    """A function(vhost) that returns the URI ``amqp`` with a login and the vhost; the query stays. Raises
-    BadParameter, whose text repeats nothing of the URI.
+    """Returns a function(vhost), which returns the URI ``amqp`` with that vhost and with a login: its own, or
+    that of ``there``. Raises BadParameter; its text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)

@@ -56,7 +56,7 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """The (exchange, headers) with which a task is published that has to run in ``delay_s``."""
+        """The (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}

@@ -141,7 +141,9 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """After a loss of connection or channel: forget tasks not begun; the broker delivers them again."""
+        """Forget tasks that have not begun, because the connection or channel is lost: the broker delivers
+        these tasks again.
+        """
         self._channel = None
         self._take_back()
         self._copies.cancel()
@@ -156,7 +158,9 @@ class Worker:
         return True
 
     def end(self, error):
-        """End, as reconnecting was given up. Running tasks may finish; other workers run them again."""
+        """End, because the link gave up reconnecting. Running tasks may finish, but other workers run them,
+        too.
+        """
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -179,8 +183,9 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Have the link's thread call the function, and wait. A lost connection is only logged: the broker
-        has returned all tasks then."""
+        """Have the link's thread call the function, and wait. If the connection is lost, only log this,
+        because then the broker has returned all tasks to the queue.
+        """
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:
@@ -196,7 +201,9 @@ class Worker:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
-        """After a cancel by the broker (its queue was deleted or moved): declare and consume again."""
+        """Declare the queue and consume again, because the broker cancelled the consumer: the queue was
+        deleted or moved.
+        """
         if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
