@@ -289,7 +289,7 @@ class Channel:
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue=True):
-        """As ``recover``, but the broker does not answer."""
+        """Have all unsettled deliveries delivered again, without waiting: the broker does not answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method

@@ -57,7 +57,7 @@ class Refused(NotConfirmed):
 
 
 class Unroutable(NotConfirmed):
-    """No queue is bound to the key: the message was returned."""
+    """The broker returned a mandatory message, because no queue is bound with its routing key."""
 
 
 class Disconnected(NotConfirmed):

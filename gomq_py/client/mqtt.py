@@ -27,8 +27,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 class Session:
-    """State of a session between two connections (MQTT 5 §4.1). With it, the next client resends
-    unacknowledged messages and drops duplicates of received QoS 2 messages.
+    """State of a session between two connections (MQTT 5 §4.1). The next client that gets this Session
+    resends unacknowledged messages and drops duplicates of received QoS 2 messages.
     """
 
     def __init__(self):

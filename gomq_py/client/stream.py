@@ -186,8 +186,8 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self):
-        """Read and dispatch what has arrived, without waiting; True if anything had. Sends a heartbeat that
-        is due. Raises ConnectionClosed. May switch, for it may write.
+        """Read and dispatch the input that has arrived, without waiting; False if none had. Sends a heartbeat
+        that is due. Raises ConnectionClosed. May switch, because it may write.
         """
         self.raise_if_closed()
         try:

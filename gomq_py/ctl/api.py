@@ -99,9 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """True if a broker other than gomq-py lacks this path: then its 404 does not mean that a queue is
-        missing.
-        """
+        """True if a broker other than gomq-py lacks this path: its 404 does not mean a missing queue then."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -172,8 +170,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raises APIError unless root, our user or the path's owner listens: a stranger would get our
-        password.
+        """Raises APIError unless root, our user or the path's owner listens, because passwords are sent next.
         """
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))

@@ -20,8 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Takes its options before or after the command, as rabbitmqctl does; shows a broker's error in one line.
-    """
+    """Takes its options before or after the command, as rabbitmqctl does; shows broker errors in one line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -30,8 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """The arguments, with the group's options moved before the command; the command's options stay after
-        it.
+        """Returns ``args`` with the group's options before the command, and the command's options after it.
         """
         ours = _options(self, ctx)
         at = _first_plain(args, ours)

@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 class Finding(NamedTuple):
-    """One problem that an examination has found, or one result without a problem."""
+    """A line of the doctor's report; ``level`` says how serious it is."""
 
     level: str
     subject: str

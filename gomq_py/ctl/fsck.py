@@ -26,8 +26,7 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """What a check found. ``damage`` and ``notes``: lists of (path, text); ``counts``: {kind: count checked}.
-    """
+    """What a check found. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: how many}."""
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -46,7 +45,8 @@ class Findings:
 
 
 def check_folder(root):
-    """The Findings of a data folder. Raises FolderError if it is no data folder or a broker holds it."""
+    """The Findings of the folder ``root``. Raises FolderError if it is no data folder or a broker holds it.
+    """
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -161,9 +161,7 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of the incarnation, in hex, from the name of the queue's folder; "" if the name has
-    none.
-    """
+    """The incarnation's first half, in hex, from the name of a queue's folder; "" if the name has none."""
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows

@@ -120,8 +120,7 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete the shovels whose source is empty; returns the rows of the remaining shovels. Raises
-        APIError.
+        """Delete shovels whose source is empty; returns the rows of the remaining shovels. Raises APIError.
         """
         left = []
         for row in self.rows():
@@ -142,8 +141,8 @@ def _left(waiting, rate):
 
 
 def _with_login(amqp, there):
-    """Returns a function(vhost), which returns the URI ``amqp`` with that vhost and with a login: its own, or
-    that of ``there``. Raises BadParameter; its text repeats nothing of the URI.
+    """Returns a function(vhost), which returns the URI ``amqp`` with that vhost; a URI without a login gets
+    that of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)

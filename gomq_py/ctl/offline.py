@@ -30,8 +30,8 @@ class FolderError(Exception):
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Context manager: locks a data folder against brokers. Raises FolderError if it is no data folder or a
-    broker holds it.
+    """Context manager: locks the folder ``root`` against brokers. Raises FolderError if it is no data folder,
+    or if a broker holds it.
     """
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
@@ -120,9 +120,7 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of the folders in use below queues/}, {the part after the dot in names of deleted
-        folders}).
-        """
+        """({names of the folders in use below queues/}, {part after the dot of a deleted folder's name})."""
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))

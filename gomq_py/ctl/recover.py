@@ -112,9 +112,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """What a folder's queue may have been: (arguments of the queue, the folder's incarnation). Raises
-    FolderError.
-    """
+    """(arguments that the folder's queue may have had, the folder's incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

@@ -79,8 +79,7 @@ class _Run:
         self._health_error = ""
 
     def run(self):
-        """Run the workers until a signal, or until the Server gives up reconnecting; returns the exit code.
-        """
+        """Run the workers until a signal or until the Server gives up reconnecting; returns the exit code."""
         signal.signal(signal.SIGTERM, self._told)
         # A terminal's Ctrl-C also reaches the parent of --reload, which passes it on.
         parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))

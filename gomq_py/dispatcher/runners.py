@@ -81,7 +81,8 @@ class Invocation:
             return False
 
     def run(self, call):
-        """Run the hooks and ``call()``, then report the result as ``finished`` does. Raises no error."""
+        """Call the ``before_task`` hooks and ``call()``; returns what ``finished`` returns. Raises no error.
+        """
         self.began = time.monotonic()
         set_current(self.context)
         error = None

@@ -216,14 +216,12 @@ class Server:
     # Called by workers, in the link's thread.
 
     def send_copy(self, exchange, routing_key, body, properties):
-        """Publish a copy of a message for a worker; returns a Future that ends when the broker confirms the
-        copy.
-        """
+        """Publish a copy of a message for a worker; returns a Future that ends with the copy's confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(self, routing_key, body, properties, delay_s):
-        """Publish a message to arrive at the exchange in ``delay_s`` seconds; returns a Future of the
-        confirm.
+        """Publish a message so that it reaches the exchange after ``delay_s`` seconds; returns a Future that
+        ends with the message's confirm.
         """
         exchange, headers = self.delays.place(delay_s)
         self.delays.prepare(self._control, delay_s)
@@ -366,7 +364,8 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Fail the Future ``answer`` of a task that cannot be sent, because the connection is lost: ``why``."""
+    """Fail the Future ``answer`` of a task that cannot be sent without a connection; ``why``: for the text.
+    """
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

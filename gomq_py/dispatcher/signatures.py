@@ -28,8 +28,8 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """Derives types for a task's arguments, and checks arguments. ``skip``: how many leading parameters the
-    worker fills.
+    """Derives and checks the types of a task's arguments. ``skip``: how many first parameters the worker
+    fills.
     """
 
     def __init__(self, name, function, skip=0):

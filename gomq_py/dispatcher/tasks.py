@@ -205,8 +205,7 @@ def check_kind(name, function, run_in):
 
 
 def check_has_run(result):
-    """Raises DispatcherError if the result of a call is a coroutine, because then the function has not run.
-    """
+    """Raises DispatcherError if the result is a coroutine, because then the function has not run."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")

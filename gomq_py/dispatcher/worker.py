@@ -2,8 +2,8 @@
 
 Messages end as follows:
 
-    no task, no JSON, arguments of other types    dead letters, with the reason
-    a task that this worker does not know         put off, for another worker may know it; then dead letters
+    not JSON, not a task, wrong argument types    dead letters, with the reason
+    a task that this worker does not know         put off, as another worker may know it; then dead letters
     the function returns                          acknowledged
     it raises, takes too long, raises Retry       tried again as its TaskConfig says; then acknowledged, or
                                                   dead letters
@@ -141,9 +141,7 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """Forget tasks that have not begun, because the connection or channel is lost: the broker delivers
-        these tasks again.
-        """
+        """Forget tasks not begun, because connection or channel is lost: the broker delivers them again."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
@@ -158,9 +156,7 @@ class Worker:
         return True
 
     def end(self, error):
-        """End, because the link gave up reconnecting. Running tasks may finish, but other workers run them,
-        too.
-        """
+        """End, because the link gave up reconnecting. Running tasks may finish; other workers repeat them."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -201,9 +197,7 @@ class Worker:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
-        """Declare the queue and consume again, because the broker cancelled the consumer: the queue was
-        deleted or moved.
-        """
+        """Declare and consume again: the broker cancelled the consumer, as the queue was deleted or moved."""
         if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,
