@@ -96,7 +96,7 @@ class Stream:
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a heartbeat must be sent, or the broker is silent too long; None without interval."""
+        """Seconds until a heartbeat is due or the broker counts as dead; None without heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())

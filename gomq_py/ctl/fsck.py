@@ -45,8 +45,7 @@ class Findings:
 
 
 def check_folder(root):
-    """The Findings of the folder ``root``. Raises FolderError if it is no data folder or a broker holds it.
-    """
+    """The Findings of the folder ``root``. Raises FolderError if it is no data folder or a broker has it."""
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -245,7 +244,7 @@ def _head_of(content, pair, number, incarnation, findings):
 
 
 def _count_left(content, head, pair):
-    """How many messages of the file are not acked in its acks file."""
+    """How many messages of a msgs file are not acked in the acks file beside it."""
     runs = record.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
     if "acks" in pair:
@@ -296,7 +295,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """What a segment's acks file says, as record.Acks; an empty Acks if the file is missing."""
+    """The record.Acks of a segment's acks file; an empty Acks if the file is missing."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

@@ -30,9 +30,7 @@ class FolderError(Exception):
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Context manager: locks the folder ``root`` against brokers. Raises FolderError if it is no data folder,
-    or if a broker holds it.
-    """
+    """Context manager: locks a folder. Raises FolderError if it is no data folder, or a broker holds it."""
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
     try:

@@ -81,8 +81,7 @@ class Invocation:
             return False
 
     def run(self, call):
-        """Call the ``before_task`` hooks and ``call()``; returns what ``finished`` returns. Raises no error.
-        """
+        """Call the hooks before the task, and ``call()``; returns what ``finished`` does. Raises no error."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None

@@ -364,8 +364,7 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Fail the Future ``answer`` of a task that cannot be sent without a connection; ``why``: for the text.
-    """
+    """Fail the Future ``answer`` of a task that cannot be sent without a connection; ``why``: a reason."""
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

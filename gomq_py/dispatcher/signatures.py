@@ -28,8 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """Derives and checks the types of a task's arguments. ``skip``: how many first parameters the worker
-    fills.
+    """Derives and checks types of a task's arguments. ``skip``: how many first parameters the worker fills.
     """
 
     def __init__(self, name, function, skip=0):

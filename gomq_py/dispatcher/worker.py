@@ -5,9 +5,9 @@ Messages end as follows:
     not JSON, not a task, wrong argument types    dead letters, with the reason
     a task that this worker does not know         put off, as another worker may know it; then dead letters
     the function returns                          acknowledged
-    it raises, takes too long, raises Retry       tried again as its TaskConfig says; then acknowledged, or
+    the function raises or takes too long         tried again as its TaskConfig says; then acknowledged, or
                                                   dead letters
-    the connection is lost                        the broker delivers it again
+    the connection is lost                        the broker delivers the message again
 
 Dead letters go to the queue ``<queue>.dead``. To put off or give up a message the worker publishes a copy and
 acknowledges the original when the copy is confirmed: a crash in between leaves both, and no message is lost.

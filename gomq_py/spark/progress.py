@@ -140,7 +140,7 @@ class Progress:
         return end
 
     def _rows_of(self, shape, span, lengths):
-        """How many of a stream's rows fit its share of maxBytesPerTrigger; at least one."""
+        """How many of a stream's rows fit the stream's share of maxBytesPerTrigger; at least one."""
         share = max(
             1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
         count, left = 0, share

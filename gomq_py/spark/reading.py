@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Open a Source at or before the Piece's first record; returns it and the segment's seed."""
+        """Open a Source at or before the Piece's first record; returns (the Source, the segment's seed)."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)

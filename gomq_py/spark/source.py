@@ -38,7 +38,7 @@ class GomqDataSource(DataSource):
         return "gomq"
 
     def schema(self):
-        """The columns as Spark's DDL. Raises OptionError if the options are a sink's."""
+        """The columns as Spark's DDL. Raises OptionError if an option was given that only the sink takes."""
         if self._options.is_for_writing:
             raise OptionError("these options are for writing; to read, give option subscribe")
         return rows.ddl(self._options["includeHeaders"])
@@ -120,7 +120,8 @@ class FilteringReader(BatchReader):
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters; returns all, so that Spark applies them, too, to the rows of read segments."""
+        """Note the filters; returns all of them, so that Spark also applies them to the rows that are read.
+        """
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
