@@ -29,8 +29,7 @@ class Backoff:
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt):
-        """The seconds to wait before attempt ``attempt`` (1: first retry), without jitter; ignores
-        ``retries``.
+        """Seconds to wait before attempt ``attempt`` (1: first retry), without jitter; ignores ``retries``.
         """
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))

@@ -65,7 +65,6 @@ class Disconnected(NotConfirmed):
 
 
 def is_distrust(error):
-    """True if a certificate was refused for a reason that time does not change, such as another host's name.
-    """
+    """True if a certificate was refused for a lasting reason, such as another host's name."""
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

@@ -136,8 +136,8 @@ class Link:
 
     def serve(self, future, timeout_s, function, *args):
         """Call ``function(*args)`` here and serve the connection in place of the link's thread until
-        ``future`` is done, at most for ``timeout_s``. True if called; False, without a call, if the link's
-        thread is busy.
+        ``future`` is done, at most for ``timeout_s``. Returns True after a call; False, without a call, if
+        the link's thread is busy.
 
         May return True before the future is done: then the link's thread goes on. The function must write
         little (32 KiB) and must not wait. Do not call this in a greenlet: it would block the thread's other

@@ -249,8 +249,7 @@ class MQTTClient(Stream):
         return octets
 
     def give_back(self, octets):
-        """Return the socket after ``take_over``. ``octets``: an incomplete packet that the caller has read.
-        """
+        """Return the socket after ``take_over``. ``octets``: an incomplete packet that the caller read."""
         self._reader.feed(octets)
 
     # Called by the stream.
@@ -300,9 +299,7 @@ class MQTTClient(Stream):
         return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of class ``kind``; returns it. ``identifier``: only a packet with this
-        identifier.
-        """
+        """Wait for a packet of class ``kind``; returns it. ``identifier``: only one with this identifier."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (

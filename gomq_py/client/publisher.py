@@ -37,8 +37,8 @@ class Publisher:
         """Publish; any thread may call this. Returns a Future that ends with None at the confirm, or with
         Refused, Unroutable, Disconnected or NotConfirmed.
 
-        ``serve_s``: for so many seconds the caller may do the work of the link's thread. It must be 0 for a
-        greenlet, and for a caller that will not wait for the Future.
+        ``serve_s``: for so many seconds the caller may do the work of the link's thread. ``serve_s`` must be
+        0 for a greenlet, and for a caller that will not wait for the Future.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
         if serve_s and len(body) <= _SERVED_OCTETS:

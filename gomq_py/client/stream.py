@@ -22,8 +22,8 @@ class Stream:
     """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
 
     ``timeout_s`` bounds each wait for an answer, and wins over the parameters' option connection_timeout.
-    ``wary``: do not trust the peer: end the connection if it sends more than 256 KiB after a request, or has
-    not read a write within ``timeout_s``.
+    ``wary``: do not trust the peer: end the connection if the peer sends more than 256 KiB after a request,
+    or takes longer than ``timeout_s`` to read a write.
     """
 
     def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):

@@ -170,8 +170,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raises APIError unless root, our user or the path's owner listens, because passwords are sent next.
-        """
+        """Raises APIError unless root, our user or the path's owner listens, because we send passwords."""
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):

@@ -29,8 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """Returns ``args`` with the group's options before the command, and the command's options after it.
-        """
+        """Returns ``args`` with the group's options before the command and the command's options after."""
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None

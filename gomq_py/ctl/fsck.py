@@ -167,8 +167,8 @@ def _incarnation_of(folder):
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check a stream's offset file. A torn position is no damage, because it was not flushed; its consumer
-    begins anew. ``left``: the file's checksum as noted at an orderly stop, or None.
+    """Check a stream's offset file. A torn position is no damage, because it was not flushed: the consumer of
+    this position begins anew. ``left``: the file's checksum as noted at an orderly stop, or None.
     """
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -210,8 +210,8 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The head of the msgs file or, if damaged, its copy in the acks file; reports damage. None if both are
-    missing or the head is another segment's.
+    """The head of the msgs file or, if damaged, its copy in the acks file; reports damage. None if neither
+    file has a head, or the head is another segment's.
     """
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)

@@ -120,8 +120,7 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete shovels whose source is empty; returns the rows of the remaining shovels. Raises APIError.
-        """
+        """Delete shovels whose source is empty; returns the rows of the remaining ones. Raises APIError."""
         left = []
         for row in self.rows():
             if row["state"] is None:
@@ -142,7 +141,7 @@ def _left(waiting, rate):
 
 def _with_login(amqp, there):
     """Returns a function(vhost), which returns the URI ``amqp`` with that vhost; a URI without a login gets
-    that of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
+    the login of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)

@@ -28,7 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """Derives and checks types of a task's arguments. ``skip``: how many first parameters the worker fills.
+    """Derives and checks the types of a task's arguments. ``skip``: how many the worker fills, at the front.
     """
 
     def __init__(self, name, function, skip=0):
