@@ -128,7 +128,7 @@ def query_options(query, integers, texts, what):
 
 
 def _checked(options):
-    """Check the options of an MQTT URL; turn the texts of some into their values. Raises ValueError."""
+    """Check the options of an MQTT URL; convert version and clean_start from text. Raises ValueError."""
     if "version" in options:
         if options["version"] not in MQTT_VERSIONS:
             raise ValueError(f"version in an MQTT URL is one of 3.1, 3.1.1 and 5, not {options['version']!r}")

@@ -28,8 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """Derives and checks the types of a task's arguments. ``skip``: how many the worker fills, at the front.
-    """
+    """Derives and checks a task's argument types. ``skip``: how many leading parameters the worker fills."""
 
     def __init__(self, name, function, skip=0):
         self.name = name

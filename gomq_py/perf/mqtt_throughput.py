@@ -203,8 +203,7 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """How many deliveries to expect: per accepted message one for each consumer, or one with ``share``.
-        """
+        """How many deliveries to expect: per accepted message one per consumer, or one with ``share``."""
         total = 0
         for publishers, consumers in self._of_topic:
             copies = min(1, len(consumers)) if self.options.share else len(consumers)

@@ -205,9 +205,7 @@ def check_amqp(options):
 
 
 def check_mqtt(options):
-    """Check the options of ``mqtt throughput`` together; set those that follow from others. Raises
-    ValueError.
-    """
+    """Check options of ``mqtt throughput`` together; set ``options.topics`` and others. Raises ValueError."""
     check_load(options)
     parameters = parse_mqtt_url(options.uri)
     options.version = (
@@ -238,7 +236,7 @@ def check_mqtt(options):
 
 
 def check_load(options):
-    """Raises ValueError if the options that ``add_load`` added are invalid together."""
+    """Raises ValueError if options that ``add_load`` added contradict each other."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
         raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")

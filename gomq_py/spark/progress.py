@@ -92,8 +92,8 @@ class Progress:
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """Returns the Shape with an epoch. A Shape without one, of a transport that knows no epochs, gets the
-        checkpoint's; if the mark or the end shows that this is another stream, it gets the next number.
+        """Returns the Shape with an epoch. A Shape without an epoch, of a transport that knows none, gets the
+        checkpoint's epoch or, if the mark or the end shows another stream, the next number.
         """
         if shape.epoch or begin is None:
             return shape
@@ -128,8 +128,9 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """The offset where a batch of at most ``length`` rows ends. If segments end in the second half of the
-        batch, the batch ends with the last of these, so that the next batch begins with a segment.
+        """The offset where a batch of at most ``length`` rows ends: at the last segment end in the second
+        half of the batch, so that the next batch begins with a segment; without such an end after ``length``
+        rows.
         """
         end = span[0] + length
         if end < span[1]:

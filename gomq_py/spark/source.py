@@ -1,5 +1,5 @@
 """The data source ``gomq``, which Spark's Python Data Source API calls. ``planning`` decides what to read,
-and ``reading`` or ``delivered`` reads.
+and ``reading`` or ``delivered`` makes rows of it.
 
 Spark makes these objects in Python processes of its own and pickles the readers to its workers. A pickled
 reader has the login, so that workers need no password in their environment, but no connection. Logs go to
@@ -120,8 +120,7 @@ class FilteringReader(BatchReader):
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters; returns all of them, so that Spark also applies them to the rows that are read.
-        """
+        """Note the filters and return all: Spark must also apply them to the rows of read segments."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
@@ -158,8 +157,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """The ends of the streams as ``latestOffset`` last saw them, by which Spark computes its lag; else
-        None.
+        """Where ``latestOffset`` last saw the streams end; Spark computes its lag from this. None at first.
         """
         return encode(self._progress.seen) if self._progress.seen else None
 
