@@ -29,8 +29,7 @@ class Backoff:
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt):
-        """Seconds to wait before attempt ``attempt`` (1: first retry), without jitter; ignores ``retries``.
-        """
+        """The wait in s before attempt ``attempt`` (1: first retry), without jitter; ignores ``retries``."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 

@@ -157,8 +157,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Where ``latestOffset`` last saw the streams end; Spark computes its lag from this. None at first.
-        """
+        """Where ``latestOffset`` last saw the streams end, for Spark to compute its lag. None at first."""
         return encode(self._progress.seen) if self._progress.seen else None
 
     def partitions(self, start, end):
