@@ -21,9 +21,9 @@ _WARY_READ_OCTETS = 4096
 class Stream:
     """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
 
-    ``timeout_s`` bounds each wait for an answer; it wins over the parameters' option connection_timeout.
-    ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
-    it may read nothing.
+    ``timeout_s`` bounds each wait for an answer, and wins over the parameters' option connection_timeout.
+    ``wary``: do not trust the peer: end the connection if the peer sends more than 256 KiB after a request,
+    or takes longer than ``timeout_s`` to read a write.
     """
 
     def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
@@ -59,13 +59,13 @@ class Stream:
 
     @property
     def interval_s(self):
-        """A heartbeat is sent after half of these seconds, and the broker counts as dead after twice as many;
-        0 or None: no heartbeats.
+        """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
+        interval; a broker that is silent for two intervals counts as dead.
         """
         raise NotImplementedError
 
     def feed(self, octets):
-        """Take received bytes."""
+        """Give received bytes to the parser; ``dispatch`` handles the whole frames or packets in them."""
         raise NotImplementedError
 
     def dispatch(self):
@@ -96,7 +96,7 @@ class Stream:
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a heartbeat must be sent, or the broker is silent too long; None without interval."""
+        """Seconds until a heartbeat is due or the broker counts as dead; None without heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
@@ -186,8 +186,8 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self):
-        """Read and dispatch what has arrived, without waiting; True if anything had. Sends a heartbeat that
-        is due. Raises ConnectionClosed. May switch, for it may write.
+        """Read and dispatch the input that has arrived, without waiting; False if none had. Sends a heartbeat
+        that is due. Raises ConnectionClosed. May switch, because it may write.
         """
         self.raise_if_closed()
         try:
@@ -220,7 +220,7 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End the connection and raise the reason: this error, or that of an earlier end."""
+        """End the connection and raise this error; if the connection had ended before, the earlier error."""
         self.end(error)
         raise (self.error or error).again() from cause
 

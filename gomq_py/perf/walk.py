@@ -92,9 +92,9 @@ class PublishBatch:
         """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
         takes no more. Raises OSError.
 
-        Returns (count of messages begun, unwritten bytes of the last of them). ``flags``: END_OF_RECORD sends
-        a TCP segment per message. With TCP_NODELAY alone the kernel merges messages that wait (20 to a
-        segment were seen).
+        Returns (count of messages begun, unwritten bytes of the last message begun). ``flags``: END_OF_RECORD
+        sends a TCP segment per message. With TCP_NODELAY alone the kernel merges messages that wait (20 were
+        seen in one segment).
         """
         if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
             return self._write_bare(sock.fileno(), first, last, flags)
@@ -142,7 +142,7 @@ class LatencyHistogram:
         self.buckets = region
 
     def add(self, value):
-        """Count one value. A bucket is 1 ns wide below 128 ns, then 1/64 of the power of two below it."""
+        """Count a value in ns. Buckets are 1 ns wide below 128; above, 64 buckets share a power of two."""
         shift = 0
         while value >= 128:
             value >>= 1
@@ -392,7 +392,7 @@ class FrameWalk(Walk):
         return 0
 
     def answer(self, multiple):
-        """Append an ack of the last delivery; ``multiple``: and of all deliveries before."""
+        """Append an ack of the last delivery or, if ``multiple``, of all deliveries up to the last."""
         if self.answered + 21 > len(self.answers):
             raise FrameError("more messages in one read than can be")
         p = octets.pointer(self.answers)
@@ -422,8 +422,8 @@ class PacketWindow(ConfirmWindow):
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that tells doubled messages from late ones, and counts a doubled message only in
-    ``doubled``. Remembers the last ``span`` numbers of each publisher; an older number counts as late.
+    """A SequenceCheck that tells doubled messages from late messages; only ``doubled`` counts doubled
+    messages. Remembers the last ``span`` numbers of each publisher; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
