@@ -100,15 +100,15 @@ def _user(user):
 
 
 def _rights(users, key):
-    """Yield the (topic) permissions of users, by ``key``, with only the fields that RabbitMQ has."""
+    """Yield the permissions or topic permissions (``key``) of users, with only the keys of RabbitMQ's files.
+    """
     for user in users:
         for right in list(getattr(user, key).values()):
             yield {name: getattr(right, name) for name in _LISTS[key]}
 
 
 def _parameters(vhost):
-    """Yield a vhost's parameters, operator policies and limits, but not policies: _policies() yields these.
-    """
+    """Yield a vhost's parameters, operator policies and limits, but not its policies."""
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}

@@ -442,9 +442,8 @@ class VHost(Routing):
     # changes of the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False. Steps that some milliseconds of CPU time do not suffice for
-        are done later, by a job, which goes on after errors; ``before_rest()`` is called before the job
-        starts.
+        """Call ``step()`` until it returns False: for some milliseconds of CPU time now, the rest as a job,
+        which goes on after errors. ``before_rest()`` is called before such a job starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():

@@ -43,8 +43,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """Record an exchange. ``incarnation``: 16 octets that name a delayed exchange's store; empty for others.
-    """
+    """Record an exchange. ``incarnation``: 16 octets that name a delayed exchange's store; else empty."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
