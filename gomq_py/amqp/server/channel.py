@@ -1,8 +1,8 @@
 """Channel: keeps the state of one channel, takes its frames, and has the table of method handlers.
 
-The connection calls it, owns the socket and turns errors into frames. The handlers are in topology, publish,
-consume, settling, confirms and tx. The base class HotChannel (fast_lane) holds what each message touches.
-Answers leave through ``replies`` only. Never switches.
+The connection owns the socket, passes frames to the channel, and turns errors into frames. The handlers are
+in topology, publish, consume, settling, confirms and tx. The base class HotChannel (fast_lane) holds the
+state that every message needs. Answers leave through ``replies`` only. Never switches.
 """
 from functools import partial
 from typing import Any
@@ -172,7 +172,7 @@ class Channel(HotChannel):
             )
 
     def trace_delivery(self, message, queue_name, added):
-        """Report a delivery to the vhost's tracing; ``added``: headers besides the message's own."""
+        """Report a delivery to the vhost's tracing. ``added``: headers that the broker adds."""
         tracing.delivered(self.vhost, traced(self.caller), message, queue_name, added)
 
     @property
@@ -190,7 +190,9 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel and requeue its messages: a message of ``holder`` was not acked in time."""
+        """Close the channel and requeue its messages, because a message was not acked in time. ``holder``
+        names the consumer (None: basic.get) and queue of this message; ``error`` goes to the client.
+        """
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(
@@ -200,9 +202,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """Close the channel after the queue's turn, because the next message of ``queue`` has ``octets`` of
-        properties, too many for a frame to the client. This counts as one delivery attempt, however many
-        consumers the channel has.
+        """Close the channel soon, outside the queue's turn, because the next message of ``queue`` has
+        ``octets`` of properties, too many for a frame to the client. The message's delivery attempts grow by
+        one, however many consumers the channel has.
         """
         if self._is_refusing:
             return
@@ -216,9 +218,11 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue a message because an operator asks; a later settlement by the client is ignored.
+        """Requeue a message because an operator asks; a later settlement by the client is ignored. Returns
+        True.
 
-        Returns False if the message is not unacked, or RETURNED_MAX messages were requeued before; else True.
+        Returns False, without any effect, if the channel is closed or transactional, if the message is not
+        unacked, or if the client has not settled RETURNED_MAX messages that operators requeued.
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
@@ -251,8 +255,9 @@ class Channel(HotChannel):
     def work_off(self, step, then, waits_for):
         """Call ``step()`` until it returns False, and then ``then()``.
 
-        If the steps take more than one slice, the client is not read meanwhile. All steps are called even if
-        the channel ends. If a step raises, the channel or the connection is closed.
+        If the steps take more than one slice, the client is not read meanwhile; ``waits_for`` says why, for
+        operators. All steps are called even if the channel ends. If a step raises, the channel or the
+        connection is closed.
         """
         hold: Hold = None
         method_id = self.method_id
@@ -275,7 +280,8 @@ class Channel(HotChannel):
     def go_on_later(self, when, step, waits_for):
         """Call ``step()`` when ``when(callback)`` calls back, unless the channel has closed before.
 
-        The client is not read meanwhile. If the step raises, the channel or the connection is closed.
+        The client is not read meanwhile; ``waits_for`` says why, for operators. If the step raises, the
+        channel or the connection is closed.
         """
         hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id
@@ -298,7 +304,7 @@ class Channel(HotChannel):
 
     @property
     def flow(self):
-        """The channel's state in RabbitMQ's words."""
+        """The channel's state as RabbitMQ shows it: "running" while the channel is open."""
         if self.state == OPEN:
             return "running"
         return CLOSING if self.is_closing() else self.state
@@ -454,8 +460,8 @@ def channel_close(channel, _method):
 
 
 def channel_flow(channel, method):
-    """channel.flow: deliveries cannot be stopped, as in RabbitMQ. Clients limit deliveries by their prefetch,
-    or cancel.
+    """channel.flow: a client that asks to stop deliveries is refused, as in RabbitMQ. Clients limit
+    deliveries by their prefetch, or cancel their consumers.
     """
     if not method.active:
         raise NotImplemented_("active=false")

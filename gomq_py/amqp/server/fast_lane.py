@@ -182,8 +182,8 @@ class FastLane:
         return position
 
     def finish(self):
-        """End the walk: consumers with new credit queue up, every touched queue gets its turn, and publishes
-        are confirmed.
+        """End the walk: consumers that have credit again are offered to their queues, every queue that the
+        walk touched gets its turn, and publishes are confirmed.
         """
         if self.settled_channels:
             for channel in self.settled_channels:
@@ -197,7 +197,7 @@ class FastLane:
 
     def _look_behind(self):
         """After a read with very many publishes, tell the handler if all queues of the last message are
-        outrun. Exchanges that delay messages are left out: the lane cannot tell whether they delayed it.
+        outrun. Nothing is told of an exchange that delays messages: the message may be in no queue yet.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -402,8 +402,8 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """End the walk, and let the handler publish the message later, as destination number ``at`` answered
-        LATER.
+        """End the walk: destination number ``at`` has answered LATER. The handler publishes the message
+        later.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -478,8 +478,9 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. ``requeue``: LOST, RETURNED or FAILED, or 0 to reject. Returns
-        False, without any effect, for an unknown tag.
+        """basic.reject and basic.nack. ``requeue``: unacked.REQUEUE, RETURNED or FAILED, or 0 to reject.
+
+        Returns False, without any effect, for an unknown tag.
         """
         if not self.unacked.reject(tag, multiple, requeue):
             return False
@@ -531,7 +532,7 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """As ``resume_consumers``, for consumers that share a credit. Each call starts with a different
+        """Do resume_consumers() for consumers that share a credit. Each call starts with a different
         consumer, because the first consumer may use up the credit.
         """
         consumers = list(self.consumers.values())

@@ -1,8 +1,8 @@
 """Tx: keeps the publishes (checked and routed) and settlements of a transactional channel until tx.commit.
 
 The channel's handlers call it instead of the verbs. To clients a commit is all or nothing; in a crash it is
-not, as in RabbitMQ. A commit stores its messages first, and settles once they are on disk: a client that
-consumes, publishes the result and commits both keeps at least one after a power cut. The answer leaves when
+not, as in RabbitMQ. A commit stores its messages first, and settles once they are on disk. So if a client
+consumes a message, publishes a result and commits both, a power cut never loses both. The answer leaves when
 all is on disk.
 """
 from array import array
@@ -224,7 +224,9 @@ class Commit:
             self._scheduler.start(settlement)
 
     def settle_some(self, error):
-        """Settle some deliveries. Returns False after the last. ``error``: the disk's, to tell the client."""
+        """Settle some deliveries. Returns False after the last. ``error``: the disk's failure to keep the
+        messages, which the client is told at the end, or None.
+        """
         if not self._settle(SliceClock(every=LOOKS)):
             return True
         self.settled(error)
@@ -257,8 +259,8 @@ class Commit:
         return True
 
     def settled(self, error):
-        """After all is settled: let the queues go on, and answer the client when the settlements are on disk,
-        or report the ``error``.
+        """Finish: let the queues deliver again, and answer the client once the settlements are on disk. If
+        there is an ``error``, the client is told the error at once.
         """
         for queue in self._queues:
             queue.resume_deliveries()
@@ -342,7 +344,9 @@ def tx_select(channel, _method):
 
 
 def tx_commit(channel, _method):
-    """tx.commit: 406 if a queue refuses a message, which RabbitMQ calls a partial completion."""
+    """tx.commit: carry out the transaction. If a queue refuses a message, the channel is closed with error
+    406 (PRECONDITION_FAILED), which RabbitMQ calls a partial completion.
+    """
     transaction_of(channel).commit()
 
 

@@ -42,7 +42,7 @@ class Access:
         """Check the rights to declare an entity that sends messages on to the exchanges that its arguments
         name under ``keys``: read on the entity, write on the exchanges.
 
-        An ``existing`` entity is not checked: the declare only compares, and the creator had the rights.
+        If ``name`` is in ``existing``, nothing is checked: such a declare changes nothing.
         """
         if name in existing:
             return
@@ -56,7 +56,7 @@ class Access:
         self._require_topic(WRITE, exchange, routing_keys)
 
     def check_read_topic(self, exchange, routing_key):
-        """If this is a topic exchange, check the right to bind to it with this key; None is not checked."""
+        """For a topic exchange, check the right to bind to it with this key; None passes."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
@@ -87,7 +87,7 @@ class Access:
 
     @property
     def state(self):
-        """The counter of changes of the user's rights; an ExchangeState, because that class has a C type."""
+        """Counts changes of the user's rights: an ExchangeState, which compiled code reads fast."""
         return self.user.state
 
     def _allows(self, verb, name):

@@ -64,7 +64,9 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding between these two is durable, or may have been before an end was deleted."""
+    """True if a binding between these two is durable, or if it may have been durable before the exchange or
+    queue at one end was deleted.
+    """
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
         return True  # e.g. an auto-delete exchange whose deletion is not on disk yet

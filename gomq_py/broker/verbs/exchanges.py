@@ -36,7 +36,7 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
 
 
 def to_look_at(caller, name):
-    """The exchange, for a caller that looks at it, which needs read. Raises AccessRefused, NotFound."""
+    """Find an exchange for a caller that wants to see it. Needs read. Raises AccessRefused, NotFound."""
     caller.access.check_read(EXCHANGE, cleaned(name))
     return passive_declare(caller, name)
 

@@ -71,7 +71,9 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """The queue, for a caller that takes messages. Needs read. Raises what purge() raises."""
+    """The queue, for a caller that takes messages. Needs read. Raises AccessRefused, NotFound,
+    ResourceLocked.
+    """
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
@@ -104,8 +106,8 @@ def readable(caller):
 
 
 def purge(caller, name):
-    """Drop the ready messages. Needs read. Returns (queue, count); the answer waits for
-    ``queue.after_purge``. Raises AccessRefused, NotFound, ResourceLocked.
+    """Drop the ready messages. Needs read. Returns (queue, count of messages); the door answers when
+    ``queue.after_purge`` calls back. Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _to_drop_from(caller, name)
     queue.serve()
@@ -113,8 +115,8 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first. Needs read, also later, before each slice.
-    Returns the queue. Raises AccessRefused, NotFound, ResourceLocked. May switch.
+    """Drop up to ``count`` ready messages, the oldest first. Needs read, which is checked again before each
+    slice. Returns the queue. Raises AccessRefused, NotFound, ResourceLocked. May switch.
     """
     queue = _to_drop_from(caller, name)
     left = count
