@@ -478,7 +478,7 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. ``requeue``: unacked.REQUEUE, RETURNED or FAILED, or 0 to reject.
+        """basic.reject and basic.nack. ``requeue``: LOST, RETURNED or FAILED, or 0 to reject.
 
         Returns False, without any effect, for an unknown tag.
         """

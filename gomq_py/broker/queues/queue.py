@@ -192,7 +192,7 @@ class Queue(routes.Destination):
 
     def take(self, message, no_ack):
         """Take the message that the last peek() showed. With ``no_ack`` the message is gone; otherwise it
-        stays unacked until settle(), requeue() or reject() of its location.
+        stays unacked until ack(), requeue() or reject() of its location.
         """
         self.store.shift()
         self.delivered += 1

@@ -165,7 +165,7 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """Settle as settle() does, but return the messages (``requeue``: REQUEUE, RETURNED or FAILED) or, if
+        """Settle as settle() does, but return the messages (``requeue``: LOST, RETURNED or FAILED) or, if
         ``requeue`` is 0, reject them.
         """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)

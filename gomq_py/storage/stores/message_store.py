@@ -143,7 +143,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def delete(self, location):
         """Remove an unacked message for good. Neighbours deleted in order are written together into the acks
-        file, at the latest in flush().
+        file, at the latest in write_out().
         """
         at = record.position_of(location)
         segment = self._run.segment
