@@ -8,7 +8,7 @@ def append(store, message, count):
     """Append the same message ``count`` times."""
     for _ in range(count):
         store.append(message)
-    return store.flush()
+    return store.write_out()
 
 
 def pass_through(store, message, shown, count, batch):
@@ -23,7 +23,7 @@ def pass_through(store, message, shown, count, batch):
             store.peek(shown)
             store.shift()
             store.delete(shown.location)
-        store.flush()
+        store.write_out()
         done += batch
     return done
 
@@ -34,7 +34,7 @@ def take(store, shown, count):
         store.peek(shown)
         store.shift()
         store.delete(shown.location)
-    return store.flush()
+    return store.write_out()
 
 
 def take_then_ack(store, shown, count, window, locations):
@@ -47,6 +47,6 @@ def take_then_ack(store, shown, count, window, locations):
             locations[at] = shown.location
         for at in range(window):
             store.delete(locations[at])
-        store.flush()
+        store.write_out()
         done += window
     return done

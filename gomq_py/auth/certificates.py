@@ -1,8 +1,8 @@
 """Client certificates: finds the user name in a certificate, and shows certificates as text.
 
-Functions over the result of ``SSLSocket.getpeercert()``. Names are made as RabbitMQ makes them
-(``ssl_cert_login_from``), so that users keep their names when they come from there. The TLS library has
-verified every certificate that these functions get.
+The functions take the result of ``SSLSocket.getpeercert()``. They make names as RabbitMQ does
+(``ssl_cert_login_from``), so that users who move from RabbitMQ keep their names. The TLS library has verified
+every certificate that these functions get.
 """
 from collections.abc import Mapping
 from typing import Any

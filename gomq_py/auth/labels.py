@@ -1,7 +1,7 @@
 """Labels: checks the lengths of user names, tags and descriptions.
 
-For every door, and for imports. RabbitMQ has no limits. Each list of users or virtual hosts shows all labels,
-and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
+All doors and imports use this module. RabbitMQ has no limits. Each list of users or virtual hosts shows all
+labels, and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
 

@@ -16,7 +16,7 @@ PAUSE_S = 120
 class LoginDeadline:
     """``with LoginDeadline(seconds, error):`` raises ``error`` in this greenlet when the block takes longer.
 
-    Time inside of ``paused()`` does not count, up to PAUSE_S seconds.
+    Time in ``with`` blocks of ``paused()`` does not count, up to PAUSE_S seconds in all.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):
@@ -44,7 +44,7 @@ class LoginDeadline:
 
     @contextlib.contextmanager
     def paused(self):
-        """In this ``with`` block no time passes for the client, for PAUSE_S seconds in all at most."""
+        """Stop the clock during this ``with`` block, but for at most PAUSE_S seconds in all such blocks."""
         if self._timeout is None:
             yield
             return

@@ -52,8 +52,8 @@ class LoginThrottle:
         )
 
     def is_known(self, name, address):
-        """Whether the name has logged in from this address, and no later failure is remembered: then a right
-        password need not wait.
+        """Whether the name has logged in from this address, and has no failures there that are remembered. A
+        right password then need not wait.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -72,7 +72,9 @@ class Attempt:
     """One login attempt: a ``with`` block around the check of a password."""
 
     def __init__(self, counters, know, over):
-        """``know()`` is called if the password was right, ``over()`` at the end of the attempt."""
+        """``counters``: every _Counter that must admit the attempt. ``know()`` is called if the password
+        was right, ``over()`` at the end of the attempt.
+        """
         self._counters = counters
         self._know = know
         self._over = over
@@ -133,7 +135,7 @@ class _Counters:
         return counter
 
     def _drop_oldest_clean(self):
-        """Drop the oldest two counters if they are clean: clean counters must not fill the memory."""
+        """Drop up to two of the oldest counters, if they are clean: these must not fill the memory."""
         for _ in range(2):
             oldest = next(iter(self._counters), None)
             if oldest is None or not self._counters[oldest].is_clean():
@@ -141,8 +143,8 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Drop a counter if it is clean: names that were refused with their address, or have logged in, must
-        not evict names that are being guessed.
+        """Drop the counter of ``key`` if it is clean. Many clean counters of names could otherwise evict the
+        counters of names whose passwords are being guessed.
         """
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
@@ -150,8 +152,8 @@ class _Counters:
 
 
 class _Place(Event):
-    """A place in the wait queue: an Event that is set when the attempt should look again. ``refused``: the
-    queue has become too long for this place.
+    """A place in the wait queue: an Event that is set when the attempt should look again. ``refused``: True
+    if the attempt is refused, because the queue has become too long.
     """
 
     refused = False
@@ -219,8 +221,8 @@ class _Counter:
         return self._failures + 1 > self._limit
 
     def _shorten(self):
-        """Refuse attempts behind the first WAITING: attempts that came during checks, which have failed
-        since, would wait for hours.
+        """Refuse all waiting attempts but the first WAITING. While checks run, any number of attempts may
+        wait; if the checks fail, the last of these attempts would wait for hours.
         """
         while len(self._waiting) > WAITING:
             last = self._waiting.pop()

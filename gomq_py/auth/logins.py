@@ -1,7 +1,7 @@
 """Logins: checks names, passwords, certificates and tokens for every door.
 
-Asks the backends in the order of ``auth_backends``. Above users and tokens. Computes costly hashes and
-fetches issuers' keys in the hub's thread pool.
+Logins asks the backends (the broker's users, OAuth tokens) in the order of ``auth_backends``. Costly hashes
+are computed, and issuers' keys fetched, in the hub's thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.errors import BackendError, LoginRefused, LoopbackOnly
@@ -40,7 +40,7 @@ class Logins:
 
     def login_at_once(self, name, password, address):
         """The User that ``login`` would return, if this password was verified before, and the name has logged
-        in from this address and not failed since. After None call ``login``, which counts failures.
+        in from this address and not failed since. Otherwise None: then call ``login``.
         """
         if self._backends[0] == LOCAL and self._throttle.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -70,7 +70,7 @@ class Logins:
         return user
 
     def login_with_token(self, token):
-        """The user of a token, whether or not OAuth is the first backend. Raises LoginRefused. May switch."""
+        """The user of a token, at any place of OAuth in the backends. Raises LoginRefused. May switch."""
         if self._tokens is None:
             raise LoginRefused("tokens are not accepted: auth_backends does not name oauth")
         return self._tokens.login(token)
@@ -125,7 +125,9 @@ def backends_named(names):
 
 
 def make_logins(users, settings, make_state):
-    """The Logins that the settings ask for. Raises BackendError, whose text says what to set or install."""
+    """Make the Logins that the settings ask for. ``make_state()``: makes the ``state`` of a token's user (see
+    users.User). Raises BackendError, whose text says what to set or install.
+    """
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:
         return Logins(users, backends)

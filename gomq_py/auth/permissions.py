@@ -1,7 +1,7 @@
 """Permissions: decides a user's rights in one vhost by regular expressions: three over names of exchanges and
 queues, and two over routing keys for each limited topic exchange.
 
-Below users. As in RabbitMQ, an expression may match any part of a name. An empty expression matches the empty
+As in RabbitMQ, an expression may match any part of a name. An empty expression matches the empty
 name only, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes
 too long for a name does not match it, and the log says so.
 """
@@ -61,9 +61,9 @@ class TopicPermission:
     """The routing keys with which a user may publish to (write) and bind from (read) one topic exchange.
     Immutable.
 
-    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the texts of the connection,
-    character by character: a user called ``.*`` sees no more than others. Without a TopicPermission for an
-    exchange every key is allowed.
+    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own, escaped:
+    a user called ``.*`` gets no more rights than others. Without a TopicPermission for an exchange every key
+    is allowed.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")

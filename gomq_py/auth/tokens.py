@@ -140,7 +140,7 @@ class TokenTopicPermission:
 
 class Tokens:
     """Verifies tokens by the [oauth] settings. ``keys`` is an IssuerKeys, by default for the issuer in
-    [oauth]; ``local_users``: the broker's own users, by name.
+    [oauth]; ``local_users``: the broker's own Users; ``make_state()`` makes a user's ``state``.
     """
 
     def __init__(self, settings, make_state, keys=None, local_users=()):
@@ -233,7 +233,7 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password may be a JSON Web Token: it has two dots, as passwords hardly have."""
+    """Whether a password may be a JSON Web Token: it has two dots, which passwords rarely have."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 

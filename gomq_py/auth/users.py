@@ -1,6 +1,6 @@
 """Users: keeps names, passwords, tags, limits and permissions in the data folder's ``users`` log.
 
-Above storage, below broker and doors. A change is written before it takes effect, and is on disk when the
+The broker and the doors use this module. A change is written before it takes effect, and is on disk when the
 committer has synced. Never switches. Verifying a bcrypt hash takes long, so Logins calls
 ``Users.matching_hash`` in a thread if ``is_costly`` is true.
 """
@@ -93,8 +93,8 @@ class User:
 
 
 class LoginProof:
-    """Tells whether a login as ``user`` still holds when the user acts later, by the end of a body or in a
-    session. Rights in vhosts are no part of the proof; they are looked up when needed.
+    """Tells whether a login as ``user`` is still valid later: at the end of a request's body, or in a web
+    session. It does not tell the user's rights in vhosts, which are looked up when needed.
     """
 
     __slots__ = ("user", "_revision")
@@ -257,9 +257,9 @@ class Users:
         password.
 
         Raises ValueError, PreconditionFailed, OSError. ``grants`` are vhosts in which the user gets all
-        rights, in the same record: a crash leaves both or neither. An unchanged password keeps its hash,
-        because a new salt would end the user's sessions; for a costly hash Logins.ask_ahead must have run
-        before. A call that changes nothing writes nothing.
+        rights; user and rights are in one record, so a crash leaves both or neither. An unchanged password
+        keeps its hash, because a new salt would end the user's sessions; with a costly hash the caller must
+        call Logins.ask_ahead before. A call that changes nothing writes nothing.
         """
         algorithm = passwords.algorithm_named(hashing_algorithm)
         check_user_name(name)
@@ -407,8 +407,8 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """Digest by which a right password is remembered: useless outside this process, and no longer found
-        when the hash changes.
+        """Make the digest that stands for a verified password in the cache. It is useless outside this
+        process, and is not found any more once the user's hash has changed.
         """
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of its cost

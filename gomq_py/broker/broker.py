@@ -42,7 +42,7 @@ DEFAULT_VHOST = "/"
 
 class Broker:
     """Owns all that a node serves: ``vhosts`` (by name), ``users``, ``logins``, ``user_limits``, and the
-    ``scheduler`` of their work.
+    hub's ``scheduler``, which runs their jobs.
 
     ``tables`` limits the depth and length of tables. Doors wait for ``durability`` before they answer about
     durable things, and report to ``events``. ``resource_watch``, once the node has started it, raises
@@ -137,7 +137,7 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """(damaged messages found in this run, as a count; paths of quarantined files, for operators)."""
+        """(count of damaged messages found in this run, paths of the files with quarantined data)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
@@ -176,7 +176,7 @@ class Broker:
         shutdown.raise_failure()
 
     def _list_segments(self):
-        """Note the contents of the folders of all durable stores, which are closed, for the next boot."""
+        """Write a list of the files of all durable stores, now closed, which the next boot reads."""
         levels = [
             level for vhost in self.vhosts.values() for store in vhost.durable_stores()
             for level in store.browsed()]
@@ -184,7 +184,7 @@ class Broker:
         self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self, shutdown):
-        """End all transfers, so that after an orderly stop no message is in two places."""
+        """End all transfers, each by ``shutdown.do``, so that a stop leaves no message in two places."""
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
@@ -210,8 +210,8 @@ class Broker:
         """Create a vhost, or return the existing one. ``creator``: a user who gets all rights in it. Raises
         OSError, PreconditionFailed.
 
-        If a deleted vhost of this name is not gone yet, first removes the rest of it, which blocks; callers
-        avoid this by ``wait_until_gone``.
+        If the contents of a deleted vhost of this name are not all removed yet, removes the rest first, which
+        blocks; callers avoid this by ``wait_until_gone``.
         """
         if name in self.vhosts:
             return self.vhosts[name]
@@ -347,7 +347,9 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """Apply a user's policies again after that user's rights changed; disown them if the user is gone."""
+        """After a change of a user's rights, apply again the policies that the user has set. If the user was
+        deleted, first clear the setter of all parameters that the user has set.
+        """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
             self._disown(user.name)
@@ -355,7 +357,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot, clear the setter of values whose setter was deleted just before an earlier run ended."""
+        """At boot, clear the setter of parameters whose setter does not exist any more after a crash."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:

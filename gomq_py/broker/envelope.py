@@ -1,8 +1,8 @@
 """Envelope: reads the parts of a published message that the broker needs: sender, lifetime, persistence and
 further routing keys.
 
-A door makes an Envelope of each message that its client publishes, for basic properties by envelope_of();
-broker.verbs.publishing checks the message by its Envelope. Pure functions of octets.
+A door makes an Envelope of each message that its client publishes; envelope_of() makes the Envelope of basic
+properties. broker.verbs.publishing checks the message by its Envelope. Pure functions of octets.
 """
 import re
 
@@ -21,7 +21,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Envelope:
-    """Reads the properties of one message, whose form is a ``kind`` of content.forms with its ``flags``.
+    """Reads the properties of one message. ``kind`` and ``flags`` tell their form, see content.forms.
 
     Publishing calls the methods in the order of their definition here, so that all doors report the same
     fault of a message that has several faults.
@@ -50,7 +50,7 @@ class Envelope:
         return None
 
     def properties(self):
-        """The decoded basic properties, or their equivalent."""
+        """The message's properties as decoded basic properties, whatever its protocol."""
         return Properties()
 
     def octets(self):
@@ -121,8 +121,8 @@ class BasicEnvelope(Envelope):
 def envelope_of(raw, tables, reply_to=None):
     """The Envelope of basic properties in wire form.
 
-    ``tables`` (broker.tables) limits headers. ``reply_to(name)`` returns a replacement for this reply_to, or
-    None. Raises Malformed, and the errors of ``reply_to``.
+    ``tables`` (broker.tables) limits headers. ``reply_to(name)`` returns the text that replaces the reply_to
+    ``name``, or None to keep it. Raises Malformed, and the errors of ``reply_to``.
     """
     scan = PropertyScan()
     if not scan.scan_octets(raw):
@@ -147,7 +147,7 @@ def check_user_id(user_id, user):
 
 
 def expiration_ms(expiration):
-    """The expiration property in milliseconds, or None. Raises PreconditionFailed with RabbitMQ's reasons."""
+    """The expiration property in milliseconds; None if it is absent. Raises PreconditionFailed."""
     if expiration is None:
         return None
     number = _INTEGER.match(expiration)

@@ -1,5 +1,5 @@
-"""Checks the names that clients choose for exchanges and queues, and shows names in texts. A leaf of the
-broker; knows no entity.
+"""Checks the names that clients choose for exchanges and queues, and shows names in texts. Imports no other
+module of the broker.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
 accepts all other short strings. Names are str, decoded with ``surrogateescape``.
@@ -21,7 +21,7 @@ _CR_LF = str.maketrans("", "", "\r\n")
 
 
 def cleaned(name):
-    """The name without carriage returns and line feeds, as RabbitMQ does in topology methods."""
+    """The name without its carriage returns and line feeds, which RabbitMQ drops in topology methods."""
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
@@ -47,7 +47,7 @@ def fits_short_string(text):
 
 
 def server_named():
-    """Make a name for a queue that a client declares without a name. Its 128 random bits never repeat."""
+    """Make a name for a queue that a client declares without a name. It has 128 random bits."""
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 

@@ -41,7 +41,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Text, to follow a value's name, about the limit that the value exceeds, or None. Not recursive."""
+        """Text about the limit that the value exceeds, for use behind the value's name; None: no limit."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -84,7 +84,7 @@ class TableLimits:
             raise PreconditionFailed(f"{what}: field table {fault}")
 
     def check_properties(self, octets):
-        """Raise PreconditionFailed for properties (wire form) larger than a header frame of any consumer."""
+        """Raise PreconditionFailed for properties (wire form) that do not fit into a frame of frame_max."""
         if len(octets) + HEADER_FRAME_OCTETS > self.frame_max:
             raise PreconditionFailed(
                 f"properties of {len(octets)} octets fit into no frame (frame_max {self.frame_max})"

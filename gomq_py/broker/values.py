@@ -1,4 +1,4 @@
-"""Compares field values, such as those of arguments, and names them in RabbitMQ's words. A broker's leaf."""
+"""Compares field values, such as those of arguments, and names their types in RabbitMQ's words."""
 from datetime import datetime
 
 from gomq_py.content.fields import Float32, Seconds, TypedInt, is_decimal

@@ -8,8 +8,8 @@ class Backoff:
     """Says how long to wait: times that double from ``first_s`` up to ``most_s``, so that clients do not
     overrun a broker that comes back.
 
-    Each wait is shortened at random by up to the share ``jitter``: clients that were cut off together
-    reconnect one by one. ``retries``: attempts after the first; None: for ever.
+    Each wait is shortened at random by up to the share ``jitter``, so that clients that were cut off together
+    reconnect one by one. ``retries``: how many attempts may follow the first; None: no limit.
     """
 
     def __init__(self, first_s=1.0, most_s=30.0, retries=None, jitter=0.5, factor=2.0):
@@ -29,17 +29,17 @@ class Backoff:
         return self.longest_s(attempt) * (1 - self.jitter * random.random())
 
     def longest_s(self, attempt):
-        """The wait before attempt ``attempt`` in seconds, without jitter, after any number of attempts."""
+        """The wait in s before attempt ``attempt`` (1: first retry), without jitter; ignores ``retries``."""
         # 64 doublings exceed any clock; a larger power overflows a float.
         return min(self.most_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
 
 class Attempts:
-    """Counts the failures in a row of a thing that is kept up, such as a connection.
+    """Counts consecutive failures of something that is to stay up, such as a connection.
 
-    A success that ends at once does not end the row; otherwise a peer that accepts and at once drops clients
-    would be tried after the shortest wait each time. A row ends with a success that did its work, or that
-    lasted longer than the next wait.
+    A success resets the count only once it has done its work, or has lasted longer than the next wait.
+    Otherwise a peer that accepts clients and drops them at once would be tried after the shortest wait each
+    time.
     """
 
     __slots__ = ("count", "_backoff", "_clock", "_succeeded_at_s")
@@ -55,11 +55,11 @@ class Attempts:
         self._succeeded_at_s = self._clock()
 
     def worked(self):
-        """Note that the thing did its work: the next failure is the first of a row."""
+        """Reset the count of failures, because the connection (or the like) has done its work."""
         self.count = 0
 
     def failed(self):
-        """Note a failure; returns the seconds to wait before the next attempt, None for no more attempts."""
+        """Count a failure; returns the seconds to wait before the next attempt, or None to make no more."""
         at_s, self._succeeded_at_s = self._succeeded_at_s, None
         if at_s is not None and self._clock() - at_s > self._backoff.longest_s(self.count + 1):
             self.count = 0

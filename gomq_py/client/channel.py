@@ -43,10 +43,11 @@ class _Incoming:
 class Channel:
     """An AMQP channel, opened by ``Connection.channel``.
 
-    Calls raise ChannelClosed or ConnectionClosed if the broker closes one, Timeout if it does not answer.
+    A call raises ChannelClosed or ConnectionClosed if the broker closes the channel or the connection, and
+    Timeout if the broker does not answer.
 
-    ``deliveries``: those to consumers without a callback; ``returned``: messages that the broker returned;
-    ``cancelled``: tags of consumers that the broker cancelled. The caller empties these three.
+    ``deliveries``: messages for consumers without a callback; ``returned``: messages that the broker
+    returned; ``cancelled``: tags of consumers that the broker cancelled. The caller empties these three.
     """
 
     def __init__(self, connection, channel_id):
@@ -107,7 +108,9 @@ class Channel:
         self, exchange, type="direct", passive=False, durable=False, auto_delete=False, internal=False,
         arguments=None,
     ):
-        """Create an exchange, or check that it has these properties."""
+        """Create an exchange, or check that an existing one has these properties. ``passive``: only check
+        that the exchange exists.
+        """
         self.call(ExchangeDeclare(
             exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
             internal=internal, arguments=arguments or {},
@@ -132,7 +135,9 @@ class Channel:
     def queue_declare(
         self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None
     ):
-        """Create or check a queue; the QueueDeclareOk has its queue, message_count and consumer_count."""
+        """Create or check a queue; returns the QueueDeclareOk, with the queue's name, message_count and
+        consumer_count. ``passive``: only check that the queue exists.
+        """
         return self.call(QueueDeclare(
             queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
             arguments=arguments or {},
@@ -163,7 +168,7 @@ class Channel:
     def publish(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
         """Publish, without waiting for the confirm; returns the sequence number in confirm mode, else 0.
 
-        ``properties``: Properties, wire form or None.
+        ``properties``: a Properties, the bytes of encoded properties, or None.
         """
         self._write(self.publish_frames(exchange, routing_key, body, properties, mandatory, immediate))
         return self._number_publish()
@@ -227,7 +232,9 @@ class Channel:
     # Consuming
 
     def qos(self, prefetch_count=0, prefetch_size=0, global_=False):
-        """Limit the unsettled deliveries of each consumer started later; with ``global_`` of the channel."""
+        """Limit the unsettled deliveries of each consumer that starts later or, with ``global_``, of the
+        whole channel. ``prefetch_count``: in messages; ``prefetch_size``: in bytes; 0: no limit.
+        """
         method = BasicQos(prefetch_size=prefetch_size, prefetch_count=prefetch_count, global_=global_)
         self.call(method, BasicQosOk)
 
@@ -282,7 +289,7 @@ class Channel:
         self.call(BasicRecover(requeue=requeue), BasicRecoverOk)
 
     def recover_async(self, requeue=True):
-        """As ``recover``, but the broker does not answer."""
+        """Have all unsettled deliveries delivered again, without waiting: the broker does not answer."""
         self.send(BasicRecoverAsync(requeue=requeue))
 
     # Any method
@@ -292,7 +299,7 @@ class Channel:
         self._write(method_frame(self.id, method))
 
     def call(self, method, expected, timeout_s=None):
-        """Send a method and wait for its answer, a class or tuple of classes."""
+        """Send a method; returns the answer. ``expected``: the class of the answer, or a tuple of classes."""
         self.send(method)
         return self.await_reply(expected, timeout_s)
 
@@ -311,7 +318,7 @@ class Channel:
     # Called by the connection.
 
     def handle_frame(self, kind, payload):
-        """Handle one frame of this channel. Raises the broker's protocol errors."""
+        """Handle one frame of this channel. Raises an AMQPError if the frame breaks the protocol."""
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
             method = decode_method(payload)

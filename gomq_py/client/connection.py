@@ -45,9 +45,9 @@ class Connection(Stream):
 
     Keyword arguments win over the URL's query. The arguments ``heartbeat_s``, ``frame_max`` and
     ``channel_max`` are requests; the attributes are the negotiated values, 0: no limit. ``timeout_s`` bounds
-    each wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be client.url.Parameters,
-    and ``connected`` a connected socket of that module, which the Connection then owns. ``wary``: for an
-    untrusted peer and a caller that does not consume here (client.stream).
+    each wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url``: a text or
+    client.url.Parameters. ``connected``: a connected socket of that module, which the Connection then owns.
+    ``wary``: limit what an untrusted broker sends (client.stream); only for callers that do not consume.
     """
 
     def __init__(
@@ -104,11 +104,12 @@ class Connection(Stream):
         return True
 
     def take_ready(self):
-        """Handle what has arrived, without waiting; True if anything had. Sends a heartbeat that is due.
+        """Handle the input that has arrived, without waiting; False if none had. Sends a heartbeat that is
+        due.
 
-        For a loop that waits on ``fileno`` and other things, for up to ``due_in`` seconds. Call it again
-        while it returns True, because TLS may hold bytes that no poll reports. Raises as ``drain`` does. May
-        switch, for it may write.
+        For a loop that waits on ``fileno`` among others, for at most ``due_in`` seconds. Call ``take_ready``
+        until it returns False, because TLS may hold bytes that no poll reports. Raises what ``drain`` raises.
+        May switch, because it may write.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
@@ -150,7 +151,9 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """End ``take_over`` with the ``octets`` of an incomplete frame. Then the connection can be closed."""
+        """Return the socket after ``take_over``. ``octets``: the bytes of an incomplete frame that the caller
+        has read. Then the connection can be closed.
+        """
         self._reader.feed(octets)
 
     # Called by channels.
@@ -302,5 +305,5 @@ class Connection(Stream):
 
 
 def _agree(ours, theirs):
-    """The smaller of two limits, of which 0 means no limit."""
+    """The smaller of two limits; a limit of 0 counts as no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs

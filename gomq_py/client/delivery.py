@@ -50,7 +50,7 @@ class Delivery(Message):
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue=True):
-        """``nack`` of this delivery alone, by basic.reject."""
+        """Refuse this delivery alone, by basic.reject."""
         self.channel.reject(self.delivery_tag, requeue)
 
     def __repr__(self):

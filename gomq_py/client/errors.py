@@ -24,8 +24,8 @@ class ClosedError(ClientError):
         self._first = None
 
     def again(self):
-        """A copy to raise instead of a stored error: raising adds frames, and through them references back to
-        the error's owner, which would make a cycle.
+        """A copy, to raise instead of this stored error: raising adds traceback frames to an error, and
+        through them references to the error's owner, which would make a cycle.
         """
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
@@ -57,7 +57,7 @@ class Refused(NotConfirmed):
 
 
 class Unroutable(NotConfirmed):
-    """No queue is bound to the key: the message was returned."""
+    """The broker returned a mandatory message, because no queue is bound with its routing key."""
 
 
 class Disconnected(NotConfirmed):
@@ -65,6 +65,6 @@ class Disconnected(NotConfirmed):
 
 
 def is_distrust(error):
-    """Whether a certificate was refused for a reason that time does not mend, such as another host."""
+    """True if a certificate was refused for a lasting reason, such as another host's name."""
     code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

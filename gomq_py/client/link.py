@@ -44,10 +44,11 @@ class Link:
     ``on_up(connection)``, which declares and consumes.
 
     The thread calls ``on_down(error)`` after each loss, and at the end ``on_end(error)`` with the last error
-    or, after ``close``, None. ``on_channel_closed(error)`` may mend a channel that the broker closed, or
-    returns False to reconnect. ``backoff`` limits the attempts; ``worked()`` and a lasting connection reset
-    it. ``final``: error classes of ``on_up`` that end the link, because another attempt is of no use. Options
-    are those of Connection.
+    or, after ``close``, None. When the broker has closed a channel, the thread calls
+    ``on_channel_closed(error)``, which opens another and returns True, or returns False to reconnect.
+    ``backoff`` limits the attempts; ``worked()`` and a lasting connection reset their count. ``final``: error
+    classes of ``on_up`` that end the link, because another attempt is of no use. Options are those of
+    Connection.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Link:
 
     @property
     def is_up(self):
-        """Whether there is a connection, as far as known."""
+        """True while there is a connection, and after a loss until the link's thread notices the loss."""
         return self.connection is not None
 
     def start(self):
@@ -124,9 +125,9 @@ class Link:
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function, *args):
-        """Have ``function(*args)`` called soon in the link's thread. From any thread.
+        """Have the link's thread call ``function(*args)`` soon. Any thread may post.
 
-        Raises Disconnected after the end.
+        Raises Disconnected if the link has ended.
         """
         self._inbox.append((function, args))
         if self.has_ended:
@@ -134,11 +135,13 @@ class Link:
         self._wake()
 
     def serve(self, future, timeout_s, function, *args):
-        """Call ``function(*args)`` here and serve the connection until ``future`` is done, in place of the
-        link's thread; False, without the call, if that thread is busy.
+        """Call ``function(*args)`` here and serve the connection in place of the link's thread until
+        ``future`` is done, at most for ``timeout_s``. Returns True after a call; False, without a call, if
+        the link's thread is busy.
 
-        May return before the future is done: then the link's thread goes on. The function must write little
-        (32 KiB) and must not wait. Not in a greenlet: the others would wait.
+        May return True before the future is done: then the link's thread goes on. The function must write
+        little (32 KiB) and must not wait. Do not call this in a greenlet: it would block the thread's other
+        greenlets.
         """
         turn = self._turn
         if turn is None or self._inbox or not turn.take():
@@ -149,10 +152,10 @@ class Link:
             if self._inbox or self._closing or self._callers_fault or not connection.has_sent_all():
                 return False
             rests = False
-            connection.hold()
+            connection.cork()
             function(*args)
             deadline = time.monotonic() + timeout_s
-            rests = connection.flush_ready() and (
+            rests = connection.uncork_ready() and (
                 # a message that cannot be sent has its answer already, and the broker sends none
                 future.done() or self._serve_as_caller(turn, connection, future, deadline)
             )
@@ -233,7 +236,7 @@ class Link:
         try:
             while not self._closing or self._inbox:
                 woken = turn.wait(0 if busy or self._inbox else self._rest_s(connection.due_in()))
-                connection.hold()
+                connection.cork()
                 try:
                     fault, self._callers_fault = self._callers_fault, None
                     if fault is not None:
@@ -244,25 +247,23 @@ class Link:
                     busy = True
                     if not self._on_channel_closed(error):
                         raise
-                connection.flush()
+                connection.uncork()
         finally:
             self._turn = None
             turn.close()
 
     def _serve_as_caller(self, turn, connection, future, deadline):
-        """Serve in a caller's thread, which has the turn, until the future is done or the link's thread is
-        wanted.
-
-        True if the future is done and nothing is left for the link's thread, else False.
+        """Serve the connection in the thread of a caller that has the turn. True once the future is done and
+        the link's thread has nothing left to do; False if the link's thread must go on.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()
             came, wanted = turn.wait_as_caller(self._rest_s(left_s if due_s is None else min(left_s, due_s)))
             if wanted or not came:
                 break  # a timer, a heartbeat or the caller's deadline is due
-            connection.hold()
+            connection.cork()
             connection.take_ready()
-            if not connection.flush_ready() or connection.has_more():
+            if not connection.uncork_ready() or connection.has_more():
                 break
             if future.done():
                 return True
@@ -345,7 +346,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """Fail the functions posted while the link was ending, because their callers wait for an answer."""
+        """Empty the inbox of an ended link: fail waiting calls with Disconnected, run other functions."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:

@@ -27,8 +27,8 @@ from gomq_py.mqtt.wire.packets import (
 
 
 class Session:
-    """State of a session between two connections (MQTT 5 §4.1). With it, the next client resends
-    unacknowledged messages and drops duplicates of received QoS 2 messages.
+    """State of a session between two connections (MQTT 5 §4.1). The next client that gets this Session
+    resends unacknowledged messages and drops duplicates of received QoS 2 messages.
     """
 
     def __init__(self):
@@ -51,11 +51,11 @@ class MQTTClient(Stream):
 
     Raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
 
-    Keyword arguments win over the URL's query. ``properties``: of CONNECT; ``will``: a
-    gomq_py.mqtt.wire.packets.Will; ``connack``: the answer. ``timeout_s`` bounds each wait for an answer.
-    ``login=False``: only the socket is connected, and the caller sends CONNECT (``connect``) or other bytes.
-    ``automatic=False`` leaves PUBACK, PUBREC and PUBCOMP to the caller. ``socket_module`` may be
-    ``gevent.socket``.
+    Keyword arguments win over the URL's query. ``properties``: those of CONNECT; ``will``: a
+    gomq_py.mqtt.wire.packets.Will; attribute ``connack``: the server's CONNACK. ``timeout_s`` bounds each
+    wait for an answer. ``login=False``: only the socket is connected, and the caller sends CONNECT
+    (``connect``) or other bytes. ``automatic=False`` leaves PUBACK, PUBREC and PUBCOMP to the caller.
+    ``socket_module`` may be ``gevent.socket``.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class MQTTClient(Stream):
         return self._answer(UnsubackPacket, identifier)
 
     def publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
-        """Publish, and at QoS 1 and 2 wait until the server has accepted the message; returns the reason
-        code.
+        """Publish, and at QoS 1 and 2 wait until the server has accepted the message. Returns the server's
+        reason code, at QoS 0 always SUCCESS.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -225,8 +225,8 @@ class MQTTClient(Stream):
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
-        """The next packet other than a PUBLISH that no other call has taken, such as an answer; None after
-        ``timeout_s``.
+        """Take the next packet that no other call has taken, such as an answer, but never a PUBLISH. None
+        after ``timeout_s`` (None: wait for ever).
         """
         return self._next(self._packets, timeout_s)
 
@@ -249,7 +249,7 @@ class MQTTClient(Stream):
         return octets
 
     def give_back(self, octets):
-        """End ``take_over`` with the ``octets`` of an incomplete packet."""
+        """Return the socket after ``take_over``. ``octets``: an incomplete packet that the caller read."""
         self._reader.feed(octets)
 
     # Called by the stream.
@@ -259,7 +259,9 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """When to send PINGREQ, by the monotonic clock: half the keep alive after either side fell silent."""
+        """The monotonic time of the next PINGREQ. It is due half the keep alive after the last PINGREQ or, if
+        that is later, after the last packet of the side that has been silent for longer.
+        """
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):
@@ -297,7 +299,7 @@ class MQTTClient(Stream):
         return inbox.popleft()
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of this kind; with ``identifier`` for that of one SUBSCRIBE or UNSUBSCRIBE."""
+        """Wait for a packet of class ``kind``; returns it. ``identifier``: only one with this identifier."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (

@@ -34,10 +34,11 @@ class Publisher:
         self._waiting: list = []  # messages that wait for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """Publish. The Future ends with None at the confirm, or with Refused, Unroutable or Disconnected.
+        """Publish; any thread may call this. Returns a Future that ends with None at the confirm, or with
+        Refused, Unroutable, Disconnected or NotConfirmed.
 
-        From any thread. ``serve_s``: the caller, which is not a greenlet, will wait for so long and may do
-        the work of the link's thread meanwhile.
+        ``serve_s``: for so many seconds the caller may do the work of the link's thread. ``serve_s`` must be
+        0 for a greenlet, and for a caller that will not wait for the Future.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
         if serve_s and len(body) <= _SERVED_OCTETS:
@@ -74,9 +75,9 @@ class Publisher:
         self._unconfirmed = {}
 
     def channel_closed(self, connection, error):
-        """Handle the end of a channel; True if it was the publisher's, else False.
+        """If the closed channel was the publisher's, open another and return True; otherwise return False.
 
-        Then all messages in flight fail, because any of them may have caused it.
+        All messages in flight on the closed channel fail, because any of them may have been the reason.
         """
         if self._channel is None or not error.is_same(self._channel.error):
             return False
@@ -122,8 +123,8 @@ class Publisher:
     def _wire_form(self, properties):
         """Encoded properties. Raises ValueError if they do not fit into a frame.
 
-        The broker would close the connection because of such a frame, and the next connection because of the
-        same message.
+        Because of too large a frame the broker would close the connection and, when the message is repeated,
+        the next connection, too.
         """
         if properties is None:
             return None

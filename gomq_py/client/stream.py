@@ -10,7 +10,7 @@ from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
 
 DEFAULT_TIMEOUT_S = 30  # the answer to something durable waits for the disk, which may be busy
-_HELD_OCTETS = 65536  # written at this size: a small share of a socket's buffer
+_CORKED_OCTETS = 65536  # written at this size: a small share of a socket's buffer
 _READ_OCTETS = 65536
 # Most bytes from an untrusted peer while one answer is awaited; the largest answer of any broker is a frame.
 # They are read in small parts, because a frame may have 8 bytes and others run between two parts.
@@ -21,9 +21,9 @@ _WARY_READ_OCTETS = 4096
 class Stream:
     """Base of a client's connection, which connects when it is made; a subclass parses the protocol.
 
-    ``timeout_s`` bounds each wait for an answer; it wins over the parameters' option connection_timeout.
-    ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
-    it may read nothing.
+    ``timeout_s`` bounds each wait for an answer, and wins over the parameters' option connection_timeout.
+    ``wary``: do not trust the peer: end the connection if the peer sends more than 256 KiB after a request,
+    or takes longer than ``timeout_s`` to read a write.
     """
 
     def __init__(self, parameters, socket_module, tls_context, timeout_s=None, connected=None, wary=False):
@@ -35,7 +35,7 @@ class Stream:
         self.error: ConnectionClosed | None = None  # why the connection ended
         self._outgoing = bytearray()
         self._sending = False
-        self._held = False  # between hold() and flush()
+        self._corked = False  # between cork() and uncork()
         self._ended_by_peer = False
         self._transport = Transport(socket_module)
         self._last_sent = self._last_received = time.monotonic()
@@ -59,13 +59,13 @@ class Stream:
 
     @property
     def interval_s(self):
-        """A heartbeat is sent after half of these seconds, and the broker counts as dead after twice as many;
-        0 or None: no heartbeats.
+        """The heartbeat interval in seconds; 0 or None: no heartbeats. A heartbeat is sent after half an
+        interval; a broker that is silent for two intervals counts as dead.
         """
         raise NotImplementedError
 
     def feed(self, octets):
-        """Take received bytes."""
+        """Give received bytes to the parser; ``dispatch`` handles the whole frames or packets in them."""
         raise NotImplementedError
 
     def dispatch(self):
@@ -96,7 +96,7 @@ class Stream:
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a heartbeat must be sent, or the broker is silent too long; None without interval."""
+        """Seconds until a heartbeat is due or the broker counts as dead; None without heartbeats."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
@@ -105,19 +105,19 @@ class Stream:
         """Monotonic time at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
-    def hold(self):
-        """Collect output until ``flush`` or the next wait for an answer: many frames, one system call."""
-        self._held = True
+    def cork(self):
+        """Collect output until ``uncork`` or the next wait for an answer: many frames, one system call."""
+        self._corked = True
 
-    def flush(self):
-        """Send the output that ``hold`` collected. May switch."""
-        self._held = False
+    def uncork(self):
+        """Send the output that ``cork`` collected. May switch."""
+        self._corked = False
         if self._outgoing:
             self.send(b"")
 
-    def flush_ready(self):
-        """Send held output without waiting; True if all is sent, else False, and ``flush`` sends the rest."""
-        self._held = False
+    def uncork_ready(self):
+        """Send collected output without waiting; True if all is sent, else ``uncork`` sends the rest."""
+        self._corked = False
         try:
             if self._outgoing:
                 self._send_some()
@@ -144,7 +144,7 @@ class Stream:
         self._outgoing += octets
         if self._sending:
             return  # another greenlet in the loop below sends this, too
-        if self._held and len(self._outgoing) < _HELD_OCTETS:
+        if self._corked and len(self._outgoing) < _CORKED_OCTETS:
             return
         self._sending = True
         until = time.monotonic() + self.timeout_s if self._wary else None
@@ -167,8 +167,8 @@ class Stream:
 
         Raises ConnectionClosed. May switch.
         """
-        if self._held:
-            self.flush()
+        if self._corked:
+            self.uncork()
         while True:
             if self.dispatch():
                 return True
@@ -186,8 +186,8 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self):
-        """Read and dispatch what has arrived, without waiting; True if anything had. Sends a heartbeat that
-        is due. Raises ConnectionClosed. May switch, for it may write.
+        """Read and dispatch the input that has arrived, without waiting; False if none had. Sends a heartbeat
+        that is due. Raises ConnectionClosed. May switch, because it may write.
         """
         self.raise_if_closed()
         try:
@@ -220,7 +220,7 @@ class Stream:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End the connection and raise the reason: this error, or that of an earlier end."""
+        """End the connection and raise this error; if the connection had ended before, the earlier error."""
         self.end(error)
         raise (self.error or error).again() from cause
 

@@ -93,7 +93,7 @@ class Transport:
 
 
 def _sibling(module, name):
-    """The module ``name`` beside a module: for "select" gevent.socket -> gevent.select, socket -> select."""
+    """Import the module ``name`` beside a module: for gevent.socket and "select" it is gevent.select."""
     package = module.__name__.rpartition(".")[0]
     return import_module(f"{package}.{name}" if package else name)
 
@@ -106,8 +106,8 @@ def _is_ready(select, sock, events, timeout_s):
 
 
 def handshake(ssl, connected, context, host, options, timeout_s):
-    """The TLS socket around a connected one, verified by the context and the options. ``timeout_s`` bounds
-    all of it; None: no limit. Raises OSError. May switch.
+    """Returns a TLS socket over a connected socket; the context and the options decide how the peer is
+    verified. ``timeout_s`` bounds the whole handshake (None: no limit). Raises OSError. May switch.
     """
     name = options.get("server_name_indication", host)
     connected.settimeout(0)
@@ -126,7 +126,7 @@ def handshake(ssl, connected, context, host, options, timeout_s):
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """do_handshake() with one time limit: the limit of ssl starts anew with each byte received."""
+    """Call do_handshake() with one time limit for all of it: the ssl module's restarts with each byte."""
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
@@ -154,7 +154,9 @@ def _check_depth(ssl, wrapped, depth):
 
 
 def tls_context(ssl, options):
-    """A context of an ssl module for a URL's options. Raises OSError. Reads files: blocks."""
+    """An SSLContext for a URL's ``options``; ``ssl``: the stdlib's module or gevent's. Raises OSError.
+    Blocks, because it reads files.
+    """
     # Not create_default_context(): gevent's returns one of the standard library, whose handshake would block
     # the hub.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -111,8 +111,8 @@ def port_of(parts):
 
 
 def query_options(query, integers, texts, what):
-    """The query's values: ``integers`` as int, ``texts`` as they are. Raises ValueError for any other key;
-    ``what`` names the URL in its text.
+    """A dict of the query's values: as int for keys in ``integers``, as text for keys in ``texts``. Raises
+    ValueError for other keys and bad numbers; ``what`` names the URL in the error's text.
     """
     options: dict = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
@@ -128,7 +128,7 @@ def query_options(query, integers, texts, what):
 
 
 def _checked(options):
-    """Check the options of an MQTT URL, and convert those that are words. Raises ValueError."""
+    """Check the options of an MQTT URL; convert version and clean_start from text. Raises ValueError."""
     if "version" in options:
         if options["version"] not in MQTT_VERSIONS:
             raise ValueError(f"version in an MQTT URL is one of 3.1, 3.1.1 and 5, not {options['version']!r}")

@@ -26,15 +26,15 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which the broker listens: in the first folder that belongs to the broker's user, or that it
-    can create in such a folder; otherwise in the data folder.
+    """The path at which the broker listens: in the first of the ``folders`` that belongs to the broker's
+    user, or that the broker can create in a parent folder of this user; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which ctl connects: the first of these sockets that this user may connect to, or ""."""
+    """The path at which ctl connects: the first socket in the folders that this user may use; "" if none."""
     return next(
         (
             path

@@ -754,7 +754,7 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """The error text about a wrong value at ``place``; ``error``, from the option's kind, is its end."""
+    """The error text about a wrong value at ``place``; the text ends with ``error`` of the option's kind."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
@@ -791,8 +791,8 @@ class Settings:
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """As the constructor, but checks every value by the rules of a configuration file. Raises TypeError
-        for an unknown name, ValueError for a wrong value.
+        """Make Settings of ``values`` after a check of every value by the rules of a configuration file.
+        Raises TypeError for an unknown name, ValueError for a wrong value.
         """
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)

@@ -135,7 +135,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment, a password in it replaced by its hash. Raises ConfigError for password and hash."""
+    """Copy the environment with the hash in place of a password. Raises ConfigError if it has both."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -216,7 +216,9 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Set one line's option. A line with its own key overrides lines with deprecated aliases."""
+    """Set the option that a line names. A line with the option's own key overrides lines with deprecated
+    aliases of the key. Returns warnings.
+    """
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):
@@ -290,8 +292,8 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """One line for each option that is set and has no effect in this version. Listeners that only ``--bind``
-    set are not reported.
+    """List a warning for each option that is set and has no effect in this version, except for listeners'
+    addresses that only ``--bind`` has set.
     """
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "

@@ -5,7 +5,7 @@
 
 A protocol's Connection adds the wire and the verbs. A client has no greenlet, which would take more memory
 than all the rest of an idle client; one is made at the end if the broker must wait for the client. Never
-parses and never writes: the protocol's Connection does.
+parses and never writes: the protocol's Connection does that.
 """
 import logging
 import os
@@ -91,7 +91,7 @@ class ClientConnection:
     goodbye: str
 
     def force_close(self, reason):
-        """End the connection for an operator or the broker: tell the client, and wait for it."""
+        """End the connection for an operator or the broker: tell the client, and wait for its answer."""
         raise NotImplementedError
 
     def lend_nothing(self):
@@ -109,15 +109,17 @@ class ClientConnection:
         raise NotImplementedError
 
     def _has_left(self):
-        """Whether the end needs no word to the client and no wait for it. Called in the loop."""
+        """Whether the connection can end without telling the client or waiting. Called in the loop."""
         return False
 
     def _say_last_word(self):
-        """Tell the client the end. True if it has taken this: then await its own end. May switch."""
+        """Tell the client that the connection ends. True if the client took this: await its close. May
+        switch.
+        """
         raise NotImplementedError
 
     def _end(self):
-        """Give back all that the connection holds. Safe to call twice."""
+        """Give back all that the connection holds. A second call changes nothing."""
         raise NotImplementedError
 
     # its life
@@ -129,7 +131,7 @@ class ClientConnection:
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
 
     def enter(self, user, vhost, access, limits, mechanism):
-        """Enter the client, after its login, among the hub's clients, as this user's in this vhost."""
+        """Add the client, which has logged in as ``user`` to ``vhost``, to the hub's clients."""
         self.server.gate.logged_in(self.admitted)
         self.user, self.vhost, self.access, self.limits = user, vhost, access, limits
         self.mechanism = mechanism
@@ -146,7 +148,7 @@ class ClientConnection:
         self.vhost.watch_tracing(self, type(self)._choose_lanes)
 
     def has_time(self):
-        """Whether the lane's walk may go on now; after False it goes on at its next turn."""
+        """Whether the lane's walk may go on now. If False, the lane resumes the walk at its next turn."""
         return self.slow_walk.has_time()
 
     def log_life(self, text, *arguments):
@@ -164,14 +166,14 @@ class ClientConnection:
         self._when_gone = partial(callback, *arguments)
 
     def over(self):
-        """Have the connection ended in its turn, since the stream has ended. Until then it takes no message:
-        of thousands of connections lost together, each would take messages that the one before gave back.
+        """Schedule the connection's end, because its stream has ended; until then it takes no message. If
+        thousands of connections broke at once, each would take messages that an ended one gave back.
         """
         self.lend_nothing()
         gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
     def _end_in_turn(self):
-        """End the connection in the loop, or in a greenlet if a client is to be waited for."""
+        """End the connection: in the loop, or in a greenlet if the broker must wait for the client."""
         if self.hub.is_closed:  # no client is told
             self.cut_off()
             self._gone()
@@ -181,7 +183,8 @@ class ClientConnection:
             gevent.spawn(self._finish).name = f"{self.door} {self.peer}"
 
     def _finish(self):
-        """Say the last word, and await the end of a client that has taken it. May switch, unless _has_left().
+        """Tell the client of the end, and await the close of one that took this. May switch, unless
+        _has_left().
         """
         lingers = False
         try:
@@ -194,8 +197,7 @@ class ClientConnection:
                 self._gone()
 
     def finish(self):
-        """Say the last word and give everything back. Returns whether the client took the word. May switch.
-        """
+        """Tell the client of the end and give everything back. True if the client took this. May switch."""
         try:
             return self._say_last_word()
         finally:
@@ -207,7 +209,7 @@ class ClientConnection:
             self._when_gone()
 
     def abort(self, why):
-        """Drop the client without a word."""
+        """Close the connection at once, without telling the client."""
         self.why = self.why or why
         self.log.warning("connection %s: %s", self.name, why)
         self.output.close()
@@ -223,7 +225,7 @@ class ClientConnection:
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason of an end for which the connection was given no reason."""
+        """The reason for an end that has no ``why``: the socket's error, or that the client closed it."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
@@ -242,7 +244,9 @@ class ClientConnection:
         self.output.close()
 
     def forget(self, given_name, is_told=True):
-        """Leave the hub's clients; report the end, with ``given_name``, if the beginning was reported."""
+        """Leave the hub's clients. Report the end, with the client's ``given_name``, unless ``is_told`` is
+        False.
+        """
         why = self.why or BROKEN
         self.hub.clients.forget(self)
         if is_told:
@@ -275,7 +279,7 @@ class ClientConnection:
             self.tell_of_alarm()
             hold.release()
 
-    def hold_publishing(self):
+    def pause_for_alarm(self):
         """Stop reading until the alarm is over. As in RabbitMQ, only a publish does this: a client that only
         consumes is neither held nor told.
         """
@@ -304,7 +308,7 @@ class AlarmHold:
 
     def __init__(self, connection, reason):
         self._connection = connection
-        self._hold = connection.stream.hold(f"an alarm to end ({reason})")
+        self._hold = connection.stream.pause_reading(f"an alarm to end ({reason})")
         connection.hub.heartbeats.watch(self, ALARM_LOOK_S)
 
     def check_heartbeat(self):

@@ -31,7 +31,8 @@ class ClientLogin:
             raise
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a ``success`` or ``failure``; while the broker stops, of no failure."""
+        """Emit the event of a login's ``outcome``, success or failure; but no failure while the broker stops.
+        """
         if error and self.clients.is_closing:
             return
         one = self.connection

@@ -485,8 +485,8 @@ ENCODERS = {
 
 
 def find_entry(p, length, key):
-    """Find a key in the table ``p``: offsets (of entry, of value, of its end), or None. Raises Malformed.
-    """
+    """Find a key in the table ``p``. Returns the offsets (of its entry, of its value, behind its value), or
+    None if the key is missing. Raises Malformed."""
     if table_end(p, 0, length) != length:
         raise Malformed("malformed field table")
     at = 4

@@ -18,7 +18,9 @@ BASIC_MAX = 65536
 
 
 class Form:
-    """Reads content of one ``kind`` as basic properties. ``p``: a message's octets, parts at the offsets."""
+    """Reads content of one ``kind`` as basic properties. ``p`` is a pointer to a message's octets, in which
+    ``routing_at`` and ``properties_at`` are offsets.
+    """
 
     __slots__ = ("kind",)
 

@@ -42,7 +42,9 @@ class Gathered:
         return self.octets[start:start + count]
 
     def lead(self, octets):
-        """Put ``octets`` directly in front of the body. Returns their offset; less than 0 without room."""
+        """Put ``octets`` directly in front of the body; returns their offset. Returns a negative number, and
+        does nothing, if there is no room for them.
+        """
         start = self.at - len(octets)
         if start >= 0:
             self.octets[start:self.at] = octets

@@ -251,7 +251,7 @@ class Properties:
 
     @classmethod
     def decode(cls, data):
-        """Decode the wire form (flags first). Raises Malformed unless the octets are one set of them."""
+        """Decode the wire form (flags first). Raises Malformed, also for octets behind the properties."""
         data = bytes(data)
         if not PropertyScan().scan_octets(data):
             raise Malformed("malformed basic properties")
@@ -307,7 +307,9 @@ class Properties:
 
 
 def due_ms(p, at, end, arrived_ms):
-    """Unix milliseconds at which a message with these header entries is due; NOT_DELAYED or UNTOLD."""
+    """Unix milliseconds at which a message with these header entries is due; NOT_DELAYED if no header
+    delays it; UNTOLD if the table must be decoded to tell. ``arrived_ms``: its arrival, Unix milliseconds.
+    """
     delay_at = deliver_at = -1
     while at < end:
         value = at + 1 + p[at]
@@ -334,7 +336,8 @@ def due_ms(p, at, end, arrived_ms):
 
 def negate(target, to, p, at, end):
     """Copy header entries to ``target``, negating the two that delay, as broker.exchanges.delayed.gone_on()
-    does. The copy may be MOST_LONGER octets longer. Returns the offset behind it, or UNTOLD.
+    does. The copy may be MOST_LONGER octets longer. Returns the offset behind the copy, or UNTOLD if it
+    is incomplete, because a value is of a type that told() cannot read.
     """
     delay_at = deliver_at = -1
     while at < end:

@@ -28,7 +28,7 @@ class APIError(Exception):
 
     @property
     def exit_code(self):
-        """The command's exit code: 1 if the broker refused, 2 if none answered, or only by 503."""
+        """The command's exit code: 1 if the broker refused, 2 if no broker answered or the status was 503."""
         return EXIT_UNREACHABLE if self.status in (0, 503) else EXIT_REFUSED
 
 
@@ -39,7 +39,7 @@ class API:
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
         authorities=None,
     ):
-        """``authorities``: a file (PEM) with the certificate's authorities, in place of the system's."""
+        """``authorities``: a PEM file of the certificate authorities to trust, in place of the system's."""
         try:
             parts = urlsplit(uri if "//" in uri else f"http://{uri}")
             port = parts.port
@@ -99,7 +99,7 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """True if the broker, no gomq-py, does not know the path: its 404 then tells nothing of the queue."""
+        """True if a broker other than gomq-py lacks this path: its 404 does not mean a missing queue then."""
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
         try:
@@ -170,7 +170,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Raises APIError unless root, our user or the path's owner listens, because passwords follow."""
+        """Raises APIError unless root, our user or the path's owner listens, because we send passwords."""
         process, peer, _ = struct.unpack(
             "3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if peer not in (0, os.geteuid(), owner_by_path(self._path)):
@@ -195,7 +195,7 @@ def redacted(uri):
 
 
 def _header(value):
-    """A text as octets on one line, to be the value of a header."""
+    """The value of a header: the text as octets, on one line."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 

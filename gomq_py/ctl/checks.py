@@ -17,7 +17,7 @@ EXIT_DAMAGED, EXIT_UNUSABLE = 1, 2
 
 @contextmanager
 def _in_folder():
-    """Context that reports a FolderError in one line and exits with code 2."""
+    """Context manager: reports a FolderError in one line and exits with code 2."""
     from gomq_py.ctl.offline import FolderError
     try:
         yield

@@ -20,7 +20,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CT
 
 
 class Group(click.Group):
-    """Takes its options before or after the command, as rabbitmqctl does; shows broker errors in a line."""
+    """Takes its options before or after the command, as rabbitmqctl does; shows broker errors in one line."""
 
     def list_commands(self, ctx):
         return sorted(self.commands)
@@ -29,7 +29,7 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """The arguments with the group's options before the command; the command's options stay behind."""
+        """Returns ``args`` with the group's options before the command and the command's options after."""
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
         command = self.commands.get(args[at]) if at < len(args) else None
@@ -82,7 +82,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(option that a word names, or None; whether the word has the value, too: ``--vhost=x``, ``-px``)."""
+    """(name of the option in a word, or None; whether the word holds the option's value: ``--vhost=x``)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)
@@ -95,7 +95,7 @@ def _is_alone(option):
 
 
 def _first_plain(args, options):
-    """Index of the first word that is neither an option nor its value."""
+    """Index of the first word that is neither an option nor the value of an option."""
     at = 0
     while at < len(args) and args[at].startswith("-"):
         name, has_value = _named(args[at])

@@ -1,7 +1,7 @@
 """Doctor: asks a broker for its problems, looks at this machine, and says what to do.
 
-The broker itself judges (/api/doctor). A broker without that route, RabbitMQ or an older gomq-py, is judged
-here from its lists. Prints nothing.
+A gomq-py finds its own problems (/api/doctor). For a broker without that route, RabbitMQ or an older gomq-py,
+this module finds them in the broker's lists. Prints nothing.
 """
 import re
 import resource
@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 class Finding(NamedTuple):
-    """One line of what an examination has found."""
+    """A line of the doctor's report; ``level`` says how serious it is."""
 
     level: str
     subject: str
@@ -63,7 +63,9 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Yield the findings of ``judge`` about the answer at a path, or a finding that the request failed."""
+    """Yield the findings of ``judge(answer)`` about the answer at a path or, if the request fails, a finding
+    that says so.
+    """
     try:
         answer = api.get(path)
     except APIError as error:
@@ -124,7 +126,7 @@ def _machine():
 
 
 def parsed(text):
-    """(name, labels, value) of each sample in Prometheus' text form."""
+    """Yields (name, labels, value) of each sample in a text of Prometheus' format."""
     for name, labels, value in _SAMPLE.findall(text):
         pairs = _LABEL.findall(labels)
         found = {key: _ESCAPE.sub(lambda match: _ESCAPES[match[0]], content) for key, content in pairs}

@@ -1,7 +1,8 @@
 """fsck: checks a data folder that no broker holds, octet by octet, by the formats of its files.
 
-Reads, never writes. The traces of a crash are no damage: a torn end, a record behind the last flush, a head
-that was never written. Damage is flushed or sealed data that fails its check, and names in a wrong place.
+Reads, never writes. A crash leaves traces that are no damage: a torn end, a record behind the last flush, a
+file whose head was never written. Damage is flushed or sealed data that fails its check, or a file that lies
+in a wrong place.
 """
 import contextlib
 import mmap
@@ -25,7 +26,7 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """What a check found. ``damage`` and ``notes``: lists of (path, text); ``counts`` of checked things."""
+    """What a check found. ``damage``, ``notes``: lists of (path, text); ``counts``: {kind: how many}."""
 
     def __init__(self, ended_in_order=False, listed=()):
         # True after an orderly stop; otherwise acks of deleted segments may be left
@@ -44,7 +45,7 @@ class Findings:
 
 
 def check_folder(root):
-    """The Findings of a data folder. Raises FolderError for another folder, or if a broker holds it."""
+    """The Findings of the folder ``root``. Raises FolderError if it is no data folder or a broker has it."""
     with held_folder(root):
         last_end = last_end_of(root)
         findings = Findings(last_end == STOPPED, listed_in(root))
@@ -159,15 +160,15 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of the incarnation, in hex, from the name of the queue's folder; empty without one."""
+    """The incarnation's first half, in hex, from the name of a queue's folder; "" if the name has none."""
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Check a stream's offset file. A torn position is no damage, because it was not flushed: its consumer
-    starts again. ``left``: the file's checksum at an orderly stop, or None.
+    """Check a stream's offset file. A torn position is no damage, because it was not flushed: the consumer of
+    this position begins anew. ``left``: the file's checksum as noted at an orderly stop, or None.
     """
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -209,7 +210,9 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The head of the msgs file, or made from its acks file; None if missing or another segment's."""
+    """The head of the msgs file or, if damaged, its copy in the acks file; reports damage. None if neither
+    file has a head, or the head is another segment's.
+    """
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:
@@ -241,7 +244,7 @@ def _head_of(content, pair, number, incarnation, findings):
 
 
 def _count_left(content, head, pair):
-    """How many messages of the file are not acked in its acks file."""
+    """How many messages of a msgs file are not acked in the acks file beside it."""
     runs = record.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
     if "acks" in pair:
@@ -292,7 +295,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """What a segment's acks file says, as record.Acks; an empty Acks if the file is missing."""
+    """The record.Acks of a segment's acks file; an empty Acks if the file is missing."""
     path = pair.get("acks")
     if path is None:
         findings.damaged(pair["msgs"], "its acks file is missing: everything in it counts as not acked")

@@ -123,7 +123,9 @@ def _variable(key):
 
 
 def _check_there(api, has, what):
-    """Raises APIError if the broker cannot run the definition: storing it would look like success."""
+    """Raises APIError if the broker lacks the path ``has``, and so cannot run ``what``: storing a definition
+    would look like success.
+    """
     try:
         api.get(has)
     except APIError as error:

@@ -120,7 +120,7 @@ class Migration:
         return rows
 
     def finish(self):
-        """Delete the shovels whose source is empty; returns the rows of the others. Raises APIError."""
+        """Delete shovels whose source is empty; returns the rows of the remaining ones. Raises APIError."""
         left = []
         for row in self.rows():
             if row["state"] is None:
@@ -140,8 +140,8 @@ def _left(waiting, rate):
 
 
 def _with_login(amqp, there):
-    """A function(vhost) that returns the URI ``amqp`` with a login and the vhost; the query stays. Raises
-    BadParameter, whose text repeats nothing of the URI.
+    """Returns a function(vhost), which returns the URI ``amqp`` with that vhost; a URI without a login gets
+    the login of ``there``. Raises BadParameter, whose text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)

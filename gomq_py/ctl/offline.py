@@ -1,6 +1,6 @@
 """Offline: reads definitions from the logs of a data folder that no broker holds.
 
-Reads, never writes; reports unreadable parts. The only room of ctl that knows how the broker stores
+Reads, never writes; reports unreadable parts. The only module of ctl that knows how the broker stores
 definitions and users. Slow to import: commands import it when they run.
 """
 import contextlib
@@ -30,7 +30,7 @@ class FolderError(Exception):
 
 @contextlib.contextmanager
 def held_folder(root):
-    """Lock a data folder against brokers. Raises FolderError for another folder, or if a broker holds it."""
+    """Context manager: locks a folder. Raises FolderError if it is no data folder, or a broker holds it."""
     if not os.path.isdir(root):
         raise FolderError(f"{root} is not a folder")
     try:
@@ -71,7 +71,8 @@ class Definitions:
     """Reads the definitions in a data folder. ``exported()`` has the form of a broker's export; ``problems``
     are lines about unreadable parts.
 
-    ``kinds`` are the broker's (broker.topology.kinds). Raises FolderError if a log cannot be read at all.
+    ``kinds``: a broker.topology.kinds.Kinds, by default of all kinds. Raises FolderError if a log cannot be
+    read at all.
     """
 
     def __init__(self, root, kinds=None):
@@ -117,7 +118,7 @@ class Definitions:
         }
 
     def folders(self):
-        """(names of the folders below queues/ in use, last parts of the names of deleted queues' folders)."""
+        """({names of the folders in use below queues/}, {part after the dot of a deleted folder's name})."""
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))
@@ -130,8 +131,8 @@ class Definitions:
         )
 
     def exported(self):
-        """A dict ready for JSON: as ``broker.topology.definitions.exported`` of the running broker, without
-        transient entities.
+        """A dict ready for JSON, in the form of ``broker.topology.definitions.exported``; a data folder holds
+        no transient entities.
         """
         parameters = [
             (vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")

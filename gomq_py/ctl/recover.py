@@ -91,7 +91,9 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """Move an unreadable log to set-aside/, unless it is empty; returns its old path. Raises FolderError."""
+    """Move an unreadable log to set-aside/, unless the file is empty; returns the log's old path. Raises
+    FolderError if the log can be read, with the advice ``otherwise``.
+    """
     path = os.path.join(root, name)
     try:
         with open(path, "rb") as file:
@@ -110,7 +112,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """(arguments of a queue that may have had this folder, the folder's incarnation). Raises FolderError."""
+    """(arguments that the folder's queue may have had, the folder's incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

@@ -51,7 +51,9 @@ def make_session(
 
 
 def _control_socket(given):
-    """The path of the given control socket, or of this machine's broker's; "": none. Raises APIError."""
+    """The path of the control socket: the given path or, by default, that of this machine's broker; "" if
+    there is none. Raises APIError.
+    """
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
             raise APIError(f"no control socket at {given}, or you may not use it")
@@ -65,7 +67,9 @@ def _control_socket(given):
 
 
 def names(*path, per_vhost=True, field="name"):
-    """A function for click's ``shell_complete``, which offers the names in the list at ``path``."""
+    """A function for click's ``shell_complete``, which offers the ``field`` of each item in the API's list at
+    ``path``. ``per_vhost``: only items of the session's vhost.
+    """
 
     def complete(context, _parameter, incomplete):
         try:

@@ -42,7 +42,9 @@ def import_definitions(session, file, only_vhost, dry_run):
 
 
 def from_other(place):
-    """Decorator: gives a command options for another broker, named ``place`` in help, and its API."""
+    """Decorator: gives a command the API of another broker, and options for it. ``place`` names the other
+    broker in the help.
+    """
 
     def decorate(function):
         @click.option("--from", "source", required=True, metavar="URI",
@@ -90,7 +92,8 @@ def definitions_of(other):
 def bring_in(session, definitions, dry_run, where, leaves=True):
     """Import definitions and print a report; for a dry run only print the changes. Raises APIError.
 
-    ``leaves``: end the command with exit code 1 if an entry is refused.
+    ``where``: (vhost,), or () for the whole broker. ``leaves``: end the command with exit code 1 if an entry
+    is refused.
     """
     if not isinstance(definitions, dict):
         raise APIError("definitions should be an object", 400)

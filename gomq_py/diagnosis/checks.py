@@ -73,7 +73,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """The finding of a certificate that expires within so many days (0: it has expired), or None."""
+    """A finding if a certificate that expires in ``days`` days (0: has expired) must be renewed, or None."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -84,7 +84,7 @@ def of_certificate(days):
 
 
 def of_flushes(mean_s):
-    """The finding of slow flushes (mean seconds), or None."""
+    """A finding if flushes are slow, otherwise None; ``mean_s``: how long a flush takes on average."""
     if mean_s <= SLOW_SYNC_S:
         return None
     return Finding(
@@ -93,7 +93,7 @@ def of_flushes(mean_s):
 
 
 def of_loop(lag_s):
-    """The finding of a late event loop (seconds), or None."""
+    """A finding if the event loop is too late, otherwise None; ``lag_s``: by how many seconds."""
     if lag_s <= SLOW_LOOP_S:
         return None
     return Finding(
@@ -102,7 +102,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """The finding of a vhost's own store that a fault has closed."""
+    """The finding for a store of a vhost (of no queue) that a fault has closed."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
@@ -110,7 +110,7 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept):
-    """Findings about counts of ``damaged`` messages and of files ``kept`` for an operator to look at."""
+    """Findings for ``damaged`` messages and for files ``kept`` for an operator; both are counts."""
     if damaged:
         yield Finding(
             BAD, "disk", "disk",
@@ -125,7 +125,7 @@ def of_damage(damaged, kept):
 
 
 def of_blocked(count):
-    """The finding of connections that an alarm blocks, or None."""
+    """A finding if an alarm blocks connections (``count`` of them); otherwise None."""
     if not count:
         return None
     return Finding(
@@ -134,7 +134,7 @@ def of_blocked(count):
 
 
 def of_link(kind, vhost, name, state, error):
-    """The finding of a shovel or federation link that does not run, or None."""
+    """A finding if a shovel or federation link does not run; otherwise None."""
     if state not in ("error", "terminated", "stopped"):
         return None
     return Finding(

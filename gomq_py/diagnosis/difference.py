@@ -27,12 +27,12 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Compares two exports. ``exchange_types`` are those of the broker ``here``, or None if unknown.
-    ``rows()`` is the result.
+    """Compares the export of the broker ``here`` with ``there``, the one to import, by rows().
+    ``exchange_types``: those that the broker here has, or None if unknown.
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """``paced(entries)`` iterates with pauses; ``is_whole``: False for exports of a single vhost."""
+        """``paced(entries)`` iterates with pauses; ``is_whole`` is False for exports of a single vhost."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -46,8 +46,8 @@ class Difference:
         """Yield {action, kind, vhost, name, note} for each entry of ``there`` that is ``new``, ``differs``,
         or would be ``ignored`` or ``refused``.
 
-        A ``same`` entry is left out, unless a note says that it becomes something else here. An import
-        deletes nothing from ``here``.
+        An entry that is the same is left out, unless a note says that it becomes something else here. Entries
+        of ``here`` alone are left out, too: an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()
@@ -105,7 +105,7 @@ class Difference:
 
 
 def _is_there_anyway(kind, entry):
-    """Whether every broker has this entry from the start."""
+    """Whether every broker has this entry from the start: the amq.* exchanges, default bindings."""
     if kind == "exchanges":
         return not entry.get("name") or entry["name"].startswith("amq.")
     return kind == "bindings" and not entry.get("source")

@@ -50,20 +50,21 @@ class AppTask:
         return f"<task {self.name!r} on queue {self.queue!r}>"
 
     def delay(self, *args, **kwargs):
-        """Send the task with these arguments and wait for the broker's confirm; returns its uuid.
+        """Send the task with these arguments and wait for the broker's confirm; returns the task's uuid.
 
         Raises BadArgument, NotDelivered.
         """
         return self.send(args, kwargs)
 
     def send(self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """Like ``delay``, with options: the task runs in ``delay_s`` or at ``eta`` (datetime, Unix seconds).
-        A higher ``priority`` runs first. A task with the same text ``unique`` as a recent one is dropped.
+        """Like ``delay``, with options: the task runs after ``delay_s`` seconds or at ``eta`` (datetime or
+        Unix seconds). A higher ``priority`` runs first. The broker drops a task with the same text ``unique``
+        as a recent task.
         """
         return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers))
 
     def submit(self, *args, **kwargs):
-        """Send the task without waiting; returns a concurrent.futures.Future of its uuid."""
+        """Send the task without waiting; returns a concurrent.futures.Future of the task's uuid."""
         return self.app.server.submit(self.task(args, kwargs))
 
     def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
@@ -97,10 +98,11 @@ class AppTask:
 class Dispatcher:
     """An app: knows tasks, their queues and their broker. ``queue``: for tasks without a queue of their own.
 
-    ``delivery_limit``: how often a task may be lost with its worker before it is dead-lettered; gomq-py only.
-    ``priorities``: the highest priority of the queues (0: queues without priorities). ``unique_s``: for how
-    long equal tasks are dropped after a unique one. For a queue that workers in Go declare, too, pass
-    ``delivery_limit=None, priorities=0``. Further keywords are those of ServerConfig.
+    ``delivery_limit``: how often a lost worker's task is delivered again before the broker dead-letters it;
+    gomq-py only. ``priorities``: the highest priority of the queues (0: queues without priorities).
+    ``unique_s``: for how many seconds after a unique task the broker drops equal tasks. For a queue that
+    workers in Go declare, too, pass ``delivery_limit=None, priorities=0``. Further keywords are those of
+    ServerConfig.
     """
 
     def __init__(

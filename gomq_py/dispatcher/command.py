@@ -65,7 +65,7 @@ def load(place):
 
 
 class _Run:
-    """Runs an app's workers until a signal ends them or the connection is given up."""
+    """Runs an app's workers until a signal ends them or the Server gives up reconnecting."""
 
     def __init__(self, app, options):
         self._app = app
@@ -79,7 +79,7 @@ class _Run:
         self._health_error = ""
 
     def run(self):
-        """Run the workers until a signal or until the connection is given up; returns the exit code."""
+        """Run the workers until a signal or until the Server gives up reconnecting; returns the exit code."""
         signal.signal(signal.SIGTERM, self._told)
         # A terminal's Ctrl-C also reaches the parent of --reload, which passes it on.
         parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))

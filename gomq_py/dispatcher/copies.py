@@ -26,7 +26,9 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Publishes copies for one worker; calls ``on_begin()`` for each, ``on_end()`` when it is settled."""
+    """Publishes copies for one worker. Calls ``on_begin()`` when a copy is published, and ``on_end()`` when
+    that attempt has succeeded or failed.
+    """
 
     def __init__(self, worker_name, server, on_begin, on_end):
         self._worker_name = worker_name

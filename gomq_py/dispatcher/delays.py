@@ -3,7 +3,7 @@
 Both ways end at the exchange X of the tasks, with the task's routing key:
 
     gomq-py    X.delayed, an x-delayed-message exchange that passes everything on to X; header x-delay
-               X.unique, a deduplicating exchange that passes the rest on to X.delayed
+               X.unique, an exchange that drops duplicates and passes the rest on to X.delayed
     others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
                expire into X. A wait is made of a few of them, the longest that fits first; the worker that
                gets a task before its time (header x-task-due) puts it off once more. Each queue has one time
@@ -56,7 +56,7 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """The (exchange, headers) with which a task is published that has to run in ``delay_s``."""
+        """The (exchange, headers) for publishing a task that is to run in ``delay_s`` seconds."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}

@@ -41,9 +41,9 @@ class ProcessDied(DispatcherError):
 
 
 class Retry(DispatcherError):
-    """A task raises it to be run again, after ``delay_s`` seconds or, with None, the task's backoff.
+    """A task raises Retry to be run again, after ``delay_s`` seconds or, if None, after the task's backoff.
 
-    Making it raises BadTask if the delay is invalid.
+    The constructor raises BadTask if the delay is invalid.
     """
 
     def __init__(self, reason="the task asks for it", delay_s=None):
@@ -52,7 +52,7 @@ class Retry(DispatcherError):
 
 
 class Reject(DispatcherError):
-    """A task raises it to be dead-lettered at once, without further attempts."""
+    """A task raises Reject to be dead-lettered at once, without further attempts."""
 
 
 def checked_delay_s(seconds):

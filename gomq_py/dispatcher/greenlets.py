@@ -18,7 +18,8 @@ from gevent.pool import Pool
 class Greenlets:
     """Runs tasks in at most ``limit`` greenlets at once.
 
-    A task that takes too long is killed. Its place is free at once, even if it catches the kill and goes on.
+    A task that takes too long is killed. Its place is free at once, even if the task catches the kill and
+    goes on.
     """
 
     kind = "greenlets"
@@ -53,7 +54,7 @@ class Greenlets:
         self._watcher.send()
 
     def close(self):
-        """Let the hub's thread end once all greenlets are done; does not wait for that."""
+        """Let the hub's thread end once all greenlets are done; returns without waiting for the greenlets."""
         self._closing = True
         self._watcher.send()
 

@@ -81,7 +81,7 @@ class Invocation:
             return False
 
     def run(self, call):
-        """Run the hooks and ``call()``, report the result; False if abandoned meanwhile. Raises no error."""
+        """Call the hooks before the task, and ``call()``; returns what ``finished`` does. Raises no error."""
         self.began = time.monotonic()
         set_current(self.context)
         error = None
@@ -99,7 +99,8 @@ class Invocation:
         return self.finished(error)
 
     def finished(self, error):
-        """Report that the function ended; ``error``: None if it returned. False if abandoned meanwhile.
+        """Report that the function returned (``error`` None) or raised ``error``. Returns False, without a
+        report, if the worker has abandoned the invocation.
 
         In a process that the task forked this call ends the process: the parent settles the task.
         """
@@ -225,7 +226,8 @@ class Processes(Threads):
 class EventLoop:
     """Runs coroutine functions, at most ``limit`` at once, on an asyncio loop in a thread of its own.
 
-    An abandoned coroutine is cancelled. Its place is free at once, even if it catches that and goes on.
+    An abandoned coroutine is cancelled. Its place is free at once, even if the coroutine catches the
+    cancellation and goes on.
     """
 
     kind = "asyncio"

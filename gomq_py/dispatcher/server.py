@@ -53,7 +53,8 @@ class ServerConfig:
     The Server reconnects after ``reconnection_interval_s``, then twice that, ... up to
     ``reconnection_most_s``, each less a random part; it gives up after ``reconnection_retries`` (None: never)
     and calls ``on_connection_broken(error)``. ``publish_timeout_s`` bounds a publish, reconnects included.
-    ``unique_s``: for how long equal tasks are dropped after a unique one (None: no unique tasks).
+    ``unique_s``: for how many seconds after a unique task the broker drops equal tasks (None: no unique
+    tasks).
     """
 
     url: str = DEFAULT_URL
@@ -215,11 +216,13 @@ class Server:
     # Called by workers, in the link's thread.
 
     def send_copy(self, exchange, routing_key, body, properties):
-        """Publish a copy of a message for a worker; returns a Future that is done when it is confirmed."""
+        """Publish a copy of a message for a worker; returns a Future that ends with the copy's confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(self, routing_key, body, properties, delay_s):
-        """Publish a message that the exchange gets in ``delay_s``; returns a Future, done when confirmed."""
+        """Publish a message so that it reaches the exchange after ``delay_s`` seconds; returns a Future that
+        ends with the message's confirm.
+        """
         exchange, headers = self.delays.place(delay_s)
         self.delays.prepare(self._control, delay_s)
         properties.headers = {**(properties.headers or {}), **headers}
@@ -361,7 +364,7 @@ def _greenlets():
 
 
 def _fail(answer, task, why):
-    """Set the Future ``answer`` to the error of a task that cannot be sent without a connection."""
+    """Fail the Future ``answer`` of a task that cannot be sent without a connection; ``why``: a reason."""
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

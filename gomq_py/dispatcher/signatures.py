@@ -28,7 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """Types and checks a task's arguments. ``skip``: count of leading parameters that the worker fills."""
+    """Derives and checks a task's argument types. ``skip``: how many leading parameters the worker fills."""
 
     def __init__(self, name, function, skip=0):
         self.name = name
@@ -73,7 +73,7 @@ class Signature:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
     def call(self, function, values):
-        """Call the function with received values; those of keyword-only parameters are passed by name."""
+        """Call the function with received values; passes the values of keyword-only parameters by name."""
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
         if not keyword_only:
@@ -85,7 +85,7 @@ class Signature:
 def check_of(function, skip):
     """Make a function that checks only how many arguments a task got, for tasks without a Signature.
 
-    ``skip``: count of leading parameters that the worker fills.
+    ``skip``: how many leading parameters the worker fills.
     """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())
@@ -142,7 +142,7 @@ class _Scalar:
 
 
 class _Json:
-    """A parameter that takes any JSON value, or only values of the given outer types."""
+    """A parameter that takes any JSON value or, if ``kinds`` are given, only values of these Python types."""
 
     def __init__(self, kinds=()):
         self._kinds = kinds

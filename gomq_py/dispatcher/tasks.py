@@ -40,7 +40,7 @@ _current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.ta
 
 @dataclass(slots=True)
 class Argument:
-    """A value and the name of its type, which is derived from the value if it is empty."""
+    """A value and the name of its type. An empty name is replaced by the type derived from the value."""
 
     value: Any
     type: str = ""
@@ -195,7 +195,9 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raises ValueError if a call would not run the function: generators, and coroutines outside asyncio."""
+    """Raises ValueError for functions that a call does not run: generators, and coroutine functions if
+    ``run_in`` is not asyncio.
+    """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
     if inspect.iscoroutinefunction(function) and run_in != "asyncio":
@@ -203,7 +205,7 @@ def check_kind(name, function, run_in):
 
 
 def check_has_run(result):
-    """Raises DispatcherError if the result is a coroutine: the function has not run then."""
+    """Raises DispatcherError if the result is a coroutine, because then the function has not run."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")

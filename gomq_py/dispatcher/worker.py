@@ -2,12 +2,12 @@
 
 Messages end as follows:
 
-    no task, no JSON, arguments of other types    dead letters, with the reason
-    a task that this worker does not know         put off, for another worker may know it; then dead letters
+    not JSON, not a task, wrong argument types    dead letters, with the reason
+    a task that this worker does not know         put off, as another worker may know it; then dead letters
     the function returns                          acknowledged
-    it raises, takes too long, raises Retry       tried again as its TaskConfig says; then acknowledged, or
+    the function raises or takes too long         tried again as its TaskConfig says; then acknowledged, or
                                                   dead letters
-    the connection is lost                        the broker delivers it again
+    the connection is lost                        the broker delivers the message again
 
 Dead letters go to the queue ``<queue>.dead``. To put off or give up a message the worker publishes a copy and
 acknowledges the original when the copy is confirmed: a crash in between leaves both, and no message is lost.
@@ -141,7 +141,7 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """After a loss of connection or channel: forget tasks not begun; the broker delivers them again."""
+        """Forget tasks not begun, because connection or channel is lost: the broker delivers them again."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
@@ -156,7 +156,7 @@ class Worker:
         return True
 
     def end(self, error):
-        """End, as reconnecting was given up. Running tasks may finish; other workers run them again."""
+        """End, because the link gave up reconnecting. Running tasks may finish; other workers repeat them."""
         self.down(error)
         self.is_consuming = False
         self._copies.forget()
@@ -179,8 +179,9 @@ class Worker:
         return True
 
     def _call(self, function):
-        """Have the link's thread call the function, and wait. A lost connection is only logged: the broker
-        has returned all tasks then."""
+        """Have the link's thread call the function, and wait. If the connection is lost, only log this,
+        because then the broker has returned all tasks to the queue.
+        """
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:
@@ -196,7 +197,7 @@ class Worker:
             self._channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
-        """After a cancel by the broker (its queue was deleted or moved): declare and consume again."""
+        """Declare and consume again: the broker cancelled the consumer, as the queue was deleted or moved."""
         if channel is self._channel and self.is_consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again", self.name,

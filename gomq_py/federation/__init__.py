@@ -1,1 +1,1 @@
-"""Federation: exchanges and queues that also receive messages from other brokers, by policy."""
+"""Federation: lets exchanges and queues also receive messages from other brokers, as policies say."""

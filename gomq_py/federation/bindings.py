@@ -1,6 +1,7 @@
-"""Bindings of a federated exchange: which bindings must exist upstream, and the changes still to make there.
+"""Bindings: computes which bindings a federated exchange needs upstream, and which changes are to be made
+there.
 
-Bindings here that are equal become one binding upstream. A binding that a downstream broker made here is
+Equal bindings here become one binding upstream. If a broker further downstream made a binding here, it is
 passed on upstream with one hop less, but not to the broker that it was made for: so bindings spread through a
 ring of brokers and stop.
 """
@@ -32,7 +33,7 @@ class Bindings:
             self.made(binding)
 
     def made(self, binding):
-        """Add a binding of the exchange, or of an exchange that it sends all messages to."""
+        """Add a binding of the federated exchange, or of another exchange that gets all of its messages."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -64,7 +65,9 @@ class Bindings:
         return bool(self._changed)
 
     def take_changes(self):
-        """Return all changes, then made: (routing key, arguments, True to make or False to remove)."""
+        """Return the changes that are to be made upstream, which then count as made: (routing key, arguments,
+        True to make the binding or False to remove it).
+        """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
             asked, there = self._asked.get(identity), self._there.get(identity)
@@ -86,14 +89,17 @@ class Bindings:
 
 
 def _whom(binding):
-    """Identify the binding's destination: a reopened destination is a new object of the same name."""
+    """Return a key for the binding's destination. Its name is used, since a reopened destination is a new
+    object.
+    """
     return binding.destination_type, binding.destination.name or id(binding.destination)
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """The arguments for making a binding upstream, or None if it must not be made there.
+    """Return the arguments for making a binding upstream, or None if the binding must not be made there.
 
-    ``here``: (name of this broker, vhost, exchange); ``there``: (name of that broker, vhost).
+    ``arguments``: of the binding here. ``here``: (name of this broker, vhost, exchange); ``there``: (name of
+    the upstream's broker, its vhost). ``max_hops``: most links that a message may go over.
     """
     bound_from = arguments.get(BOUND_FROM)
     passed = bound_from if isinstance(bound_from, list) else []

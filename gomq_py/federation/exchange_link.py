@@ -1,12 +1,14 @@
-"""Exchange links: messages published to an exchange upstream also reach the bindings of the exchange here.
+"""Exchange links: let messages that are published to an exchange upstream also reach the bindings of the
+exchange here.
 
 Each link has a queue upstream, and its own exchange between the upstream's exchange and that queue. The link
 makes the bindings of the exchange here between the two exchanges, so that only wanted messages are sent. The
-exchange in between also drops messages that have been here. If the broker upstream does not know its type, it
-is a fanout exchange, and this end drops those messages.
+exchange in between has a type of its own, which also drops messages that have been here. If the broker
+upstream does not know this type, the exchange in between is a fanout exchange, and the link drops messages
+that have been here.
 
-AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, under the other
-one of two names, and deletes the previous one: no binding of an earlier run stays, and no message is missed
+AMQP cannot list bindings. So each connect makes a new exchange in between, with all bindings, and deletes the
+previous one; two names are used in turn. So no binding of an earlier run stays, and no message is missed
 meanwhile.
 """
 from functools import partial
@@ -46,7 +48,7 @@ LINGER_S = 5.0
 
 
 class ExchangeLink(FederationLink):
-    """The link of one exchange and one upstream."""
+    """Moves the messages of one upstream to one exchange."""
 
     type = "exchange"
 
@@ -87,7 +89,8 @@ class ExchangeLink(FederationLink):
             self._tasks = self._bindings = None
 
     def binding_made(self, binding):
-        """Note a new binding of the exchange, or of an exchange that it sends all messages to."""
+        """Note a new binding of the federated exchange, or of another exchange that gets all of its messages.
+        """
         self._bindings.made(binding)
 
     def binding_gone(self, binding):
@@ -96,7 +99,9 @@ class ExchangeLink(FederationLink):
 
     @property
     def queue_upstream(self):
-        """Name of the queue upstream, as RabbitMQ's: with vhost and exchange here only if they differ."""
+        """Name of the link's queue upstream, built as in RabbitMQ. The vhost and exchange here are in the
+        name only if they differ from those upstream.
+        """
         there, here = self.upstream.exchange, [self._context.cluster_name()]
         if self.vhost.name != self._there[1]:
             here += [self.vhost.name, self.name]
@@ -260,7 +265,8 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(between, passive=True)  # errors of earlier methods arrive here
 
     def _fits(self, connection, method):
-        """True if the method fits into a frame of the broker upstream; one binding must not break the link.
+        """True if the method fits into a frame of the broker upstream. Otherwise adds a note: without this
+        check, one large binding would end the connection.
         """
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -280,7 +286,9 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """Reconnect, which makes all bindings anew, because one could not be changed."""
+        """Reconnect because a binding could not be changed upstream. A new connection makes all bindings
+        anew.
+        """
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -290,7 +298,7 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """Identifies the objects made upstream: equal for links that make the same objects."""
+        """Return a key for the objects made upstream. Links that make the same objects have equal keys."""
         return uris.without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
@@ -317,11 +325,12 @@ class ExchangeLink(FederationLink):
 
 
 class UpstreamTasks:
-    """Tasks of one link upstream, beside the flow of messages, over their own connection, closed a little
-    after the last task: bindings change in bursts, and a thousand idle links need no second connection each.
+    """Runs tasks of one link upstream, such as changes of bindings, over a connection of their own.
 
-    ``connect()`` returns a client's connection. ``failed(error)`` is called if the upstream cannot be reached
-    or refuses a task; all waiting tasks are dropped. It must not switch.
+    The connection is closed a little after the last task: bindings change in bursts, and a thousand idle
+    links should not hold a second connection each. ``connect()`` returns a client's connection.
+    ``failed(error)``, which must not switch, is called if the upstream cannot be reached or refuses a task;
+    all waiting tasks are then dropped.
     """
 
     def __init__(self, hub, connect, failed):
@@ -334,7 +343,7 @@ class UpstreamTasks:
         self._is_stopped = False
 
     def run(self, do):
-        """Call ``do(channel)`` soon, once for all requests until then."""
+        """Call ``do(channel)`` soon. Further requests for the same ``do`` before that have no effect."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -379,7 +388,7 @@ class UpstreamTasks:
 
 
 def there_of(connection):
-    """(name of the broker upstream or None, its vhost)."""
+    """Return (name of the broker upstream, or None; its vhost)."""
     name = connection.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None, connection.parameters.virtual_host
 

@@ -1,8 +1,8 @@
-"""A federation link: from one upstream to one exchange or queue of this broker.
+"""Federation link: brings messages from one upstream to one exchange or queue of this broker.
 
-Subclasses define what is declared upstream, when messages are taken and which headers are added. The link of
-gomq_py.links moves the messages. The supervisor owns, starts and stops it. A NoLink takes the place of an
-impossible link, to show operators the reason.
+Subclasses define what is declared upstream, when messages are taken and which headers are added. A Link
+(links.link) moves the messages. The supervisor owns, starts and stops the federation link. If a link is
+impossible, a NoLink takes its place and shows operators the reason.
 """
 import time
 
@@ -29,9 +29,10 @@ NOT_FOUND = 404
 
 
 class FederationLink:
-    """``type``: "exchange" or "queue"; ``name``: its name here; ``id``: identifies source and destination.
+    """Moves messages from one upstream to an exchange or queue here.
 
-    ``context``: shared by all links of a broker (supervisor.LinkContext).
+    ``type``: "exchange" or "queue"; ``name``: name of the exchange or queue here; ``id``: identifies source
+    and destination. ``context``: shared by all links of a broker (supervisor.LinkContext).
     """
 
     type = ""
@@ -90,7 +91,9 @@ class FederationLink:
         """After stop(): remove the objects made upstream for this link."""
 
     def gone(self):
-        """After clean_up(): the supervisor has forgotten the link; release it once no part of it runs."""
+        """Called after clean_up(), when the supervisor has forgotten the link: release its parts once none
+        runs.
+        """
         self._is_gone = True
         self._let_go()
 
@@ -156,13 +159,16 @@ class FederationLink:
         raise NotImplementedError
 
     def _received_from(self):
-        """The header about the upstream for every message, without the fields that depend on the message."""
+        """Return the header entry about the upstream, without the fields that differ from message to message.
+        """
         return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
 
     # for kinds
 
     def _refusal(self):
-        """Why publishing here, or reading an upstream in this broker, is not allowed; or None."""
+        """Return why publishing here, or reading an upstream in this broker, is not allowed; None if it is
+        allowed.
+        """
         return self._context.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
@@ -178,7 +184,7 @@ class FederationLink:
         return Target([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
-        """Connect to this URI or, by default, to that of the last connect.
+        """Connect to ``uri`` or, if it is empty, to the URI of the last connect.
 
         May switch. Raises ValueError, OSError, ClientError.
         """
@@ -214,7 +220,10 @@ def id_of(type_, vhost, name, upstream):
 
 
 def with_received(properties, told, passed, trusts_user_id):
-    """Prepend the upstream to the list of places that a message has passed, in its Properties."""
+    """Put ``told``, the entry about the upstream, in front of ``passed``, the entries of brokers that the
+    message has passed, and store both in the header of its Properties. Unless ``trusts_user_id``, the user id
+    is removed.
+    """
     headers = properties.headers or {}
     properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
     if not trusts_user_id:
@@ -223,8 +232,8 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, some hundred at once, and wait for their answers (``answer`` None: they have none).
-    May switch.
+    """Send many methods, some hundred at once, and wait for their answers. ``answer``: the class of the
+    answers, or None if the methods have no answers. May switch.
 
     Raises the client's errors.
     """
@@ -247,7 +256,7 @@ class NoLink:
     """Takes the place of a link that cannot exist: the stored upstream is invalid, or was set while the
     broker had no federation. The supervisor calls it like a link; it never connects.
 
-    ``type`` and ``name`` as of FederationLink; the Upstream has a ``fault``.
+    ``type`` and ``name``: as in FederationLink. The Upstream's ``fault`` has the reason.
     """
 
     has_ended = True
@@ -269,7 +278,7 @@ class NoLink:
         return f"<NoLink {self.title}: {self.state}>"
 
     def start(self):
-        """Report its state, so that operators see it."""
+        """Report the state, so that operators see it."""
         self._context.on_change(self)
 
     def stop(self):

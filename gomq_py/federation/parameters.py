@@ -1,8 +1,8 @@
-"""Upstreams and sets of upstreams: their parameters, checked like RabbitMQ's, and those that a policy
-selects.
+"""Parameters of federation: checks upstreams and sets of upstreams like RabbitMQ, and finds the upstreams
+that a policy selects.
 
-Values only. A set is a list of upstream names, each with keys that override its upstream's; the set `all`
-need not be defined. Undefined upstreams that a policy names are ignored until they are defined.
+Does no I/O. A set is a list of upstream names, each with keys that override those of its upstream; the set
+`all` need not be defined. If a policy names an upstream that is not defined, the name is ignored until it is.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
@@ -31,15 +31,15 @@ PURPOSE = "x-internal-purpose"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Source of the messages of one link: an upstream's definition with the overrides for this exchange or
-    queue.
+    """Describes where one link gets its messages: the definition of an upstream, with the overrides for this
+    exchange or queue.
 
-    ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: for the queue that an
-    exchange's link makes upstream, None: no limit. Equal Upstreams need no new link.
+    ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: limits of the queue
+    that the link of an exchange makes upstream, None: no limit. Equal Upstreams need no new link.
 
-    ``chosen_by``: (what, who set it) of the policy and the set that lead to it (broker.policies.parameters).
-    ``fault``: why there can be no link, or None. ``waiting``: (component, name) of a value that was set while
-    the broker had no federation, if that is the fault.
+    ``chosen_by``: (what, user who set it) of the policy and of the set that select the upstream. ``fault``:
+    why there can be no link, or None. ``waiting``: (component, name) of each value that was set while the
+    broker had no federation, if this is the fault.
     """
 
     name: str
@@ -64,7 +64,9 @@ class Upstream:
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """True if both may use the same objects upstream: they share a broker address, and the exchange."""
+        """True if this Upstream and ``other`` may use the same objects upstream: they have a broker address
+        in common, and the same exchange.
+        """
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 
@@ -166,10 +168,13 @@ def check_set(name, value):
 
 
 class UpstreamComponent(Component):
-    """One of the two parameter components. ``on_change(vhost)`` is called after a change."""
+    """The parameter component of upstreams, or that of sets. ``on_change(vhost)`` is called after a change.
+    """
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check``: check_upstream() or check_set(). ``check_setter``: check_set_by() of valid values."""
+        """``check``: check_upstream() or check_set(). ``check_setter(vhost, name, value, by)`` checks a valid
+        value for the user ``by``, who sets it.
+        """
         self._component = component
         self._check = check
         self._on_change = on_change
@@ -197,10 +202,10 @@ class UpstreamComponent(Component):
 # upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """The Upstreams of an exchange or queue under the policy in force.
+    """Return the Upstreams that the policy in force selects for an exchange or queue.
 
-    ``fault`` says why one has no link: its stored value is invalid, or the value or the policy was set while
-    the broker had no federation (Parameters.waits).
+    An Upstream with a ``fault`` can have no link: its stored value is invalid, or this value or the policy
+    was set while the broker had no federation (Parameters.waits).
     """
     policy, definition = entity.in_force.policy, entity.in_force.definition
     if policy is None:
@@ -291,7 +296,7 @@ def _without_link(name, entity, fault, waiting=()):
 
 
 def _with_vhost(uri, vhost):
-    """The URI of another broker; a URI without a vhost gets this one, as in RabbitMQ."""
+    """Return the URI of another broker. A URI without a vhost gets ``vhost``, as in RabbitMQ."""
     parts = urlsplit(uri)
     if not parts.netloc or parts.path not in ("", "/"):
         return uri

@@ -1,8 +1,9 @@
-"""Queue links: idle consumers of a queue here also get the messages of one upstream.
+"""Queue links: let idle consumers of a queue here also get the messages of one upstream.
 
-The link takes messages while a consumer here waits and no message is ready. When that changes, up to the
-prefetch may be in flight and wait here. The link consumes with a priority below 0, so that clients upstream
-come first; links of other brokers do the same here, so two queues may take from each other.
+The link takes messages while a consumer here waits and no message is ready. When the link stops taking, up to
+``prefetch`` messages may be in flight; they wait in the queue here. The link consumes with a priority below
+0, so that clients upstream come first. A link of another broker may take from the queue here in the same way,
+so two queues may take from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
@@ -18,7 +19,7 @@ VISITS_MOST = (1 << 63) - 1
 
 
 class QueueLink(FederationLink):
-    """The link of one queue and one upstream."""
+    """Moves the messages of one upstream to one queue."""
 
     type = "queue"
     # Most messages taken in excess: between two queues that take from each other these go to and fro.
@@ -28,7 +29,7 @@ class QueueLink(FederationLink):
     # called by the supervisor
 
     def queue_had_turn(self, queue):
-        """Resume or pause, by whether consumers here are idle."""
+        """Take messages if a consumer here is idle; otherwise pause."""
         if queue.has_hungry():
             self._link.resume()
         else:
@@ -64,7 +65,9 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """Declare the queue upstream like this one, if missing. May switch. Raises the client's errors."""
+        """Declare the queue upstream like the queue here, if it is missing. May switch. Raises the client's
+        errors.
+        """
         name = self.upstream.queue
         try:
             channel.queue_declare(name, passive=True)

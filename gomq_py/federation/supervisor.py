@@ -1,7 +1,7 @@
-"""Federation: the links of one broker, which follow from its policies, upstreams, exchanges and queues.
+"""Federation: keeps the links of one broker as its policies, upstreams, exchanges and queues require.
 
-The node makes it, registers it with the kinds before the broker is recovered, starts it when the doors are
-open, and stops it before they close.
+The node makes the Federation and registers it with the broker's Kinds before the broker is recovered. It
+starts the Federation when the doors are open, and stops it before they close.
 """
 import time
 from operator import methodcaller
@@ -39,11 +39,10 @@ _described = methodcaller("described")
 
 
 class LinkContext:
-    """Shared by the links of one broker.
+    """Holds what all federation links of one broker share.
 
-    ``cluster_name()``: this broker's name among brokers. ``make_link``: replaces the class of gomq_py.links,
-    or None. ``removing``: {name of a queue upstream: Event} of cleanups in progress. Links call
-    ``on_change(link)`` and ``on_end(link, reason)``.
+    ``make_link``: replaces the class of gomq_py.links, or None. ``removing``: {name of a queue upstream:
+    Event} of cleanups in progress. Links call ``on_change(link)`` and ``on_end(link, reason)``.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):
@@ -58,12 +57,13 @@ class LinkContext:
         self._setters = Setters(broker)
 
     def cluster_name(self):
-        """The broker's name among brokers."""
+        """Return the cluster name of this broker, by which other brokers know it."""
         return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, by, name):
-        """A client's connection for a link of this vhost. In this broker it has the rights of ``by``, who set
-        the upstream of this name. May switch. Raises ValueError, OSError, ClientError.
+        """Return a client's connection for a link of this vhost. If ``uri`` means this broker, the connection
+        has the rights of ``by``, who set the upstream of this name. ``name``: the connection's name. May
+        switch. Raises ValueError, OSError, ClientError.
         """
         try:
             user = self._setters.user_of(by, f"upstream '{upstream}'")
@@ -76,7 +76,9 @@ class LinkContext:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """The upstream's setter, or ``before`` if the upstream was deleted: cleanup still needs a login."""
+        """Return who set the upstream. If it was deleted, return ``before``, whose login the cleanup still
+        needs.
+        """
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
@@ -88,9 +90,12 @@ class LinkContext:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Why the link is not allowed, as a text that begins with the end's name, or None. Checked: the
-        setter of this Upstream may publish to ``exchange`` and, if the upstream is in this broker too, read
-        there; and the setters of the policy and the set may choose it for the exchange or queue of this name.
+        """Return why the link is not allowed, as a text that begins with the end's name; None if it is
+        allowed.
+
+        The upstream's setter must have the right to publish to ``exchange`` and, if the upstream is in this
+        broker too, to read from it. Who set the policy or the set must be allowed to choose the upstream for
+        the exchange or queue ``name``.
         """
         end = DESTINATION
         try:
@@ -109,12 +114,13 @@ class LinkContext:
         return None
 
     def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
-        """Check that ``by``, who set the policy or set ``what``, may lead messages of the exchange or queue
-        ``there`` to ``here`` over another user's upstream, whose login is not meant for that. In this broker
-        ``by`` needs the right to read ``there``. In another broker, where rights are unknown, ``by`` needs
-        the right to read ``here``, which gives the same messages anyway.
+        """Check that user ``by``, who set the policy or set ``what``, may take messages of ``there`` to
+        ``here`` over another user's upstream, whose login is not meant for that. ``there``: name of the
+        exchange or queue upstream; ``here``: name in this vhost.
 
-        Raises NoPermission, ValueError.
+        If the upstream is in this broker, ``by`` needs the right to read ``there``. The rights in another
+        broker are unknown: if ``there`` and ``here`` differ, ``by`` needs the right to read the name
+        ``there`` in this vhost, unless ``by`` is an administrator. Raises NoPermission, ValueError.
         """
         if by is not None and by == vhost.set_by.get((UPSTREAM, upstream)):
             return
@@ -139,7 +145,8 @@ class LinkContext:
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
     def check_setter(self, name, value, by):
-        """Raise ValueError if the setter of this upstream could have no link."""
+        """Raise ValueError if this upstream could have no link because of ``by``, who sets it, or its URIs.
+        """
         user = self._setters.user_of(by, f"upstream '{name}'")
         try:
             self._connector.check(value["uri"], user=user)
@@ -147,7 +154,9 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if a set names an upstream that its setter may not use."""
+        """Raise ValueError if the set names an upstream that ``by``, who sets the set, may not use as the set
+        says.
+        """
         for entry in value:
             upstream = entry["upstream"]
             there = vhost.parameters.get((UPSTREAM, upstream))
@@ -164,12 +173,14 @@ class LinkContext:
 
 
 class Federation(Job):
-    """Supervises the links. A job that checks possible changes in slices."""
+    """Supervises the federation links. As a Job, it checks in slices which links must start or stop."""
 
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register its components, and its listeners of queues, exchanges and policies, with the Kinds."""
+        """Register the components of upstreams and sets, and listeners of policies and vhosts, with the
+        Kinds.
+        """
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
@@ -187,14 +198,16 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """Take the recovered broker, the links' connector (links.local), and a replacement of class Link."""
+        """Take the recovered broker, and the links' connector (links.local). ``make_link`` replaces the class
+        Link.
+        """
         self._broker, self._hub, self._connector = broker, hub, connector
         self._context = LinkContext(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard, HEARD)
         broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Start all links; the doors are open."""
+        """Start all links. The node calls this when the doors are open."""
         self._is_started = True
         for vhost, there in self._federated.items():
             for kind, name in there:
@@ -225,10 +238,11 @@ class Federation(Job):
         ]
 
     def restart(self, vhost, link_id, by):
-        """Make a link reconnect. Returns whether it exists.
+        """Make a link reconnect. Returns False if there is no such link.
 
-        An upstream that waits (Parameters.waits) takes effect as if ``by`` (see Parameters.set) had set it
-        now. Raises OSError, ValueError.
+        If the link's upstream, set or policy was stored while the broker had no federation
+        (Parameters.waits), it takes effect now, as if user ``by`` (see Parameters.set) had just set it.
+        Raises OSError, ValueError.
         """
         for link in self.links(vhost):
             if link.id == link_id:
@@ -285,7 +299,7 @@ class Federation(Job):
             self._match(vhost, kind, name)
 
     def _heard(self, key, subjects):
-        """Handle an event."""
+        """Handle an event about a binding, or about a deleted exchange or queue."""
         what, _, happened = key.partition(".")
         if what == "binding":
             self._binding_changed(subjects[0], happened == "created")
@@ -387,7 +401,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Report idle consumers of a queue to its links."""
+        """Have a queue tell its links after each turn, so that they see whether consumers are idle."""
         if not links:
             queue.on_turn = None
             return
@@ -423,7 +437,7 @@ class Federation(Job):
 
 
 def _may_be_federated(entity):
-    """True if it may have links: clients use it, and it was not made for another broker's link."""
+    """True if an exchange or queue may have links: clients use it, and no other broker's link has made it."""
     if isinstance(entity, Exchange):
         return bool(entity.name) and not entity.internal
     return (

@@ -1,4 +1,5 @@
-"""Hub: has what all parts of a broker share in one event loop: turns, jobs, timers, budgets and threads.
+"""Hub: everything that the parts of a broker share in one event loop: turns, jobs, timers, budgets and
+threads.
 
-Below storage, net and broker.
+The packages storage, net and broker import this package, and it imports none of them.
 """

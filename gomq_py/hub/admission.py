@@ -1,17 +1,19 @@
-"""Admission: limits the number of connections: in all, from one address, and of those not logged in yet.
+"""Admission: limits the number of connections: in all, from one address, and of those that have not logged in
+yet (pending connections).
 
-Listeners ask before they serve a socket; doors report logins. A connection counts from accept() to the end of
-its socket. A refusal closes the socket; a client that has not logged in is told nothing. Never reads, never
-writes.
+Listeners ask before they serve a socket; doors report logins. A connection counts from accept() until its
+socket is closed. A refusal closes the socket; a client that has not logged in is told nothing. This module
+reads and writes no socket.
 
-Each protocol has a gate with limits of its own, so that strangers at one gate keep no client out of another;
-descriptors are limited for all together. When too many connections are pending at a gate, new ones wait in
-the kernel, and the oldest of the address with the most is dropped after ``PATIENCE_S``: a fleet that comes
-back all at once is let in one client after the other. An address that kept the broker waiting is slow from
-then on: other addresses take its places at once, and its new connections are refused when no place is free,
-because clients of other addresses may be behind them in the kernel's queue.
+Each protocol has a gate with limits of its own, so that strangers at one gate keep no client out of another
+gate; all gates share one limit of descriptors. When too many connections are pending at a gate, new
+connections wait in the kernel. After ``PATIENCE_S`` the oldest pending connection of the address that has
+most of them is dropped: so a fleet that comes back all at once is let in one client after the other. If the
+broker had been waiting for the dropped client, the client's address is slow for ``SLOW_S``. Clients of other
+addresses then replace the slow address's pending connections at once, and its new connections are refused
+while no place is free, so that they keep no other client waiting behind them in the kernel's queue.
 
-Leftovers gives memory back when many clients have left and no more leave. Until then new clients use the
+Leftovers gives memory back once many clients have left and no more leave. Until then new clients use the
 memory. In an idle broker no timer runs.
 """
 import fcntl
@@ -94,8 +96,8 @@ class Admission:
         self.is_closed = False
 
     def gate(self, prefix: str) -> "Gate":
-        """A Gate that reads its limits from the settings PREFIXmax_connections_per_address and
-        PREFIXmax_pending_logins at every arrival.
+        """Return the gate of one protocol. At every arrival the gate reads its limits from the settings
+        PREFIXmax_connections_per_address and PREFIXmax_pending_logins.
         """
         if prefix not in self._gates:
             self._gates[prefix] = Gate(self, prefix)
@@ -112,7 +114,9 @@ class Admission:
         return sum(gate.pending_count for gate in self._gates.values())
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. None after close(), or if no descriptor is free, as the log then says."""
+        """Count an accepted socket. Returns None, and counts nothing, after close() or if no descriptor is
+        free.
+        """
         if self.is_closed:
             return None
         if len(self.admitted) >= self._most:
@@ -168,11 +172,15 @@ class Gate:
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must not even wait for room, because its address is slow."""
+        """True if a connection from ``host`` must not even wait for room: the gate is full, and earlier
+        clients of this address have kept the broker waiting.
+        """
         return self._is_slow(host) and self._is_full()
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Count an accepted socket. None: the caller must close it; if it was refused, the log says why."""
+        """Count an accepted socket. Returns None if the connection is refused; then the caller must close the
+        socket.
+        """
         if self.refuses(host):
             self._log.warning(
                 ("refused", network_of(host), self._most_pending),
@@ -186,8 +194,8 @@ class Gate:
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
-        """Note the client's ``host``, which a proxy may have told, and return the socket's AdmittedSocket.
-        After None the caller closes the socket; the log has the reason.
+        """Note that the client's address is ``host``, maybe told by a proxy. Returns the socket's
+        AdmittedSocket, or None if the connection is refused; then the caller must close the socket.
 
         A socket that no listener let in is counted from here on; its owner calls ``leave``.
         """
@@ -241,8 +249,10 @@ class Gate:
         return self._slow.get(network_of(host), 0.0) > self._clock()
 
     def _drop_the_slowest(self, newcomer: str) -> bool:
-        """Shut down the oldest pending connection of the address that has the most. False if it has waited
-        for less than PATIENCE_S; but a slow address gives way at once, unless ``newcomer`` is slow, too.
+        """Shut down the oldest pending connection of the address that has most pending connections.
+
+        Returns False, and shuts nothing down, if this connection has waited for less than PATIENCE_S, unless
+        its address is slow and ``newcomer`` (an address) is not.
         """
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
@@ -265,7 +275,9 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """The text by which an address is counted: for IPv6 its /64 network, which one customer has."""
+    """Return the text under which an address is counted: for IPv6 the address's /64 network, because a whole
+    /64 network belongs to one customer.
+    """
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -278,7 +290,7 @@ def network_of(address: str) -> str:
 
 def waits_for_client(fileno: int) -> bool:
     """Whether the broker has read all octets of a socket and sent its last octets at least ANSWER_MS ago. The
-    kernel tells this, so that a late broker does not blame the client.
+    answer comes from the kernel, so that the client is not blamed for a delay of the broker.
     """
     try:
         if _UNREAD.unpack(fcntl.ioctl(fileno, termios.FIONREAD, bytes(_UNREAD.size)))[0]:
@@ -294,8 +306,8 @@ def waits_for_client(fileno: int) -> bool:
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
-    """Shut down a socket that another greenlet serves, also below TLS: that greenlet stops waiting and closes
-    the socket.
+    """Shut down a socket (for TLS, the socket below it) that another greenlet serves. That greenlet then
+    stops waiting and closes the socket.
     """
     borrowed = socket.socket(fileno=fileno)
     try:
@@ -313,10 +325,11 @@ def give_back():
 
 
 class Leftovers:
-    """Gives memory back when many clients have left. Otherwise objects that the interpreter keeps for later,
-    scattered among the freed blocks, would each hold an arena of 1 MiB.
+    """Gives memory back to the system after many clients have left. Otherwise small objects that the
+    interpreter keeps for reuse, scattered among the freed blocks, would each keep an arena of 1 MiB in
+    memory.
 
-    ``timers`` and ``endings`` are the hub's; ``begin_to_give_back()`` must not switch.
+    ``timers`` and ``endings``: the hub's. ``begin_to_give_back()`` must not switch.
     """
 
     def __init__(self, timers, endings, begin_to_give_back):

@@ -41,8 +41,8 @@ class PublishRate:
 
 
 class TakeRate:
-    """Measures how fast the consumers of one queue take messages. ``taken`` in its methods: how many messages
-    they have taken and not given back, in the life of the queue.
+    """Measures how fast the consumers of one queue take messages. ``taken``, in the methods: how many
+    messages the consumers have taken and not given back, in the life of the queue.
     """
 
     __slots__ = ("_count", "_passed_ms", "_from", "_from_ms", "_flood_from")
@@ -54,17 +54,19 @@ class TakeRate:
         self._from = self._from_ms = self._flood_from = 0
 
     def quantum(self, now_ms, taken, share, rivals):
-        """Messages that a consumer gets at a time: its ``share`` of what is ready. In a flood it gets more,
-        because a write to a socket costs as much as 20 to 50 small messages, but never more than each of its
-        ``rivals`` had on average since the flood began: no consumer gets twice as much as its rivals.
+        """Return how many messages a consumer gets at a time: usually its ``share`` of the ready messages. In
+        a flood it gets more, because a write to a socket costs as much as 20 to 50 small messages, but not
+        more than the messages taken since the flood began, divided by ``rivals``, the number of consumers
+        that compete.
         """
         if share >= 4 * FLOOD or not self._is_flood(now_ms, taken, 1):
             return share
         return max(share, min(4 * FLOOD, (taken - self._flood_from) // rivals))
 
     def is_exceeded(self, now_ms, taken, ready, ready_octets):
-        """Whether the consumers take messages in a flood and are still behind, with so many messages
-        ``ready``. False if they take few messages or none: publishers do not wait for such consumers.
+        """Whether the consumers take messages in a flood and are still behind: ``ready`` messages of
+        ``ready_octets`` in all are left. False if they take few messages or none: publishers do not wait for
+        slow consumers.
         """
         weight = 1 + ready_octets // ready // WEIGHT_OCTETS
         return (
@@ -73,7 +75,7 @@ class TakeRate:
         )
 
     def _is_flood(self, now_ms, taken, weight):
-        """Whether messages, each of which counts as ``weight``, were taken in a flood lately."""
+        """Whether messages were taken in a flood lately, if each message counts as ``weight`` messages."""
         passed_ms = now_ms - self._from_ms
         if not 0 <= passed_ms < FLOOD:
             self._count = taken - self._from
@@ -86,7 +88,7 @@ class TakeRate:
 
 
 class Backpressure:
-    """Holds the streams of publishers. One per hub, whose ``timers`` it uses."""
+    """Holds the streams of publishers. Each hub has one; ``timers``: the hub's."""
 
     most_looks = 2 * BEHIND_MS // LOOK_MS
 
@@ -98,11 +100,12 @@ class Backpressure:
     def __len__(self):
         return len(self._waiting)
 
-    def hold(self, stream, queues):
-        """Hold a stream while all of its queues (Destinations, at least one) are outrun, for a limited time.
-        Each look lets only one of the streams go on that wait for the same queue.
+    def pause_reading(self, stream, queues):
+        """Hold a stream, for a limited time, while the consumers of all its queues are behind. ``queues``:
+        one or more Destinations. If several streams have the same first queue, they are released one at a
+        time.
         """
-        self._waiting.append(Waiting(stream.hold("consumers of its queues to catch up"), queues))
+        self._waiting.append(Waiting(stream.pause_reading("consumers of its queues to catch up"), queues))
         if self._timer is None:
             self._timer = self._timers.start(LOOK_MS, self._look)
 

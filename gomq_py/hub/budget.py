@@ -1,14 +1,13 @@
-"""Budget: limits the octets that all connections of a hub hold together. Turns limit time, admission
-connections.
+"""Budget: limits the octets that all connections of a hub hold together.
 
 BodyBudget is for message bodies being received, LargeOutput for large messages being sent. A budget counts
-octets and never holds any itself.
+octets and stores none. An account is a user in a virtual host.
 
-    up to ``limit``         first come, first served
-    from there to ``most``  within a share of what is left: half for a user in a virtual host, an eighth for a
-                            connection while more than half is left, so that the next one finds something
-    beyond its share        waits. While anybody waits, holders beyond their share must get on at the least
-                            speed; the slowest that do not are given up until there is room
+Up to ``limit`` in all, octets go to everybody, first come, first served. From there to ``most`` they go to
+holders within their share: an account's share is half of what is left; a connection's share is an eighth, as
+long as more than half is left, so that later connections find room. A holder beyond its share waits. While
+anybody waits, holders beyond their share must make progress at a least speed; the slowest of those that do
+not are given up until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -33,9 +32,10 @@ AT_ONCE = 64
 
 
 class Held:
-    """The ``octets`` of one holder, which count for the connection's ``output`` and its ``account``.
+    """The ``octets`` of one holder, which also count for its connection (``output``) and its ``account``.
 
-    ``progress``: octets that had got on at ``since_s``. ``speed`` before that: part of ``octets`` per second.
+    ``progress``: the holder's progress in octets at the time ``since_s``. ``speed``: progress per second
+    before that time, as a part of ``octets``, or None.
     """
 
     __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
@@ -49,11 +49,11 @@ class Held:
 
 
 class Budget:
-    """Counts the octets of holders, ``held`` in all, against ``limit`` and ``most``.
+    """Counts the octets that holders have: in all (``held``), by connection and by account.
 
-    A holder or waiter is any hashable with ``output`` (the net.output of its connection, which has the
-    account), ``resume_held()``, called when another try makes sense, and ``give_up(why)``. Neither may
-    switch.
+    A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
+    account), ``resume_held()``, called when the waiter should try again, and ``give_up(why)``. Neither method
+    may switch.
     """
 
     def __init__(self, limit, most, timers, clock=time.monotonic):
@@ -72,7 +72,7 @@ class Budget:
         self._is_closed = False
 
     def close(self):
-        """Stop watching; no waiter goes on any more."""
+        """Stop the timer and forget all waiters: no waiter is resumed any more."""
         self._is_closed = True
         for waiter in list(self._waiting):
             self.forget(waiter)
@@ -118,12 +118,12 @@ class Budget:
             or self._of_account.get(output.account, 0) + octets <= of_account)
 
     def _shares(self, octets=0):
-        """(share of a connection, share of an account) when so many more octets are held."""
+        """Return (share of a connection, share of an account) in octets, as if ``octets`` more were held."""
         left = self.most - max(self.held + octets, self.limit)
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter. ``octets``: how many it wants, for a kind of budget that grants them all at once."""
+        """Add a waiter, which wants ``octets`` if the budget grants octets before they are held."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -170,7 +170,7 @@ class Budget:
             held.progress, held.since_s = progress, now_s
 
     def _measure_anew(self, holder):
-        """Measure a holder's speed from now on, since it could not get on while it waited."""
+        """Measure a holder's speed from now on: it could make no progress while it waited."""
         held = self._holders.get(holder)
         if held is not None:
             held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
@@ -197,10 +197,10 @@ class Budget:
         return bool(self._waiting)
 
     def _call_next(self):
-        """Resume waiters. The timer calls this while anybody waits; True asks for another call at once."""
+        """Resume waiters. The timer calls this while anybody waits. True asks for another call at once."""
 
     def _progress(self, holder, held):
-        """A holder's progress, in octets."""
+        """How many octets were received or sent for the holder so far; its speed is computed from them."""
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
@@ -212,7 +212,7 @@ class Budget:
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """The text, for its client or the log, that says why a holder was given up."""
+        """Return the reason why a holder was given up, for its client or the log."""
         raise NotImplementedError
 
 
@@ -225,13 +225,13 @@ def _subtract(sums, key, octets):
 class BodyBudget(Budget):
     """The budget for message bodies that have been received in part, over all connections of a hub.
 
-    Beyond the limit, up to twice as much, bodies within their share go on. Of the bodies beyond their share
-    only the first goes on, with other bodies of its connection up to the limit, since a connection is read as
-    a whole; further bodies of this connection are refused. Other connections with such bodies are not read
-    meanwhile. So at least one body always ends, and memory stays below ``2 * limit + max_message_size``.
-    Complete messages that wait for the files they will be stored in also count.
+    From ``limit`` to twice ``limit``, bodies within their share go on. Of the bodies beyond their share, only
+    one, the first, goes on. Since a connection is read as a whole, the other bodies of its connection go on,
+    too, up to the limit, and are refused from there on. Other connections with bodies beyond their share are
+    not read meanwhile. So at least one body always ends, and memory stays below ``2 * limit +
+    max_message_size``. Complete messages that wait for the files they will be stored in also count.
 
-    A body also has ``is_held_up``: True while the broker itself keeps its connection from being read.
+    A body also has ``is_held_up``: True while the broker itself keeps the body's connection from being read.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -294,7 +294,7 @@ class BodyBudget(Budget):
         """Count a complete message that waits to be stored. Once the message is stored, call this with the
         same octets as a negative number.
 
-        While such messages wait, no body beyond its share grows over the limit: it would only wait, too.
+        While such messages wait, no body beyond its share may grow above the limit.
         """
         self._whole += octets
         self.held += octets
@@ -395,12 +395,13 @@ class BodyBudget(Budget):
 class LargeOutput(Budget):
     """The budget for large messages that have been delivered but not read, over all connections of a hub.
 
-    Delivery asks before it copies a message larger than the hub's output buffer, or sends it from its file.
-    The copy stays until the socket has taken it; a hundred consumers that read nothing would hold a hundred
-    copies. Beyond three quarters of the limit only consumers within their share of the rest get a copy. Other
-    consumers wait, and a client that reads too slowly meanwhile is given up. While no copy exists, one of any
-    size is admitted; while all have their shares, one copy at a time is admitted beyond the limit, and counts
-    in no share. The progress of a consumer is the octets that its ``output`` has sent.
+    Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
+    its file. A copy stays until the socket has taken it, so a hundred consumers that read nothing would hold
+    a hundred copies. From three quarters of the limit on, only consumers within their share of the rest get a
+    copy. Other consumers wait, and clients that read too slowly meanwhile are given up. If there is no other
+    copy, a copy of any size is admitted. If waiters have had no turn for ``2 * WINDOW_S``, one copy is
+    admitted beyond the limit and counts in no share. The progress of a consumer is the octets that its
+    ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):
@@ -425,7 +426,9 @@ class LargeOutput(Budget):
         return False
 
     def written(self, consumer, octets):
-        """Count a copy in the consumer's output that the socket has not taken whole."""
+        """Count ``octets`` of a copy that is in the consumer's output, because the socket did not take it
+        whole.
+        """
         if consumer not in self._holders:
             consumer.output.call_when_drained(lambda: self._let_go_of(consumer))
         self._hold(consumer, octets)
@@ -480,7 +483,7 @@ class LargeOutput(Budget):
         return not self._holders or self.held + octets <= self.limit
 
     def _next(self):
-        """The oldest waiter of the account that holds least."""
+        """Return the oldest waiter of the account that holds the fewest octets."""
         account = min(self._rows, key=lambda one: self._of_account.get(one, 0))
         return next(iter(self._rows[account]))
 

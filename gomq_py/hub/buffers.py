@@ -47,11 +47,13 @@ STEP_OCTETS = 256 * 1024
 
 
 class HubBuffers:
-    """The two buffers. ``input`` has ``reserve`` octets for a connection's incomplete tail, then room to read
-    into: ``first_room`` for a new client, ``input_room`` usually, and all of it, ``flood_room``, in a flood.
-    ``full_reads`` counts reads that filled ``input_octets``; ``ends_left`` limits the ends of streams found
-    in this poll. ``output`` (address ``output_at``) has ``flood_output_octets``, of which usually
-    ``output_octets`` are used.
+    """Owns a hub's input buffer and output buffer.
+
+    ``input`` begins with ``reserve`` octets for a frame that is not complete yet. Behind them a stream reads
+    into ``first_room`` for a new client, usually ``input_room``, or in a flood all the rest, ``flood_room``.
+    ``full_reads``: count of reads that filled ``input_octets``. ``ends_left``: how many more ends of streams
+    this poll may handle. ``output``, at address ``output_at``, has ``flood_output_octets``; usually only
+    ``output_octets`` of them are used.
 
     ``frame_max``: largest frame that a connection of this hub may negotiate; it sets the reserve.
     """
@@ -91,7 +93,9 @@ class HubBuffers:
         self.ends_left -= 1
 
     def is_next_poll(self):
-        """Whether the loop has polled since the last call, as its time shows; if so, reset ``ends_left``."""
+        """Whether the loop has polled since the last call, judged by the loop's time. If so, reset
+        ``ends_left``.
+        """
         polled_at = gevent.get_hub().loop.now()
         if polled_at == self._polled_at:
             return False
@@ -106,7 +110,9 @@ class HubBuffers:
         return self._scratch
 
     def take_spare(self, is_small):
-        """A bytearray of SMALL_SPARE_OCTETS if ``is_small``, else SPARE_OCTETS, until give_spare()."""
+        """Lend a bytearray of SMALL_SPARE_OCTETS if ``is_small``, else of SPARE_OCTETS; give_spare() ends the
+        loan.
+        """
         spares = self._small_spares if is_small else self._spares
         if spares:
             return spares.pop()
@@ -120,7 +126,9 @@ class HubBuffers:
 
 
 class Lent:
-    """A buffer in use, as the view ``octets``. It becomes free when nothing refers to this Lent any more."""
+    """A buffer in use; ``octets`` is a view of it. The buffer becomes free when nothing refers to this Lent
+    any more.
+    """
 
     __slots__ = ("octets", "__weakref__")
 
@@ -138,7 +146,7 @@ class BodyBuffers:
         self._timer = None
 
     def take(self, octets):
-        """A Lent buffer of at least so many octets, with undefined content. Raises OSError."""
+        """Return a Lent buffer of at least so many octets, with undefined content. Raises OSError."""
         self._used = True
         for kept in self._kept:
             buffer, lent = kept

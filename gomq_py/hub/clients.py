@@ -1,12 +1,12 @@
 """Clients: lists every connection that has logged in, of all doors.
 
-Doors register a connection after its login and forget it at its end; the management API, metrics, limits and
-the broker's stop ask here and never a door. Counts by door, user and vhost make the cost of a login
+Doors register a connection after its login and forget it at its end. The management API, metrics, limits and
+the broker's stop ask this list and never a door. Counts by door, user and vhost make the cost of a login
 independent of the number of connections.
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``. Alarms call
-``block(reason)`` and ``unblock()``. To end it call ``force_close(reason)`` (tells its client, and waits),
-``abort(why)`` (tells nobody) or ``cut_off()`` (at the end of the hub). Never reads, never writes.
+``block(reason)`` and ``unblock()``. Three methods end a connection: ``force_close(reason)`` tells its client,
+and waits; ``abort(why)`` tells nobody; ``cut_off()`` is for the end of the hub. Never reads, never writes.
 """
 import time
 from collections import Counter
@@ -26,7 +26,9 @@ STOP_TIMEOUT_S = 1
 
 
 class Churn(Counters):
-    """Counts connections and channels, created and closed, and logins, by success, since the start."""
+    """Counts since the start: connections and channels that were created or closed, and logins that succeeded
+    or failed.
+    """
 
     _fields_ = counted(
         "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
@@ -36,7 +38,7 @@ class Churn(Counters):
 class Clients:
     """Holds the connections of one broker, oldest first; ``len()`` counts them.
 
-    ``refusing_logins``: every password counts as wrong. ``is_closing``: every login fails from now on.
+    ``refusing_logins``: if True, every password counts as wrong. ``is_closing``: if True, every login fails.
     """
 
     def __init__(self, scheduler):
@@ -110,7 +112,9 @@ class Clients:
             self._empty.set()
 
     def alarmed(self, reason):
-        """Tell all connections, in slices, that publishers are held; with None, that the alarm is over."""
+        """Tell all connections, in slices, that publishers are held; if ``reason`` is None, that the alarm is
+        over.
+        """
         self._blocked_reason = reason
         self._alarm_news.begin(self.all(), reason)
 
@@ -143,7 +147,9 @@ class AlarmNews(Job):
         self._reason = None
 
     def begin(self, connections, reason):
-        """Tell these connections the ``reason``, or with None the end of the alarm; ends an earlier round."""
+        """Tell these connections the ``reason`` of an alarm or, if it is None, that the alarm is over. An
+        earlier round that is not finished ends.
+        """
         self._untold, self._reason = connections, reason
         if self.step():
             self._scheduler.start(self)
@@ -161,7 +167,7 @@ class AlarmNews(Job):
         return bool(self._untold)
 
     def failed(self, error):
-        """Go on with the remaining connections: one could not be told."""
+        """Go on with the remaining connections after a failure to tell one connection."""
         return bool(self._untold)
 
 

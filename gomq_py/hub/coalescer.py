@@ -1,9 +1,11 @@
-"""Coalescer: reads connections that send many small segments every TICK_S instead of at each segment.
+"""Coalescer: reads by a clock, every TICK_S, from connections that would otherwise be read at each of many
+small segments.
 
 A poll, a read and a walk cost 5 us of CPU time for a message that comes alone, and its sender must wake the
-broker. Clients such as pika send a segment for each message; a flood of them is read by a timer, as network
-cards are. A Stream joins and leaves by itself. The clock is a timer descriptor of Linux, because the loop's
-timers are as coarse as a millisecond; other systems read every segment at once.
+broker. Clients such as pika send a segment for each message; a flood of such segments is read by a timer, as
+the drivers of network cards do. Each Stream decides when it joins and leaves. The clock is a timer descriptor
+of Linux, because the loop's timers are as coarse as a millisecond; on other systems every segment is read at
+once.
 """
 import ctypes
 import os

@@ -31,9 +31,9 @@ LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """The shared parts of one broker, whose ``settings`` admission reads at every arrival.
+    """The shared parts of one broker. Admission reads its limits from ``settings`` at every arrival.
 
-    The broker's model uses ``scheduler`` and ``timers``; only doors use the rest.
+    Virtual hosts, exchanges and queues use ``scheduler`` and ``timers``; only doors use the other parts.
     """
 
     def __init__(self, settings):
@@ -66,18 +66,18 @@ class Hub:
         return self._buffers
 
     def spawn(self, function, *arguments):
-        """Start a greenlet, which the hub ends when it closes."""
+        """Start a greenlet, which is ended when the hub closes."""
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """Start a greenlet after so many seconds, unless ``kill(block=False)`` of the returned greenlet comes
-        first. For work that may switch; other work uses a timer.
+        """Start a greenlet after so many seconds, and return it. Calling its ``kill(block=False)`` before
+        that keeps it from starting. For work that may switch; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
     def at_close(self, function):
-        """Call ``function()``, which must not switch, when the hub closes (the last added first), or at once
-        if it is closed already.
+        """Call ``function()``, which must not switch, when the hub closes; functions added last are called
+        first. If the hub is closed already, call ``function()`` at once.
         """
         if self.is_closed:
             self._end(function)
@@ -85,12 +85,14 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` at the close any more. Does nothing if at_close() was not given it."""
+        """Do not call ``function()`` at the close any more. Does nothing if at_close() did not get this
+        function.
+        """
         self._closing.pop(function, None)
 
     def take_leave(self):
-        """Tell every client the end, and wait a bounded time; then cut off clients that have not logged in,
-        and give back all that connections held. May switch.
+        """Tell every client that the broker stops, and wait a bounded time; then cut off clients that have
+        not logged in, and give back all that connections held. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.clients.close, SHUTDOWN)

@@ -40,7 +40,9 @@ class Endings(Job):
             self._scheduler.start(self)
 
     def give_back_few(self, ends, then):
-        """As give_back(), but before it returns, if there are few ends and no other connection waits."""
+        """Do as give_back() does, but if there are few ends and no other connection waits, make all calls
+        before returning.
+        """
         ends = iter(ends)
         first = list(islice(ends, FEW + 1))
         self.give_back(chain(first, ends), then)
@@ -57,7 +59,7 @@ class Endings(Job):
         self._waiting.clear()
 
     def finish(self):
-        """Give everything back now."""
+        """Give back now all that ended connections still hold."""
         while self._waiting:
             self._next()
 
@@ -106,7 +108,9 @@ class EndingsLately:
         return [marshal.loads(octets) for octets in self._channels]
 
     def connection(self, one, reason, given_name=None):
-        """Note that a connection that had logged in has ended."""
+        """Note that connection ``one``, which had logged in, has ended. ``given_name``: the name that its
+        client gave it.
+        """
         self._connections.append(self._octets(
             "connection", one, reason, protocol=one.protocol,
             user_provided_name=given_name[:TEXT_MAX] if isinstance(given_name, str) else None,

@@ -13,12 +13,16 @@ LOG = logger("hub")
 
 
 def log_faults():
-    """Log exceptions of greenlets and callbacks of this thread's hub. Never for a host program's hub."""
+    """Log exceptions of greenlets and callbacks of this thread's hub, which must not be the hub of a host
+    program.
+    """
     gevent.get_hub().print_exception = _log_fault
 
 
 def log_unraisable():
-    """Log exceptions that the interpreter cannot raise, such as in a destructor. Never in a host program."""
+    """Log exceptions that the interpreter cannot raise, such as in a destructor. It affects the whole
+    process, so a broker that is embedded in another program must not call it.
+    """
     sys.unraisablehook = _log_unraisable
 
 

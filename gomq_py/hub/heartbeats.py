@@ -1,7 +1,7 @@
 """Heartbeats: checks all connections, of every door, by one timer.
 
 Connections lie in buckets of an eighth of a second, and the timer is set for the next bucket; without
-connections no timer runs. Nothing is kept of a connection that has ended, however long its interval.
+connections no timer runs. A connection that has ended is forgotten at once, however long its interval.
 """
 import heapq
 import math

@@ -33,7 +33,9 @@ class Lingering:
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
     ):
-        """``timers``: the hub's."""
+        """``timers``: the hub's. ``most``: limit of sockets at a time; ``seconds``, ``octets``: limits for
+        each socket.
+        """
         self._timers = timers
         self._most = most
         self._seconds = seconds
@@ -46,8 +48,8 @@ class Lingering:
         return len(self._greenlets) + len(self._watched)
 
     def end(self, socket: Any) -> None:
-        """End the broker's side, and wait until the peer has closed too; then the caller closes the socket.
-        May switch.
+        """End the broker's side of a connection, and wait until the peer has closed its side, or a limit is
+        reached. Then the caller closes the socket. May switch.
         """
         if self._is_closed or len(self) >= self._most:
             return
@@ -63,8 +65,8 @@ class Lingering:
             del self._greenlets[greenlet]
 
     def end_later(self, socket: Any, gone: Callable[[], None]) -> None:
-        """As ``end``, but does not wait: calls ``gone()`` at the end, maybe before this returns. A socket of
-        TLS or a WebSocket takes a greenlet.
+        """As ``end``, but without waiting. ``gone()`` is called when the peer has closed or the time is up,
+        maybe before this returns. Only a TLS socket or a WebSocket needs a greenlet.
         """
         if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
@@ -105,7 +107,9 @@ class Lingering:
 
 
 class _Watched:
-    """Lets the loop await the end of a plain socket, and calls ``over(self)`` then, or when time is up."""
+    """Waits in the loop, without a greenlet, until the peer of a plain socket has closed or the time is up;
+    then calls ``over(self)``.
+    """
 
     __slots__ = ("_socket", "_left", "_over", "_watcher", "_timer")
 
@@ -117,7 +121,7 @@ class _Watched:
         self._timer: Any = None
 
     def begin(self, timers: Any, seconds: float) -> bool:
-        """End the broker's side. False if the peer has closed already."""
+        """End the broker's side, and begin to wait. Returns False if the peer has closed already."""
         try:
             self._socket.shutdown(SHUT_WR)
         except OSError:
@@ -155,7 +159,7 @@ class _Watched:
 
 def end_our_side(socket: Any) -> None:
     """Shut down the writing half of a gevent socket. A TLS peer is told first, because it may take an end
-    without notice for an attack. Later reads bring undecrypted octets.
+    without notice for an attack. Later reads return octets that are still encrypted.
     """
     # a plain gevent socket takes 2 us to look for the attribute
     ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)

@@ -16,7 +16,7 @@ cdef class Job:
 cdef class TurnTaker:
     cdef public object name
     cdef public bint touched
-    cpdef flush(self)
+    cpdef write_out(self)
     cpdef Py_ssize_t turn(self) except -1
 
 cdef class Scheduler:
@@ -36,7 +36,7 @@ cdef class Scheduler:
     cdef _put_behind(self)
     cdef _arm(self)
     cdef _let_go(self)
-    cpdef flush(self)
-    cdef _flush_late(self)
+    cpdef write_out(self)
+    cdef _write_out_late(self)
     @cython.locals(taker=TurnTaker)
-    cdef _flush(self, list takers)
+    cdef _write_out(self, list takers)

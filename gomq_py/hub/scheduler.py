@@ -1,16 +1,17 @@
 """Scheduler: gives turns at the end of a read, or after the next poll of the loop.
 
-One per hub (hub.context). It gives turns to TurnTakers, and knows nothing else of them.
+Each hub (hub.context) has one. It gives turns to TurnTakers, and knows nothing else of them.
 
-A queue is touched when it gets a message or its consumers may take again, any number of times while a door
-walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a turn's
-budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from being
-read. Never blocks, never switches; an idle scheduler has no timer running.
+A queue is touched when it gets a message or its consumers may take again. It may be touched many times while
+a door walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a
+turn's budget goes on after the next poll of the loop, so that no queue, however deep, keeps a socket from
+being read. Never blocks, never switches; an idle scheduler has no timer running.
 
 Long work is a Job: one slice of it is done per poll until there is no more to do. All jobs share one budget
 of time per poll and take turns, so that many jobs hold the loop up no longer than one. A fault in a slice is
 logged and counted, and the job is told; other jobs go on. Each kind of job is a class: the log and the
-metrics use its name, and its ``failed`` says what a fault costs, without a default.
+metrics use the name of the class, and each class must define ``failed``, which says what happens after a
+fault.
 
 SliceClock limits how long a slice, or a loop whose items do not all cost the same, may keep the hub before
 other work gets its turn.
@@ -43,11 +44,12 @@ JOBS_S = 0.004
 
 
 class SliceClock:
-    """``is_over()`` after each item says whether the slice has had its time; ``begin()`` starts another.
+    """Tells whether a slice has had its time. Call ``begin()`` before a slice, and ``is_over()`` after each
+    item.
 
     A slice of a fixed number of items may last as long as its slowest item times that number; a slice by the
-    clock lasts its time and one item more. The time is wall-clock time and not the processor's, because
-    others wait as long.
+    clock lasts its time and one item more. The time is wall-clock time and not the processor's, because other
+    work waits by the wall clock.
 
     ``seconds``: the slice's time, by default SLICE_S. ``every``: items between two looks at the clock, more
     than 1 if items cost less than a microsecond. ``clock``: in seconds.
@@ -108,7 +110,7 @@ class Job:
 class TurnTaker:
     """An object that does its further work once per read, for example a destination of messages.
 
-    ``touched`` belongs to the scheduler: True while this waits for its turn.
+    ``touched`` belongs to the scheduler: True while the TurnTaker waits for its turn.
     """
 
     __slots__ = ("name", "touched")
@@ -117,20 +119,22 @@ class TurnTaker:
         self.name = name
         self.touched = False
 
-    def flush(self):
-        """End of a batch: write all messages taken so far into files, where they outlive a kill."""
+    def write_out(self):
+        """Write all messages taken so far into files, where they outlive a kill. Called at the end of a
+        batch.
+        """
 
     def turn(self):
-        """End of a batch, after flush(): a bounded amount of work, such as delivering.
+        """End of a batch, after write_out(): a bounded amount of work, such as delivering.
 
-        Returns about how many octets it wrote to sockets.
+        Returns about how many octets were written to sockets.
         """
         return 0
 
 
 class Scheduler:
-    """Gives turns to touched TurnTakers in ``finish``; does the work of ``later`` and ``start`` after the
-    next poll.
+    """Gives touched TurnTakers their turns in ``finish``. Takers given to ``later`` and jobs given to
+    ``start`` have their turns and slices after the next poll.
 
     ``now_ms`` is the time of the batch in Unix milliseconds: read once per batch, good enough for timestamps
     and expiry. ``failed_jobs``: {name of a job: how many of its slices raised}.
@@ -142,7 +146,9 @@ class Scheduler:
     )
 
     def __init__(self, loop=None, clock=None, budget=None, turns_clock=None):
-        """``budget``: the SliceClock for all jobs of a poll together; ``turns_clock``: for all its turns."""
+        """``budget``: the SliceClock that limits all jobs of a poll together; ``turns_clock``: the one for
+        its turns.
+        """
         self.clock = clock or unix_ms
         self.budget = budget or SliceClock(JOBS_S)
         self.turns_clock = turns_clock or SliceClock(TURNS_S, every=4)
@@ -162,7 +168,8 @@ class Scheduler:
         self.walking = True
 
     def touch(self, taker):
-        """Give the taker a turn at the end of the batch, or after the next poll when no door is walking."""
+        """Give the taker a turn at the end of the batch; if no door is walking a read, after the next poll.
+        """
         if not taker.touched:
             taker.touched = True
             self.touched.append(taker)
@@ -203,48 +210,49 @@ class Scheduler:
         return bool(self.armed)
 
     def finish(self):
-        """End a batch: flush each touched taker and give it a turn, within the budget. Never raises."""
+        """End a batch: each touched taker writes out and gets a turn, within the budget. Never raises."""
         self.walking = False
         if self.closed:
             self._let_go()
         if self.late:
-            self._flush_late()
+            self._write_out_late()
         if self.touched:
             if self.late and len(self.touched) > FEW_TURNS:
                 self._put_behind()
             else:
                 self._finish()
 
-    def flush(self):
-        """Flush every touched taker, so that its changes outlive a kill even before its turn."""
-        self._flush(list(self.touched))
-        self._flush_late()
+    def write_out(self):
+        """Have every touched taker write out, so that its changes outlive a kill even before its turn."""
+        self._write_out(list(self.touched))
+        self._write_out_late()
 
-    def _flush_late(self):
-        """Flush the takers whose turn comes later: this batch may have acked messages of theirs, and after an
-        answer to the client a kill must not bring these back.
+    def _write_out_late(self):
+        """Flush the takers whose turn comes later. This batch may have acked messages of theirs, and once the
+        client has an answer, a kill must not bring acked messages back.
         """
-        self._flush(list(self.late))
+        self._write_out(list(self.late))
 
-    def _flush(self, takers):
+    def _write_out(self, takers):
         for taker in takers:
             try:
-                taker.flush()
+                taker.write_out()
             except Exception:
-                LOG.exception("flush of %r failed", taker.name)
+                LOG.exception("write_out of %r failed", taker.name)
 
     def _put_behind(self):
-        """Flush many touched takers, and let them wait for their turn behind those that wait already. A turn
-        then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
+        """Flush many touched takers, and let them wait for their turn behind the takers that wait already.
+        Each turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of
+        one.
         """
         touched = self.touched
         self.touched = []
         for taker in touched:
             taker.touched = False
             try:
-                taker.flush()
+                taker.write_out()
             except Exception:
-                LOG.exception("flush of %r failed", taker.name)
+                LOG.exception("write_out of %r failed", taker.name)
             self.later(taker)
 
     def _finish(self):
@@ -264,7 +272,7 @@ class Scheduler:
                 return
             taker.touched = False
             try:
-                taker.flush()
+                taker.write_out()
                 if budget > 0 and (clock is None or not clock.is_over()):
                     budget -= taker.turn()
                 else:
@@ -292,7 +300,9 @@ class Scheduler:
         self.timer.start(self._run_late)
 
     def _let_go(self):
-        """Drop all waiting work. Makes new lists: a caller may be going through the old ones."""
+        """Drop all waiting work. New lists replace the old ones, because a caller may be iterating over an
+        old list.
+        """
         self.touched = []
         self.late = deque()
         self.jobs = deque()

@@ -1,8 +1,8 @@
 """Threads: runs work in threads and gives its exceptions to the caller only.
 
-A leaf over gevent. Every piece of work in a thread begins here, because gevent by itself prints an exception
-on standard error, past the log's file and format, with the arguments of the call, passwords among them;
-strangers can cause such exceptions.
+Every piece of work in a thread begins here, because gevent by itself prints an exception on standard error,
+past the log's file and format, with the arguments of the call, passwords among them; strangers can cause such
+exceptions.
 """
 import gevent
 from gevent import monkey
@@ -53,8 +53,8 @@ def begin(function, *arguments, pool=None):
 
 
 def begin_apart(function, *arguments):
-    """As begin(), but in a new thread, for long work, which may outlast the hub and then ends silently; a
-    pool's thread would print an error. Raises RuntimeError if no thread can be started.
+    """As begin(), but in a new thread, for long work. If the work outlasts the hub, it ends silently, where
+    the thread of a pool would print an error. Raises RuntimeError if no thread can be started.
     """
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()
@@ -89,7 +89,8 @@ def in_thread(function, *arguments):
 
 
 def _attempt(function, arguments):
-    """Called in the thread: (result, error). Raises nothing, since gevent would print an exception."""
+    """Runs in the thread. Returns (result, error), and raises nothing, since gevent would print an exception.
+    """
     try:
         return function(*arguments), None
     except BaseException as error:

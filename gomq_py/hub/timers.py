@@ -1,6 +1,6 @@
 """Timers: tells the time and makes calls in the future.
 
-Tests bring their own timers.
+Tests use timers of their own instead.
 """
 import time
 
@@ -38,7 +38,7 @@ class HubTimers:
         return int(time.monotonic() * 1000)
 
     def start(self, after_ms, callback):
-        """Call ``callback()`` once in the hub, after ``after_ms`` at the earliest; it must not switch.
+        """Call ``callback()``, which must not switch, once in the hub, after ``after_ms`` at the earliest.
         Returns an object with ``stop()``.
         """
         timer = _Timer(self._pending, callback)
@@ -47,8 +47,8 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """As ``start``, at ``due_ms`` (Unix milliseconds). If the clock is set meanwhile, the call may come
-        ``LOOK_MS`` late, or too early: the callback must then start another timer.
+        """As ``start``, at ``due_ms`` (Unix milliseconds). If the system's clock is set meanwhile, the call
+        may come ``LOOK_MS`` late, or too early: a callback that comes too early must start another timer.
         """
         timer = self.start(due_ms - self.now_ms(), callback)
         timer.due_ms = due_ms
@@ -70,8 +70,8 @@ class HubTimers:
             self._watch = self.start(LOOK_MS, self._look_at_clock)
 
     def close(self):
-        """Stop all timers, and let later ones never fire: their callbacks would write into the files of this
-        broker's successor.
+        """Stop all timers. A timer that is started later never fires either: its callback would write into
+        files that the next broker of this data folder uses.
         """
         self._is_closed = True
         for timer in list(self._pending):
@@ -129,7 +129,7 @@ class RetryJob(Job):
         self._last_ms = 0  # when the last attempt was asked for
 
     def begin(self):
-        """Make an attempt after a failure: at once, or after a pause if one was made lately."""
+        """Make an attempt after a failure: at once, or after a pause if there was an attempt lately."""
         timers, before = self._timers(), self._last_ms
         self._last_ms = timers.now_ms()
         if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:

@@ -69,7 +69,7 @@ class Line:
         return bool(self._rows)
 
     def add(self, waiter, row=None):
-        """Add a waiter at the end of the row."""
+        """Add a waiter at the end of ``row``, which stands for a user or address."""
         self._rows.setdefault(row, {})[waiter] = None
 
     def discard(self, waiter, row=None):
@@ -127,7 +127,7 @@ class SlowTurns(Job):
 
     def wait(self, stream):
         """Hold a stream until its turn comes."""
-        self._await(stream.hold("its turn").release, "streams")
+        self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):
         """Call ``function()``, slow work that does not switch, at its turn: usually at once."""
@@ -182,7 +182,7 @@ class SlowTurns(Job):
         return True
 
     def failed(self, error):
-        """Go on with the next connections: one of them could not go on or end."""
+        """Go on with the next connections after one connection could not go on or end."""
         return self._are_waiting()
 
 
@@ -196,7 +196,9 @@ class SlowWalk:
         self._turns = turns
 
     def is_over(self):
-        """Whether the slow work of this poll has had its time, which begins with the first question."""
+        """Whether the slow work of this poll has used up its time. The time begins with the first call in a
+        poll.
+        """
         return not self._turns.has_time()
 
     def has_time(self):
@@ -215,8 +217,8 @@ class PacedTurns:
     """
 
     def __init__(self, spawn=gevent.spawn, pace_s=SHORTEST_S, rest_most_s=0.0):
-        """``pace_s``: pause between two turns, at least one poll. If a pause ends late, the loop then stays
-        free for as long again, up to ``rest_most_s``.
+        """``pace_s``: pause between two turns, at least one poll. If a pause ends late because the loop was
+        busy, a second pause as long as the delay, up to ``rest_most_s``, follows before the next turn.
         """
         self._spawn = spawn
         self._pace_s = pace_s
@@ -225,7 +227,9 @@ class PacedTurns:
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Call ``granted()`` when the request of ``account`` has its turn, maybe now; it must not switch."""
+        """Call ``granted()``, which must not switch, when the request of ``account`` has its turn, maybe now.
+        ``has_failed``: the request repeats one that failed, and comes last.
+        """
         if self._greenlet is None:
             granted()
             self._greenlet = self._spawn(self._run)
@@ -234,8 +238,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return at the caller's turn, or when ``is_over()``, which is asked whenever the Event ``wakened``
-        is set. Other arguments as in ask(). May switch.
+        """Return at the caller's turn, or once ``is_over()`` returns True; it is asked at first and whenever
+        the Event ``wakened`` is set. Other arguments as in ask(). May switch.
         """
         has_turn = False
         if wakened is None:

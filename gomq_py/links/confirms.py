@@ -1,8 +1,8 @@
 """Confirms: parses the target's answers to publishes in the read buffer.
 
-No I/O, and usually no Python object per message: a byte for each publish from ``low`` to ``following`` - 1
-says whether the publish is unsettled, confirmed or refused. A confirm of an unpublished message or a frame of
-another channel raises an AMQPError.
+Does no I/O, and usually makes no Python object per message: a byte for each publish from ``low`` to
+``following`` - 1 says whether the publish is unsettled, confirmed or refused. A confirm of an unpublished
+message or a frame of another channel raises an AMQPError.
 
 A basic.return does not name the number of its message, and the confirm follows later. So all messages that
 are unsettled when a return arrives count as refused once they are confirmed.
@@ -17,9 +17,9 @@ FIRST_SLOTS = 16
 
 
 class Confirms:
-    """Tracks the confirms of one channel. ``refused``: numbers below ``low`` that were refused, in order; the
-    caller removes them. ``others``: (channel, payload) of all other methods. ``returned``: count of returned
-    messages; ``doubted``: highest number that a return may be about.
+    """Tracks the confirms of one channel. ``refused``: numbers of refused publishes below ``low``, in order;
+    the caller removes them. ``others``: (channel, payload) of methods that are no confirms. ``returned``:
+    count of returned messages; ``doubted``: highest number of a publish that a return may be about.
     """
 
     __slots__ = (
@@ -56,7 +56,9 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Parse whole frames up to a method that is no confirm. Returns their length. Raises AMQPError."""
+        """Parse whole frames, until a method that is no confirm. Returns how many bytes were parsed. Raises
+        AMQPError.
+        """
         if end > len(buffer):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(buffer)
@@ -100,7 +102,7 @@ class Confirms:
             return 0
         if size != 13:
             raise FrameError("cannot decode a confirm")
-        self.settle(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
+        self.note_confirm(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
         return 0
 
     def pass_over(self, p, at, size):
@@ -118,9 +120,9 @@ class Confirms:
 
     def answered(self, number, is_refused):
         """Settle one message, for a target that does not speak AMQP."""
-        self.settle(number, False, REFUSED if is_refused else CONFIRMED)
+        self.note_confirm(number, False, REFUSED if is_refused else CONFIRMED)
 
-    def settle(self, number, multiple, how):
+    def note_confirm(self, number, multiple, how):
         """Mark messages as confirmed or refused. Messages that were marked before keep their mark."""
         if number == 0 and multiple:
             number = self.following - 1

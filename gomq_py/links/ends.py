@@ -1,6 +1,6 @@
 """Ends of a link: describes a link's source, target, acknowledgement mode and status, as values.
 
-A leaf: definitions read it without loading the client.
+Imports nothing of the client: definitions of links use this module without loading the client.
 """
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +21,10 @@ class Source:
     ``uris``: equivalent nodes of one broker; each attempt picks one URI at random. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
     channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when
-    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: consumer argument with
-    the offset of a stream, and name of the header with the offset in each delivery; a link that reconnects
-    goes on behind the last settled offset. Other queues ignore the argument, and have such headers only on
-    messages that came from a stream.
+    they are sent, so deliveries in flight are lost with the link. ``offset_argument``: for a stream, the name
+    of the consumer argument with the offset to begin at, and also of the header with the offset of each
+    delivery. A link that reconnects goes on behind the last settled offset. A queue that is no stream ignores
+    the argument and adds no header; a message of such a queue has the header only if it came from a stream.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ def _list(uris):
 
 @dataclass(frozen=True)
 class Status:
-    """Figures of a link. ``moved``: messages settled at the source; ``rate``: moved per second; ``refused``:
-    the target's refusals; ``set_aside``: messages rejected at the source; ``blocked``: the target wants a
-    pause.
+    """Figures of a link. ``moved``: count of messages settled at the source; ``rate``: messages moved per
+    second; ``refused``: count of the target's refusals; ``set_aside``: count of messages rejected at the
+    source; ``blocked``: whether the target wants a pause.
     """
 
     state: str

@@ -47,8 +47,8 @@ class NoRequest(ValueError):
 
 
 class Answer(NamedTuple):
-    """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like a
-    TLS port's to plain HTTP; a server that echoes requests may answer like that, too.
+    """An HTTP answer. ``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks as if a
+    port for TLS had been sent plain HTTP; a server that echoes requests may answer like that, too.
     """
 
     status: int
@@ -63,8 +63,8 @@ class Answer(NamedTuple):
 class HTTPConnection:
     """Posts requests. ``connect()`` returns a connected gevent socket, with TLS if needed, or raises OSError.
 
-    ``timeout_s``: from the first byte of the request to the answer; large bodies get more time.
-    ``has_asked``: bytes of the last request were sent, or may have been.
+    ``timeout_s``: most time from the first byte of a request to its answer; large bodies get more time.
+    ``has_asked``: True if bytes of the last request were sent, or may have been.
     """
 
     def __init__(self, connect: Any, timeout_s: float):

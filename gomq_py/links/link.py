@@ -52,10 +52,11 @@ class Link:
     no use). Neither may switch.
 
     ``connect(uri)`` and ``connect_target(uri)`` return a client's Connection on gevent's sockets; they may
-    switch. ``delete_after``: count of messages to move, "queue-length" for as many as are ready at the first
-    connection, or None. ``refusals``: how often the target may refuse a message before it is rejected at the
-    source (0: for ever). ``ends_with``: reply codes that end a link which was never up. ``paused``: begin as
-    after ``pause()``. ``account``: (user who set the link, virtual host), for its memory share.
+    switch. ``delete_after``: how many messages to move before the link ends, "queue-length" for as many as
+    are ready at the first connection, or None. ``refusals``: how often the target may refuse a message before
+    it is rejected at the source (0: for ever). ``ends_with``: reply codes that end a link which was never up.
+    ``paused``: begin as after ``pause()``. ``account``: (user who set the link, virtual host), for its memory
+    share.
     """
 
     # Saves the instance dict of 2 KiB; there is a dict where tests replace a method.
@@ -157,7 +158,9 @@ class Link:
 
     @property
     def lag(self):
-        """The last count of ready messages that the source told, or None. A call may ask the source again."""
+        """Count of ready messages at the source, as the source told it last, or None. Reading it may ask the
+        source again.
+        """
         if self._session is None:
             return None
         now = time.monotonic()
@@ -202,7 +205,7 @@ class Link:
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
     def has_stalled(self, text):
-        """Report ``text``: the target has confirmed nothing for long."""
+        """Report by ``text`` that the target has confirmed nothing for a long time."""
         if not self._error:
             QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
             self._set_state(self._state, f"{DESTINATION}: {text}")
@@ -220,7 +223,7 @@ class Link:
             self._on_change(self)
 
     def wake(self):
-        """Wake the greenlet."""
+        """Wake the link's greenlet. If the Keepalive has the session, a new greenlet takes it over."""
         self._wakened.set()
         if self._keepalive.is_on and not self._hub.is_closed:
             self._keepalive.end()
@@ -262,7 +265,9 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Run sessions in turn. Returns the final (state, error), or None to end the greenlet. May switch."""
+        """Run one session after the other. Returns the final (state, error), or None to end the greenlet. May
+        switch.
+        """
         while self._session is not None or not self._is_stopping:
             try:
                 if not self._pass():
@@ -311,9 +316,9 @@ class Link:
             self._session = None
 
     def _aside(self, function):
-        """Run ``function()``, which makes a session, in another greenlet, whose end frees the deep stack of
-        connecting. Returns the function's result or raises its error; returns None if the link is stopped
-        meanwhile. May switch.
+        """Run ``function()``, which connects and makes a session, in another greenlet: the deep stack that
+        connecting needs is freed when that greenlet ends. Returns the function's result or raises its error;
+        returns None if the link is stopped meanwhile. May switch.
         """
         outcome: list = []
         is_left = False

@@ -3,7 +3,8 @@
 A URI without a host means this broker. The connection is then a socket pair; the AMQP door serves its other
 end like any client's, logged in without a password as the user who set the link. So the client, the lane and
 all checks of clients (rights, limits, alarms, owner of an exclusive queue) are the same at both ends of a
-link. ``amqp.server.local`` makes the pair, and the node passes its function on: this room imports no door.
+link. A function of ``amqp.server.local`` makes the pair. The node hands it to the Connector, because this
+room imports no door.
 
 A link has no more rights than the user who set it (Setters).
 """
@@ -47,7 +48,9 @@ class Setters:
         self._operator = MachineOperator()
 
     def user_of(self, by, what):
-        """The User who set ``what``; ``by``: as in broker.policies.parameters. Raises ValueError."""
+        """Return the User named ``by``, who set ``what``, or the MachineOperator if ``by`` is OPERATOR.
+        Raises ValueError if ``by`` is None, or the user is gone or lacks a tag for setting links.
+        """
         if by == OPERATOR:
             return self._operator
         user = None if by is None else self._broker.users.get(by)
@@ -64,8 +67,8 @@ class Setters:
 class Connector:
     """Connects the links of one broker.
 
-    ``settings``: the broker's; each attempt reads their [links]. ``connect_local(user)`` returns a socket
-    whose other end is served as this user's.
+    ``settings``: the broker's; each attempt reads their [links]. ``connect_local(user)`` returns one end of a
+    socket pair, and the AMQP door serves the other end as a connection of this user.
     """
 
     def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
@@ -81,9 +84,9 @@ class Connector:
         """Return a client's connection to ``uri``; ``options``: further options of the client.
 
         ``user``: who set the link, or None if this user may not log in here. For a URI of this broker the
-        connection is logged in as this user; for others the user's tags decide which hosts are allowed.
+        connection is logged in as this user; for other URIs the user's tags decide which hosts are allowed.
         ``name``: connection name shown at the other side. ``vhost``: the default for a URI of this broker.
-        ``account``: the link's.
+        ``account``: the link's account.
 
         Raises URIError (retrying is of no use), ClientError and OSError. May switch.
         """
@@ -110,8 +113,8 @@ class Connector:
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
         account: Any = None,
     ) -> Any:
-        """Return a connected socket for HTTP, with TLS for https; ``tls``: options as of an AMQP URI to
-        verify the server by. ``account``: the link's. Raises URIError, OSError. May switch.
+        """Return a connected socket for HTTP, with TLS for https. ``tls``: options for checking the server's
+        certificate, as in an AMQP URI. ``account``: the link's account. Raises URIError, OSError. May switch.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s, account)
@@ -135,8 +138,8 @@ class Connector:
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
         user: Any = None,
     ) -> None:
-        """Check a URI, or each URI of a list, when ``user`` sets a link, as far as that is possible before
-        its use. ``tls``: options to verify web servers by. Raises URIError.
+        """Check a URI, or each URI of a list, as far as possible before it is used. ``user`` sets a link with
+        it. ``tls``: options for checking the certificates of web servers. Raises URIError.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):

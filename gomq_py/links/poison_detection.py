@@ -1,12 +1,12 @@
 """PoisonDetection: finds the message that ends the sessions of a link, and decides when the link gives it up.
 
-A link has one for all its sessions. After a session's end that a message may have caused, messages are sent
-one at a time until as many are settled as were in flight; the message at which a session ends again is
-recognized by its checksum (links.relay).
+A link has one PoisonDetection for all its sessions. If a message may have caused the end of a session,
+messages are sent one at a time until as many are settled as were in flight; the message at which a session
+ends again is recognized by its checksum (links.relay).
 
-A destination with a full disk or queue refuses messages that are not at fault, and brokers report that late
-or never. So a refused message is given up only after a while, never while the broker has asked for a pause,
-and ever more slowly while the broker accepts no message.
+A destination with a full disk or queue refuses messages that are not at fault, and brokers report a full disk
+or queue late or never. So a refused message is given up only after a while, never while the broker has asked
+for a pause, and ever more slowly while the broker accepts no message.
 """
 import re
 import time
@@ -143,7 +143,7 @@ class PoisonDetection:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """Judge why a session has ended or failed to start. Uses ``alone`` and ``unsettled`` only once."""
+        """Judge why a session has ended or failed to start. Clears ``alone`` and ``unsettled``."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):

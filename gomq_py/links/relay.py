@@ -1,6 +1,6 @@
 """Relay: rewrites deliveries of the source in the read buffer as publishes to the target in the write buffer.
 
-No I/O, and no Python object per message. Input and output of a message:
+Does no I/O, and makes no Python object per message. Input and output of a message:
 
     deliver  60,60: consumer tag, delivery tag u64, redelivered, exchange, routing key
     publish  60,40: reserved u16 0, exchange, routing key, bits: 1 for mandatory, else 0
@@ -58,8 +58,8 @@ class Unfit(Exception):
 
 
 class HeaderStamp:
-    """Adds a header to properties. ``key``, ``entry``, ``entry_again`` (for a redelivered message): the
-    encoded header, for messages that have neither this key nor a user id.
+    """Adds a header to properties. ``key``: the header's encoded name. ``entry``, ``entry_again`` (for a
+    redelivered message): the encoded header, for messages that have neither this key nor a user id.
 
     For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
     only on the headers and on whether the message is redelivered.
@@ -74,7 +74,7 @@ class HeaderStamp:
         self.unknown = None  # key of the answer that edit is to give
 
     def stamped(self, p, start, end, redelivered):
-        """Return the properties with the header or a cached table; empty: leave out; None: call ``edit``."""
+        """Return the stamped properties, b"" to leave the message out, or None if ``edit`` must be called."""
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
             return None
@@ -201,7 +201,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message. Returns the offset behind it, or ``at`` if it needs another walk."""
+        """Process a frame or message. Returns where it ends, or ``at`` if another walk must complete it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at
@@ -340,8 +340,8 @@ class Relay:
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """Checksum of the parts of a message that every delivery repeats: address, size, properties and, if
-        the buffer holds it whole, body; not headers, which quorum queues change each time.
+        """Checksum of the parts that all deliveries of a message share: address, size, properties and, if it
+        is whole in the buffer, the body; not headers, which quorum queues change each time.
         """
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)

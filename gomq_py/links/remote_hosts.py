@@ -3,9 +3,9 @@
 Lookups resolves names in threads of its own. A name server that does not answer holds a thread for half a
 minute, so these threads do no other work, and unresolved names do not hold up others: each lookup has a time
 limit, a slow lookup gives its place to the next, and a name whose lookup was slow and failed is retried after
-all others. An account is (user who set the link, virtual host): accounts take turns. Beyond each limit there
-is a reserve, of which an account may use half of what is left, so that one user's names leave room for
-others'.
+all others. An account is (user who set the link, virtual host): accounts take turns. When a limit is reached,
+an account may still use up to half of what is left of a reserve: so the names of one user leave room for the
+names of other users.
 
 A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
 that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
@@ -93,7 +93,7 @@ class Lookups:
         return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
 
     def _found(self, host: str, timeout_s: float, account: Any) -> list[Any] | None:
-        """The addresses, or None if they are not known in time. May switch."""
+        """Return the addresses of a name, or None if the lookup does not end in time. May switch."""
         lookup = self._lookup_of(host, account)
         lookup.askers += 1
         try:
@@ -109,7 +109,7 @@ class Lookups:
                 self._left(lookup)
 
     def _lookup_of(self, host: str, account: Any) -> "_Lookup":
-        """The running or waiting lookup of a name, or a new one."""
+        """Return the running or waiting lookup of a name, or a new lookup."""
         if host in self._running:
             return self._running[host]
         lookup = self._waiting.get(host)
@@ -150,7 +150,9 @@ class Lookups:
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Begin a lookup of these rows. Returns False if no lookup may begin."""
+        """Begin a waiting lookup of the first account in ``rows`` ({account: {name: lookup}}) that has a
+        place. Returns False if no account has a place.
+        """
         is_late = rows is self._late_rows
         running = list(self._running.values())
         kinds = [
@@ -194,7 +196,9 @@ class Lookups:
 
 
 class _Lookup:
-    """The lookup of a name for all ``accounts`` that ask for it; ``account``: in whose turn it runs."""
+    """The lookup of a name for all ``accounts`` that ask for it. ``account``: the account whose place it
+    uses.
+    """
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
 
@@ -218,8 +222,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """True if ``account`` may begin a lookup: always below ``limit``, then within half of what ``most``
-    leaves.
+    """True if ``account`` may begin a lookup. ``of_accounts`` counts the running lookups: below ``limit`` in
+    all, every account may; above, an account that has less than half of what is left up to ``most``.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
@@ -235,11 +239,14 @@ def is_address(host: str) -> bool:
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. An OSError: later the name may have another address."""
+    """The settings refuse this address. This is an OSError, so links retry: the name may get another address.
+    """
 
 
 class HostRules:
-    """Refuses addresses in ``denied`` but not in ``allowed`` networks; ``key``: the setting, for errors."""
+    """Refuses addresses in ``denied`` networks, except those also in ``allowed`` networks. ``key``: name of
+    the setting, for errors.
+    """
 
     def __init__(self, denied: Any, allowed: Any, key: str):
         self._denied = denied
@@ -269,9 +276,9 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """Return a connected gevent socket to the first address of the host that answers. ``timeout_s``: for
-    resolving, and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None;
-    ``account``: the link's.
+    """Return a gevent socket, connected to the first address of the host that answers. ``timeout_s``: most
+    time for resolving, and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None;
+    ``account``: the link's account.
 
     Raises OSError, or HostRefused if all addresses of the host are refused. May switch.
     """
@@ -294,7 +301,9 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """Return the address and any embedded IPv4 address; for a mapped address only the IPv4 address."""
+    """Return the address and any IPv4 address that is embedded in it; of an IPv4-mapped address only the IPv4
+    address.
+    """
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]

@@ -44,11 +44,10 @@ class Unsendable(ClientError):
 
 
 class LinkSession:
-    """Moves messages over two connections. ``link`` outlasts the session, which reports to it by ``up`` and
-    more.
+    """Moves messages over two connections. ``link`` outlasts the session, which reports to it.
 
-    ``failure``: (end, error) that ended it. ``is_done``: all messages to be moved are settled. ``careful``:
-    count of messages to send one at a time, because one of them may have ended the last session.
+    ``failure``: (end, error) that ended the session. ``is_done``: all messages to be moved are settled.
+    ``careful``: count of messages to send one at a time, because one of them may have ended the last session.
     """
 
     def __init__(self, link, hub, buffers, channel, writer, is_acked, room, careful):
@@ -98,7 +97,9 @@ class LinkSession:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume, or cancel if the link is paused. Does nothing while an answer is pending."""
+        """Consume, or cancel the consumer if the link is paused or stopping. Does nothing while an answer is
+        pending.
+        """
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -112,17 +113,19 @@ class LinkSession:
             method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
             self._consumer_tag = None
         self.wire.write(method_frame(self._channel_id, method))
-        self.wire.flush()
+        self.wire.send_queued()
 
     def ask_lag(self, queue):
         """Ask the source for the queue's ready messages; the count goes to the link's ``lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
-            self.wire.flush()
+            self.wire.send_queued()
 
     def tick(self):
-        """Send and check heartbeats of both ends. Returns the seconds until the next call, or None."""
+        """Send and check heartbeats of both ends. Returns the seconds until the next call; None if none is
+        needed.
+        """
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
@@ -150,11 +153,11 @@ class LinkSession:
         return self.failure is not None or self.is_done or self.is_stopping and not self.reader.on_its_way()
 
     def end(self):
-        """Close both connections, in order if possible. May switch."""
+        """Close both connections, by a handshake where possible. May switch."""
         self.transfer.close()
         failed = self.failure and self.failure[0]
         try:
-            self.wire.flush()
+            self.wire.send_queued()
             if failed == SOURCE:
                 self.wire.abort()
             else:
@@ -203,7 +206,7 @@ class LinkSession:
         return may
 
     def room(self):
-        """Most messages that the next walk may take."""
+        """How many messages the next walk may take at most."""
         self.reader.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
@@ -263,14 +266,17 @@ class LinkSession:
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def requeued(self, count):
-        """Note the end of a pause: the source delivers ``count`` requeued messages again."""
+        """Make room for ``count`` messages: they were requeued after a pause, and the source delivers them
+        again.
+        """
         self._room += count
-        self.wire.flush()
+        self.wire.send_queued()
         self._turn()
 
     def paused(self):
-        """Flush the source's output, as nothing can be taken now; go on soon if that has changed."""
-        self.wire.flush()
+        """Flush the source's output, since no message can be taken. If one can be taken by now, go on soon.
+        """
+        self.wire.send_queued()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (
                 self._is_held or reader.has_unread()) and self.may_take():
@@ -312,15 +318,15 @@ class LinkSession:
                 self.writer.is_flowing = method.active
                 self.link.changed()
                 wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
-                wire.flush()
+                wire.send_queued()
             else:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Let the writer process its input with ``act``, then settle and take messages."""
+        """Call ``act()``, in which the writer processes its input; then settle messages and take new ones."""
         self._guard(act, DESTINATION)
         if self.failure is None:
-            self.wire.flush()
+            self.wire.send_queued()
             self._turn()
 
     # private from here on
@@ -398,8 +404,8 @@ def _shortstr(text):
 
 
 class Keepalive:
-    """Keeps a session alive while no greenlet waits for it: sends its heartbeats, and ends it with the hub.
-    Runs in callbacks of the loop and never switches. ``is_on``: it has a session.
+    """Keeps a session alive while no greenlet waits for it: sends its heartbeats, and ends it when the hub
+    closes. Runs in callbacks of the loop and never switches. ``is_on``: it has a session.
     """
 
     __slots__ = ("is_on", "_hub", "_session", "_timer")

@@ -96,7 +96,7 @@ class SourceReader(Source):
         return None
 
     def show(self, item, message):
-        """Do nothing: a batch is its own message."""
+        """Do nothing and return True: the batch itself is what the target writer needs."""
         return True
 
     def drop(self, item):
@@ -124,7 +124,8 @@ class SourceReader(Source):
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
-        """True while this link keeps less than its share, beyond which only a large message is completed."""
+        """True while this link keeps less than its share. Beyond its share it only completes a large message.
+        """
         return self.kept_octets < self._budget.limit(self._account)
 
     def keep_octets(self, count):
@@ -133,7 +134,7 @@ class SourceReader(Source):
         self._budget.keep(count, self._account)
 
     def close(self):
-        """Release all kept messages and the owner. May be called again."""
+        """Release all kept messages, and report nothing to the session any more. May be called again."""
         self.keep_octets(-self.kept_octets)
         self._refused.clear()
         self._probe = None
@@ -141,11 +142,12 @@ class SourceReader(Source):
         self._budget = MemoryBudget()  # later settlements count in no shared budget
 
     def has_unread(self):
-        """True if the last read may have left whole messages, which the socket does not report."""
+        """True if whole messages of the last read may be left in the buffer: the socket does not report them.
+        """
         return self._rewalk and self._probe is None
 
     def has_held(self):
-        """True if a delivery before the last settled one is not settled."""
+        """True if a refused delivery is unsettled: deliveries behind it may be settled already."""
         return bool(self._held)
 
     def forget_refusals(self):
@@ -185,7 +187,7 @@ class SourceReader(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """End the session because of a fault of ours; its messages are delivered again."""
+        """End the session because of a fault of ours. The session's messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
@@ -193,7 +195,7 @@ class SourceReader(Source):
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """End the session because of a fault of ours, already logged."""
+        """End the session because of a fault of ours, which the transfer has logged."""
         self._owner.fail("link", error)
         return False
 
@@ -255,7 +257,8 @@ class SourceReader(Source):
         return batch
 
     def _take_refused(self):
-        """Return the next refused batch. The first one after a pause goes alone, so that none overtakes it.
+        """Return the next refused batch. The first batch after a pause is sent alone, so that no other
+        overtakes it.
         """
         _, batch = self._refused.pop(0)
         if self._is_probing:
@@ -272,7 +275,9 @@ class SourceReader(Source):
         self.unsettled -= batch.count
 
     def _split(self, batch, numbers):
-        """Settle a batch's accepted messages; keep the others, or reject them after too many refusals."""
+        """Settle the messages of a batch that were accepted. Keep the refused messages (``numbers``), or
+        reject a message that was refused too often.
+        """
         self._forget(batch)
         self._is_probing = True
         tags = range(batch.first_tag, batch.first_tag + batch.count)

@@ -18,8 +18,9 @@ FULL_OCTETS = 256 * 1024
 
 
 class TargetWriter(Target):
-    """Sends messages to a link's target. ``channel`` and ``frame_max``: of the frames sent. ``is_blocked``:
-    the target has asked for a pause. ``refused``: numbers of refused publishes, which the reader removes.
+    """Sends messages to a link's target. ``channel``: the channel of sent frames; ``frame_max``: their
+    largest size. ``is_blocked``: the target has asked for a pause. ``refused``: numbers of refused publishes,
+    which the reader removes.
     """
 
     channel = 1
@@ -35,7 +36,7 @@ class TargetWriter(Target):
         self._waiting = []  # (mark, callback); few
         self._last_mark = 0
         self._refusal = None
-        self._is_settling = False
+        self._is_answering = False
 
     def start(self, session):
         """Begin to report to ``session``, by ``target_turn`` and ``fail``."""
@@ -54,14 +55,17 @@ class TargetWriter(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """Seconds for which calls have seen no confirm of sent messages; 0 while the target wants a pause."""
+        """Seconds since the last confirm that a call of this method noticed; 0 if no message awaits a
+        confirm, or while the target wants a pause.
+        """
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
             self._seen_low, self._seen_s = self.confirms.low, now
         return now - self._seen_s
 
     def tick(self):
-        """Send a due heartbeat. Returns the seconds until the next, or None. Raises ClientError for silence.
+        """Send a due heartbeat. Returns the seconds until the next, or None. Raises ClientError if the target
+        has been silent for too long.
         """
         return None
 
@@ -69,7 +73,7 @@ class TargetWriter(Target):
         """Stop listening to the target."""
 
     def part(self):
-        """Close in order. May switch."""
+        """Close the connection by a handshake. May switch."""
 
     def abort(self):
         """Close at once, without calling the waiting callbacks. May be called again."""
@@ -79,32 +83,37 @@ class TargetWriter(Target):
     def when_safe(self, callback):
         """Call ``callback(error or None)`` once everything sent so far is safe or refused."""
         self._waiting.append((self.sent(), callback))
-        self.settle()
+        self.answer_waiting()
 
-    def settle(self):
-        """Call the waiting callbacks whose messages are all safe or refused. No effect in such a callback."""
-        if self._is_settling:
+    def answer_waiting(self):
+        """Call the waiting callbacks whose messages are all safe or refused. A callback's own call does
+        nothing.
+        """
+        if self._is_answering:
             return
-        self._is_settling = True
+        self._is_answering = True
         try:
             waiting = self._waiting
             while waiting and waiting[0][0] <= self.reached():
                 mark, callback = waiting.pop(0)
                 callback(self._verdict(mark))
         finally:
-            self._is_settling = False
+            self._is_answering = False
 
     def sent(self):
-        """The number of the last message sent: a mark, which reached() comes to."""
+        """Number of the last message sent. Once reached() returns this number, the message is safe or
+        refused.
+        """
         return self.confirms.following - 1
 
     def reached(self):
-        """The mark up to which all messages are safe or refused."""
+        """The number up to which all messages are safe or refused."""
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """The error for messages up to ``mark``, or None. A caller that asks for the same mark again after a
-        refusal gets the error again, so that there is a pause before the refused messages are sent again.
+        """Return the error for messages up to number ``mark``, or None. If a caller asks for the same mark
+        again after a refusal, it gets the same error again, so that a pause follows before the refused
+        messages are sent again.
         """
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark
@@ -124,7 +133,9 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: publishes are confirmed; ``queue``: as a Target's."""
+    """Publishes to a broker. ``is_confirmed``: whether the broker confirms publishes. ``queue``: the queue
+    that gets all messages, or None (links.ends.Target).
+    """
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -159,25 +170,26 @@ class WireTargetWriter(TargetWriter):
             if not item.is_whole:
                 item.octets = None
             if self._wire.kept_octets >= FLUSH_OCTETS:
-                self._wire.flush()
+                self._wire.send_queued()
         return None
 
     def slice_over(self):
         """Write the output of the slice, and call the callbacks that are due."""
-        self._wire.flush()
-        self.settle()
+        self._wire.send_queued()
+        self.answer_waiting()
 
     def sent(self):
-        """Number of the last publish, or count of queued bytes."""
+        """With confirms, the number of the last publish; without, the count of all bytes ever queued."""
         return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
 
     def reached(self):
-        """Number of the last settled publish, or count of written bytes."""
+        """With confirms, the number up to which publishes are settled; without, the count of written bytes.
+        """
         wire = self._wire
         return self.confirms.low - 1 if self._is_confirmed else wire.queued_octets - wire.kept_octets
 
     def tick(self):
-        """Send heartbeats and check the peer's."""
+        """Send due heartbeats, and check that the peer sends its own."""
         return self._wire.tick(True)
 
     def refusal(self, number):
@@ -204,7 +216,7 @@ class WireTargetWriter(TargetWriter):
         self._session.target_turn(self._read)
 
     def _drained(self):
-        self._session.target_turn(self.settle)
+        self._session.target_turn(self.answer_waiting)
 
     def _broken(self, error):
         self._session.fail("destination", error)
@@ -231,7 +243,7 @@ class WireTargetWriter(TargetWriter):
         while True:
             done = confirms.walk(self._buffers.input, end)
             self._tail = bytes(self._buffers.input_view[done:end])
-            self.settle()
+            self.answer_waiting()
             if confirms.returned and not self._is_confirmed:
                 self._session.fail("destination", self.refusal(0))
             if not confirms.others:

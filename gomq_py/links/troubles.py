@@ -1,6 +1,6 @@
 """Troubles: makes error texts for the user who set a link: what is wrong and what mends it, without secrets.
 
-Values only. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
+Does no I/O. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
 """
 import json
 import re
@@ -41,7 +41,7 @@ _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """The error text shown for the end at ``uri``."""
+    """Return the text that users see for an error at the end of a link with this ``uri``."""
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)
@@ -79,7 +79,7 @@ def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
 
 
 def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
-    """The secrets, as sent and as written in URIs, longest first."""
+    """Return the secrets in a URI, in each form in which they may be sent or written, longest first."""
     secrets = {link_uri.options.get("password", "")}
     if link_uri.password != link_uri.user:  # guest is no secret and occurs in many texts
         secrets.add(link_uri.password or "")

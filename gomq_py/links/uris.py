@@ -119,7 +119,9 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def without_login(uri: str) -> str:
-    """The URI for logs and operators: without login and query; a web server's also without its path."""
+    """Return the URI as logs and operators see it: without login and query, for a web server also without
+    path.
+    """
     if not uri:
         return ""
     parts = urlsplit(uri)
@@ -127,7 +129,8 @@ def without_login(uri: str) -> str:
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
-    """The client's connection parameters. ``vhost``: default for a URI of this broker.
+    """Return the parameters for a client's connection to this URI. ``vhost``: default for a URI of this
+    broker.
 
     Raises URIError for a file that is not in ``tls_folder``.
     """

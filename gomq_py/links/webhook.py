@@ -11,7 +11,8 @@ message may have caused (other 5xx, no answer in time, a connection that breaks)
 towards the link's limit. Every other answer refuses the message at once. Redirects are not followed: only the
 original host was checked.
 
-Header names and values come from the publisher, and the path may: all of them are checked before use.
+Header names and values come from the publisher, and the path may come from there, too: all are checked before
+use.
 """
 import hmac
 import re
@@ -65,9 +66,10 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """Describes a webhook, in place of a link's Target. ``name``: the link's; ``connector``: has
-    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as a Target's; ``timeout_s``:
-    time for an answer; ``tls``: options as of an AMQP URI to verify servers by; ``account``: the link's.
+    """Describes a webhook; a link has it in place of a Target. ``destination``: a URI or a list of URIs;
+    ``name``: the link's name; ``connector``: has ``connect_http``; ``secret``: key to sign bodies with, or
+    empty; ``edit``: see links.ends.Target; ``timeout_s``: most time for an answer; ``tls``: options for
+    checking the certificates of servers, as in an AMQP URI; ``account``: the link's account.
     """
 
     has_lane = False
@@ -106,8 +108,8 @@ class Webhook:
 
 
 class Poster:
-    """Posts messages to the first of its URIs and, after each failure, to the next URI. ``trouble``: why a
-    message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
+    """Posts messages to the first of its URIs; after each failure to post, the next URI is used. ``trouble``:
+    why a message is being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
@@ -184,7 +186,9 @@ class Poster:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """True if the port expects TLS, as a server that closes or answers 400 may. Asks once. May switch."""
+        """True if the server answers a ClientHello with TLS; asked once for each URI. Called when a plain
+        request got no answer or a 400, because a port for TLS may behave like that. May switch.
+        """
         if self._has_answered or self._uri.tls:
             return False
         if self._number not in self._tls_expected:
@@ -355,7 +359,7 @@ class WebhookTargetWriter(TargetWriter):
 
     def _answered(self, number, is_taken):
         self.confirms.answered(number, not is_taken)
-        self.settle()
+        self.answer_waiting()
 
     def _troubled(self, text):
         self._session.refused(0, text)
@@ -370,7 +374,9 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """Return a value for HTTP; None for tables, lists, line breaks, more than VALUE_OCTETS_MAX bytes."""
+    """Return a header's value in the form that HTTP needs. Returns None if HTTP cannot carry it: tables,
+    lists, text with line breaks, or more than VALUE_OCTETS_MAX bytes.
+    """
     if isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, datetime):

@@ -29,9 +29,11 @@ class Silent(ConnectionClosed):
 
 class Wire:
     """Reads and writes a connection's socket. The loop calls ``readable()`` when bytes have arrived,
-    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written; none may switch.
+    ``broken(error)`` when writing has failed, ``drained()`` when all kept output is written. None of these
+    functions may switch.
 
-    ``kept_octets``: queued and not yet written to the socket. ``queued_octets``: all bytes ever queued.
+    ``kept_octets``: count of bytes queued and not yet written. ``queued_octets``: count of all bytes ever
+    queued.
     """
 
     __slots__ = (
@@ -85,16 +87,16 @@ class Wire:
         return count
 
     def write(self, octets):
-        """Queue ``octets`` for the next flush()."""
+        """Queue ``octets`` for the next send_queued()."""
         self._kept.append(memoryview(octets))
         self.kept_octets += len(octets)
         self.queued_octets += len(octets)
 
-    def flush(self):
+    def send_queued(self):
         """Write as much as the socket takes now; the rest follows when it takes more."""
         if not self._kept or self._writer is not None or self.is_closed:
             return
-        self._flush()
+        self._send_queued()
         if self._kept and not self.is_closed:
             self._writer = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
             self._writer.start(self._writable)
@@ -115,18 +117,18 @@ class Wire:
             self.last_sent = now
             if not self._kept:
                 self.write(HEARTBEAT_FRAME)
-                self.flush()
+                self.send_queued()
         return max(
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """Close in order: the peer has PARTING_S to agree. May switch."""
+        """Close by a handshake, for which the peer has PARTING_S. May switch."""
         self._stop_watching()
         if self.is_closed:
             return
         if not self._kept:
             self.write(_CLOSE)
-            self._flush()
+            self._send_queued()
         try:
             if not self.is_closed and not self._kept:
                 self._await_end()
@@ -160,7 +162,7 @@ class Wire:
             tail = (tail + room[:count])[-len(_CLOSE_OK):]
             give_way()  # bytes already received are read without a switch
 
-    def _flush(self):
+    def _send_queued(self):
         kept, at = self._kept, 0
         try:
             while at < len(kept):
@@ -183,7 +185,7 @@ class Wire:
         self.last_sent = time.monotonic()
 
     def _writable(self):
-        self._flush()
+        self._send_queued()
         if not self._kept:
             self._stop_writing()
         if self._drained is not None:

@@ -1,7 +1,7 @@
-"""Listeners: bind, accept, set the socket's options, and hand it to the door's ``handle(socket, address)``.
+"""Listeners: accept connections, set the sockets' options, and call the door's ``handle(socket, address)``.
 
-If a door serves at once, the loop accepts. Otherwise a greenlet accepts, and a greenlet per connection calls
-the door. Knows no protocol; never touches what a peer sends.
+If ``handle`` never switches, the loop accepts. Otherwise a greenlet accepts, and a greenlet per connection
+calls ``handle``. Knows no protocol; never touches what a peer sends.
 """
 import errno
 import os
@@ -60,7 +60,9 @@ class BindError(Exception):
 
 
 def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
-    """A listening TCP socket; ``port`` 0 takes a free one. ``::`` takes IPv4 too. Raises BindError."""
+    """Return a listening TCP socket. ``port`` 0: the system chooses a free port. ``::`` also accepts IPv4.
+    Raises BindError.
+    """
     try:
         family, address = _resolved(host, port)
     except OSError as error:
@@ -97,8 +99,8 @@ def keep_segments_short(listening: Any) -> None:
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
-    """(family, address) to bind to. A numeric address is not sent to the resolver, which takes a thread and
-    0.5 MB of tables. May switch.
+    """Return (family, address) to bind to. A numeric address is parsed here: the resolver would take a thread
+    and 0.5 MB of tables. May switch.
     """
     try:
         parsed = ip_address(host)
@@ -129,7 +131,9 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
-    """A listening unix socket with permissions ``mode``; replaces a dead process's. Raises BindError."""
+    """Return a listening unix socket with permissions ``mode``. A socket that a dead process left at ``path``
+    is replaced. Raises BindError.
+    """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
@@ -144,8 +148,8 @@ def bind_unix(path: str, backlog: int, mode: int = 0o660) -> Any:
 
 
 def _remove_stale(path: str) -> None:
-    """Unlink a socket that a killed broker left behind. Raises OSError if a process answers there; leaves
-    other files to bind().
+    """Unlink a socket that a killed broker left behind. Raises OSError if a process answers there. A file
+    that is no socket stays, and bind() then fails.
     """
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
@@ -171,9 +175,10 @@ class Listener:
         handshake: Handshake | None = None, proxies: Proxies | None = None, inherited: bool = False,
         gate: Gate | None = None, at_once: bool = False,
     ):
-        """``listening`` is bound, listens, and belongs to the Listener. ``handshake`` makes the socket to
-        serve from an accepted one (TLS). ``proxies`` find the client's address. ``inherited``: the socket's
-        giver removes its path. ``gate`` admits connections. ``at_once``: ``handle`` does not switch.
+        """``listening``: a bound and listening socket, which the Listener owns. ``handshake``: makes an
+        accepted socket a TLS socket. ``proxies``: finds the client's address. ``inherited``: another process
+        made the socket and removes its path. ``gate``: admits connections. ``at_once``: ``handle`` does not
+        switch.
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -232,7 +237,7 @@ class Listener:
             self._path_id = None
 
     def abandon(self) -> None:
-        """Close the socket in a forked child, see ``abandon_socket``."""
+        """Close this process's copy of the socket after a fork, in the child; see ``abandon_socket``."""
         abandon_socket(self._socket)
 
     def _accept_forever(self) -> None:
@@ -270,7 +275,9 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether the gate has no room for this address now and does not refuse the address either."""
+        """Whether a connection from this address must wait: the gate has no room now, but does not refuse the
+        address.
+        """
         if self._gate is None:
             return False
         host = host_of(address)
@@ -294,15 +301,15 @@ class Listener:
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _accept(self) -> tuple[Any, Any]:
-        """(socket, address) of the next peer. Raises OSError. May switch, unless ``at_once``."""
+        """Return (socket, address) of the next peer. Raises OSError. May switch, unless ``at_once``."""
         if not self._at_once:
             return self._socket.accept()
         waiting, self._waits_for_room = self._waits_for_room, None
         return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
-        """(socket, address) of the next peer: a LoopSocket, or gevent's socket if a proxy may announce an
-        address first. Raises OSError; does not wait.
+        """Return (socket, address) of the next peer. The socket is a LoopSocket, or gevent's if a proxy may
+        announce an address first. Raises OSError; does not wait.
         """
         descriptor, address = self._socket._sock._accept()
         if self._proxies is None or not self._proxies.may_announce(address):
@@ -310,7 +317,9 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """Wait for a connection; with a loop that accepts, for one that needs the greenlet. May switch."""
+        """Wait for a connection; if the loop accepts, only for a connection that needs this greenlet. May
+        switch.
+        """
         if self._watcher is None:
             self._socket.settimeout(None)
             return
@@ -319,8 +328,8 @@ class Listener:
         self._needed.wait()
 
     def _accept_in_loop(self) -> None:
-        """Let connections in. The greenlet handles only errors and connections that must wait for room:
-        waking it for every connection was a tenth of a login's cost.
+        """Let connections in, without the greenlet, because waking it for every connection was a tenth of a
+        login's cost. The greenlet handles only errors and connections that must wait for room.
         """
         gate = self._gate
         for _ in range(ACCEPTS_PER_TURN):
@@ -390,7 +399,7 @@ def serve(handle: Handle, connection: Any, address: Any) -> None:
 
 @contextmanager
 def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
-    """Log an exception that ends the service of a connection in this block, and do not raise it."""
+    """Context manager: logs an exception that ends the service of a connection, and does not raise it."""
     try:
         yield
     except Exception as error:
@@ -398,7 +407,9 @@ def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[No
 
 
 def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
-    """Log the exception that ended a connection from this address."""
+    """Log the ``error`` that ended a connection from this address; ``strangers``: the log for the peer's
+    errors.
+    """
     peer = format_address(address)
     if isinstance(error, ProxyProtocolError):
         strangers.warning(
@@ -412,8 +423,8 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """(device, inode) of the file at ``path``, to tell it from a later file; None if there is no file, as for
-    a socket in the abstract namespace.
+    """Return (device, inode) of the file at ``path``, to tell it from a later file; None if there is no file,
+    as for a socket in the abstract namespace.
     """
     try:
         status = os.stat(path)
@@ -423,13 +434,14 @@ def path_id(path: str) -> tuple[int, int] | None:
 
 
 def remove_path(path: str, identity: Any) -> None:
-    """Unlink a socket if its path_id() is still ``identity``, which it had when it was bound."""
+    """Unlink a socket, unless another file has taken its place. ``identity``: path_id() after it was bound.
+    """
     if path_id(path) == identity:
         os.unlink(path)
 
 
 def unix_peer(connection: Any, number: int) -> str:
-    """A name for a peer without an address: "unix:PROCESS:NUMBER"."""
+    """Return a name for a peer without an address: "unix:PROCESS:NUMBER"."""
     return f"unix:{_peer_process(connection)}:{number}"
 
 
@@ -439,8 +451,8 @@ def _peer_process(connection: Any) -> int:
 
 
 def abandon_socket(connection: Any) -> None:
-    """In a forked child: close its copy of a socket without telling the peer, and without touching the loop,
-    whose kernel state belongs to the parent, too.
+    """Close the copy of a socket that a forked child has. The peer is not told, and the loop is not touched,
+    because parent and child share its kernel state.
     """
     descriptor = getattr(connection, "_sock", connection).detach()
     if descriptor >= 0:
@@ -460,7 +472,7 @@ def login_host(connection: Any, host: str) -> str:
 
 @lru_cache(64)
 def format_own(address: Any) -> str:
-    """format_address() for an address of this machine; cached, because there are few."""
+    """As format_address(), for an address of this machine. Results are cached, because there are few."""
     return format_address(address)
 
 

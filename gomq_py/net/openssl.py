@@ -1,8 +1,8 @@
 """OpenSSL: makes calls of the library that the ssl module does not offer.
 
-Read-ahead: by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
-of a small record. With read-ahead, OpenSSL reads up to 16 KiB and takes the records out of that. Turns: by
-default one read does not return while a peer sends nothing but changes of keys.
+read_ahead(): by default OpenSSL reads the head and the rest of a record in two system calls, half of the cost
+of a small record. With read-ahead, OpenSSL reads up to 16 KiB at once and finds the records in these octets.
+take_turns(): by default a read does not return while a peer sends nothing but changes of keys.
 """
 import _ssl
 import ctypes
@@ -37,14 +37,18 @@ def read_ahead(ssl_object: Any) -> int:
 
 
 def take_turns(ssl_object: Any) -> None:
-    """Let a read of ``ssl_object`` end as if nothing had come, if it brought octets for OpenSSL only."""
+    """Let a read of ``ssl_object`` raise SSLWantReadError if only octets for OpenSSL itself have come; by
+    default it would go on reading.
+    """
     library = _library()
     if library is not None and _is_known(ssl_object):
         library.SSL_ctrl(_word(ssl_object, LIBRARY_AT), CLEAR_MODE, AUTO_RETRY, None)
 
 
 def has_pending(connection: int) -> Callable[[], int]:
-    """A function that tells whether OpenSSL holds unread octets; the beginning of a record counts, too."""
+    """Return a function that tells whether OpenSSL holds unread octets, even if only the beginning of a
+    record.
+    """
     return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
 
 
@@ -60,7 +64,7 @@ def addresses() -> tuple[int, int, int]:
 
 
 def _is_known(ssl_object: Any) -> bool:
-    """Whether the object has the layout above: the context lies behind the library's SSL."""
+    """Whether the object has the memory layout that this module expects: the context lies where it should."""
     if sys.implementation.name != "cpython" or type(ssl_object) is not KNOWN_TYPE:
         return False
     if type(ssl_object).__basicsize__ < CONTEXT_AT + WORD_OCTETS:

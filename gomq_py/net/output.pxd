@@ -25,7 +25,7 @@ cdef class Output:
     cpdef Py_ssize_t room_to_fill(self) except -1
     cpdef send_filled(self, Py_ssize_t count)
     cpdef write_source(self, source)
-    cdef _flush(self)
+    cdef _send_pending(self)
     @cython.locals(sent=Py_ssize_t)
     cdef _send_kept(self, bytearray kept)
     cdef _send_source(self)

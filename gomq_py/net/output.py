@@ -1,9 +1,9 @@
 """Output: sends all octets for one socket, without waiting (docs/decisions/0003).
 
-Octets that the socket does not take at once are kept, and sent when it is writable again. Deliveries stop
-while it is ``blocked``; replies are kept up to ``limit``, then ``on_overflow()`` should stop reading from the
-client. After the socket breaks, ``on_broken`` is called once and later octets are dropped; nothing raises. A
-Source sends a file's octets.
+Octets that the socket does not take at once are kept, and sent when it is writable again. Meanwhile the
+output is ``blocked``: deliveries stop, replies are kept. When more than ``limit`` is kept, ``on_overflow()``
+is called, which should stop reading from the client. When the socket breaks, ``on_broken`` is called once,
+and later octets are dropped; nothing raises. A Source sends the octets of a file.
 """
 import os
 import socket as system_socket
@@ -33,8 +33,8 @@ class Output:
     """The only way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
 
     ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
-    ``sent_octets``: octets that the socket took. ``takes_sources``: see write_source(). ``account``: user and
-    virtual host, set at the login, for hub.budget.
+    ``sent_octets``: octets that the socket took. ``takes_sources``: write_source() may be called.
+    ``account``: user and virtual host, set at the login, for hub.budget.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Output:
         if self.corked or self.pending or self.source is not None:
             self.pending += data
             if not self.corked and not self.blocked:
-                self._flush()
+                self._send_pending()
         else:
             sent = self._send(data) if len(data) <= SEND_OCTETS else self._send_first(data)
             if sent < len(data) and not self.broken:
@@ -75,7 +75,7 @@ class Output:
                 else:
                     self.pending = bytearray(memoryview(data)[sent:])
                 if not self.blocked:
-                    self._flush()
+                    self._send_pending()
         if len(self.pending) > self.limit + self.allowance and not self.overflowed:
             self._over_limit()
 
@@ -87,25 +87,25 @@ class Output:
             self.allowance = 0
 
     def write_source(self, source):
-        """Send all octets of ``source`` behind everything written before. Only if ``takes_sources``, and not
-        while ``blocked``.
+        """Send all octets of ``source`` behind everything written before. Call it only if ``takes_sources``
+        is True and ``blocked`` is False.
 
         A Source has ``send(send, fileno) -> octets``, which sends a part that does not hold up others for
         long, and raises OSError if the connection must end; ``left``, the octets still to come; and
         ``close()``, called once at the end.
         """
         if self.pending and not self.blocked:
-            self._flush()
+            self._send_pending()
         if self.broken:
             source.close()
             return
         self.source = source
         self.ahead, self.pending = self.pending, bytearray()
         if not self.blocked:
-            self._flush()
+            self._send_pending()
 
     def room_to_fill(self):
-        """How many octets of the hub's output buffer to fill at a time: more once the peer keeps up."""
+        """How many octets of the hub's output buffer to fill at a time: more for a peer that reads fast."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets
@@ -115,7 +115,7 @@ class Output:
         take are copied.
         """
         if self.pending and not self.blocked:
-            self._flush()
+            self._send_pending()
         if self.broken:
             return
         view = self.buffers.output_view
@@ -135,7 +135,7 @@ class Output:
         """Send the gathered output."""
         self.corked = False
         if self.pending and not self.blocked:
-            self._flush()
+            self._send_pending()
 
     def call_when_drained(self, callback):
         """Call ``callback()`` once when all pending octets have been sent, or the socket has broken."""
@@ -144,7 +144,8 @@ class Output:
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more; does nothing if call_when_drained() was not given it."""
+        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get this callback.
+        """
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
@@ -163,7 +164,7 @@ class Output:
         return not self.pending_octets() and not self.broken
 
     def close(self):
-        """Drop pending octets and stop watching the socket; then the caller closes it."""
+        """Drop pending octets and stop watching the socket, which the caller then closes."""
         self.broken = True
         self.pending = bytearray()
         self._drop_source()
@@ -175,7 +176,9 @@ class Output:
         self._tell_waiters()
 
     def _send(self, view):
-        """Returns how many octets the socket took. After too few it is blocked and watched, or broken."""
+        """Send octets and return how many of them the socket took. If it did not take all, the output is then
+        blocked and watched, or broken.
+        """
         try:
             sent = self.send(view)
         except BlockingIOError:
@@ -198,7 +201,7 @@ class Output:
         with memoryview(data)[:SEND_OCTETS] as part:
             return self._send(part)
 
-    def _flush(self):
+    def _send_pending(self):
         if self.source is not None:
             self._send_kept(self.ahead)
             self._send_source()
@@ -217,7 +220,9 @@ class Output:
             del kept[:sent]
 
     def _send_source(self):
-        """Send a part of the source; the rest waits for the loop, even if the socket would take more."""
+        """Send a part of the source. The rest waits for the loop's next call, even if the socket would take
+        more now.
+        """
         if self.blocked or self.broken:
             return
         try:
@@ -240,9 +245,11 @@ class Output:
             source.close()
 
     def _over_limit(self):
-        """Send gathered output. If too much is left, call ``on_overflow()``: the client does not read."""
+        """Send gathered output. If too much is left, because the client does not read, call
+        ``on_overflow()``.
+        """
         if not self.blocked:
-            self._flush()
+            self._send_pending()
         if self.blocked and len(self.pending) > self.limit + self.allowance:
             self.overflowed = True
             if self.on_overflow is not None:
@@ -258,7 +265,7 @@ class Output:
 
     def _writable(self):
         self.blocked = False
-        self._flush()
+        self._send_pending()
         if self.blocked or self.broken:
             return
         self.watcher.stop()
@@ -293,7 +300,8 @@ class Output:
 
 
 def send_function(socket):
-    """The non-blocking send of a socket: the system's instead of gevent's, which waits, or a WebSocket's."""
+    """Return the non-blocking send of a socket: the system's, or a WebSocket's; gevent's own send may wait.
+    """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):

@@ -49,7 +49,9 @@ class ProxyProtocolError(OSError):
 
 
 class Header(NamedTuple):
-    """A parsed header: ``source``, the client's (host, port) or None if not told, and its size in octets."""
+    """A parsed header: ``source`` is the client's (host, port), or None if the proxy does not tell it; and
+    the header's size in octets.
+    """
 
     source: tuple[str, int] | None
     size: int
@@ -58,8 +60,9 @@ class Header(NamedTuple):
 class Proxies:
     """Knows which peers may announce addresses to a listener.
 
-    Over TCP: the configured sources, by default this machine. Such a peer must announce, lest it pass on a
-    header that its client wrote. Over a unix socket any peer may. ``update`` is for later connections.
+    Over TCP, the configured sources may, by default this machine. Such a peer must send a header: without
+    one, a header that its client wrote would pass for the proxy's. Over a unix socket any peer may send a
+    header. ``update`` changes the rules for later connections.
     """
 
     def __init__(self, enabled: bool = False, sources: Sequence[Any] = (), timeout_s: float = 10.0):
@@ -75,12 +78,14 @@ class Proxies:
         self._timeout_s = timeout_s
 
     def may_announce(self, address: Any) -> bool:
-        """Whether a peer at this address may announce another; after False ``client_of`` does not switch."""
+        """Whether a peer at this address may announce a client's address. If not, ``client_of`` does not
+        switch.
+        """
         return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
 
     def client_of(self, connection: Any, address: Any) -> Any:
-        """The client's address: the announced one, whose header is taken from the socket, otherwise
-        ``address``, which accept() gave. Raises OSError. May switch.
+        """Return the client's address. If the peer announces one, its header is taken from the socket;
+        otherwise the result is ``address``, which accept() gave. Raises OSError. May switch.
         """
         if not self.may_announce(address):
             return address
@@ -99,21 +104,23 @@ class Proxies:
 
 
 def _plain(host: str) -> IPv4Address | IPv6Address:
-    """An address without its scope; an IPv4 address mapped into IPv6 as IPv4."""
+    """Parse an address without its scope. An IPv4 address mapped into IPv6 becomes an IPv4 address."""
     parsed = ip_address(host.partition("%")[0])
     mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
     return mapped or parsed
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether a proxy on another machine announces a loopback address, which must not be taken for one of
-    this machine.
+    """Whether a proxy on another machine announces a loopback address: this is not an address of this
+    machine.
     """
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
 
 
 def _begins_header(connection: Any, timeout_s: float) -> bool:
-    """Whether the next octet begins a header; it stays on the socket. Raises OSError. May switch."""
+    """Whether the next octet on the socket begins a header; the octet is not taken. Raises OSError. May
+    switch.
+    """
     with gevent.Timeout(timeout_s, OSError(f"nothing came within {timeout_s:g} s")):
         return connection.recv(1, socket.MSG_PEEK) in FIRST_OCTETS
 
@@ -140,8 +147,8 @@ def read_header(connection: Any, timeout_s: float) -> Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """The header at the start of ``data``; None if more octets are needed. Raises ProxyProtocolError if no
-    octets can complete it.
+    """Return the header at the start of ``data``, or None if more octets are needed. Raises
+    ProxyProtocolError if more octets could not make it valid.
     """
     if data[:len(SIGNATURE)] == SIGNATURE[:len(data)]:
         return _parse_v2(data) if len(data) >= V2_FIXED.size else None
@@ -197,7 +204,7 @@ def _parse_v2(data: bytes) -> Header | None:
 
 
 def _v2_source(header: bytes, family: int) -> tuple[tuple[str, int] | None, int]:
-    """(source, position of the TLVs)."""
+    """Return (source, position of the TLVs) of a header of version 2."""
     if family in V2_ADDRESSES:
         layout, address_of = V2_ADDRESSES[family]
         if len(header) < V2_FIXED.size + layout.size:

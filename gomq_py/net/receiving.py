@@ -1,4 +1,6 @@
-"""Receiving: gets functions that read any kind of socket without waiting; knows their "not now" errors."""
+"""Receiving: returns functions that read any kind of socket without waiting, and knows the errors by which
+such functions say "not now".
+"""
 from collections.abc import Callable
 from typing import Any
 
@@ -9,23 +11,25 @@ _READ, _WRITE = "SSLWantReadError", "SSLWantWriteError"
 
 
 def is_not_now(error: BaseException) -> bool:
-    """Whether the same call should be made again when the socket is ready."""
+    """Whether the error means that the same call should be made again when the socket is ready."""
     return isinstance(error, BlockingIOError) or type(error).__name__ in (_READ, _WRITE)
 
 
 def has_to_write_first(error: BaseException) -> bool:
-    """Whether TLS must send its answer to a change of keys before it reads, but the socket has no room."""
+    """Whether the error means that TLS must answer a change of keys before it reads, and the socket has no
+    room for the answer.
+    """
     return type(error).__name__ == _WRITE
 
 
 def parts_function(socket: Any) -> Any:
-    """The non-blocking recvmsg_into of a plain socket; None for any other."""
+    """Return the non-blocking recvmsg_into of a plain socket, or None for any other socket."""
     return getattr(socket._sock, "recvmsg_into", None) if is_plain(socket) else None
 
 
 def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], int] | None]:
-    """(non-blocking recv_into, pending) of a socket. ``pending()`` tells whether TLS or the WebSocket holds
-    octets that the socket does not report; it is None for a plain socket.
+    """Return (non-blocking recv_into, pending) of a socket. ``pending()`` tells whether TLS or the WebSocket
+    holds octets that a poll of the socket does not show; for a plain socket ``pending`` is None.
     """
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.recv_into, None

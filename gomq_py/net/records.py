@@ -20,8 +20,8 @@ LONG_NS = 1_000_000
 
 
 class RecordReader:
-    """Reads as much as an ``ssl_object`` has and the room takes. If the stream ends after some octets, the
-    next read reports the end.
+    """Reads as many TLS records of an ``ssl_object`` as have come and fit into the room. If the stream ends
+    after some octets, the next read reports the end.
     """
 
     __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
@@ -39,11 +39,15 @@ class RecordReader:
             self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
-        """More than 0 if there may be octets, or the stream's end, that the socket does not report."""
+        """More than 0 if there may be octets, or the end of the stream, that a poll of the socket does not
+        show.
+        """
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
-        """As a socket's ``recv_into``, non-blocking. Raises SSLWantReadError, SSLWantWriteError, OSError."""
+        """Read into ``view`` without waiting, as a socket's ``recv_into`` does. Raises SSLWantReadError,
+        SSLWantWriteError, OSError.
+        """
         if self._is_over:
             if self._failure is not None:
                 raise self._failure
@@ -62,7 +66,9 @@ class RecordReader:
         return self._receive_by_module(view, count)
 
     def _receive_by_module(self, view: Any, count: int) -> int:
-        """As receive_into(), by the ssl module, which raises the errors; ``count`` octets came before."""
+        """Go on with receive_into() through the ssl module, which raises the errors. ``count``: octets of
+        ``view`` that are filled already.
+        """
         room = len(view)
         taken = 0
         began_ns = time.monotonic_ns()
@@ -96,5 +102,7 @@ class RecordReader:
 
 
 def _nobody_knows() -> int:
-    """Replaces ``pending`` if OpenSSL does not read ahead: always 1, since the socket may hold a record."""
+    """Takes the place of openssl.has_pending() if OpenSSL does not read ahead: always 1, since the socket may
+    hold another record.
+    """
     return 1

@@ -1,17 +1,20 @@
-"""Socket options: sets the configured options of accepted TCP sockets, on Linux mostly by the listener."""
+"""Socket options: sets the configured options of accepted TCP sockets. On Linux most options are set on the
+listener, from which accepted sockets inherit them.
+"""
 import socket
 import sys
 from typing import Any
 
 
 class SocketOptions:
-    """The options of every accepted TCP socket. ``revision`` counts changes."""
+    """The options of every accepted TCP socket. ``revision``: a number that changes when the options change.
+    """
 
     revision = 0
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive`` has idle_s, interval_s and probes, or is None; for a buffer size of 0 the system
-        chooses.
+        """``keepalive``: an object with idle_s, interval_s and probes, or None. A buffer size of 0 means that
+        the system chooses.
         """
         self.update(nodelay, keepalive, recv_bytes, send_bytes)
 
@@ -36,8 +39,9 @@ class SocketOptions:
         ]
 
     def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set the options, except those inherited from a listener that had the revision ``inherited``. Raises
-        OSError if the peer has gone already.
+        """Set the options of an accepted socket. ``inherited``: the result of apply_to_listener(); if it is
+        the present revision, the socket has inherited these options, and they are not set again. Raises
+        OSError if the peer has gone.
         """
         if inherited == self.revision and not self._sizes:
             return
@@ -47,8 +51,8 @@ class SocketOptions:
             _set_all(connection, self._sizes)
 
     def apply_to_listener(self, listening: Any) -> int:
-        """Set the options that sockets inherit on Linux. Returns the revision for ``apply``; 0 if sockets
-        inherit none.
+        """Set the options that accepted sockets inherit from their listener on Linux. Returns the revision
+        for ``apply``; 0 if sockets inherit nothing.
         """
         if listening.family == socket.AF_UNIX or not sys.platform.startswith("linux"):
             return 0

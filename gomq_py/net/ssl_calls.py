@@ -1,7 +1,7 @@
 """SSL calls: reads TLS records by OpenSSL's functions, without a Python call for each record.
 
-The functions are in ``ssl_calls.pxd``; an interpreted broker reads with the ssl module. Knows the library's
-functions and object only by their addresses (net.openssl).
+The functions are in ``ssl_calls.pxd``. A broker that runs interpreted reads with the ssl module instead. Gets
+OpenSSL's functions and object as addresses (net.openssl).
 """
 from typing import Any
 

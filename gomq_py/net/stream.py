@@ -48,7 +48,7 @@ class Stream:
 
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
     ``finish()``, called before output is sent. A handler has ``has_plenty()``: whether the peer has so much
-    to do that it does not wait for the last octets sent. ``received_octets``: how many came. ``error``: the
+    to send that it does not wait for an answer. ``received_octets``: how many octets came. ``error``: the
     exception that ended the stream, or None.
     """
 
@@ -114,8 +114,8 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Hand later octets to another lane, or to handler.make_lane() if it is None; count octets from 0
-        again. A lane calls this in its walk.
+        """Hand later octets to another lane; if ``lane`` is None, to the lane that handler.make_lane()
+        returns. Octets are counted from 0 again. The present lane calls this in its walk.
         """
         self.lane = lane
         self.handler = handler
@@ -154,9 +154,9 @@ class Stream:
         if over is not None:
             over()
 
-    def hold(self, waits_for):
-        """Stop reading until the returned Hold and all other Holds are released. A walk in progress ends when
-        its handler answers False.
+    def pause_reading(self, waits_for):
+        """Stop reading until the returned Hold and all other Holds are released. A walk in progress goes on
+        until the handler of a frame returns False.
         """
         hold = Hold(self, waits_for)
         self.holds = self.holds or {}
@@ -166,7 +166,9 @@ class Stream:
         return hold
 
     def let_go(self, hold):
-        """Release a hold; after the last one go on reading, first with octets read but not walked."""
+        """Release a hold. After the last hold, reading goes on, first with octets that were read but not
+        walked.
+        """
         del self.holds[hold]
         if self.holds:
             return
@@ -203,7 +205,9 @@ class Stream:
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
-        """Called by the loop: read, or after many ends in this poll wait for the loop's next call."""
+        """Read; the loop calls this. If too many streams have ended in this poll, read at the loop's next
+        call instead.
+        """
         if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
             self._read_and_look()
 
@@ -218,8 +222,8 @@ class Stream:
                 self._look_for_flood()
 
     def _look_for_flood(self):
-        """After FLOOD_READS small reads: if they came in a flood and the peer waits for no answer, let the
-        coalescer's clock read from now on.
+        """After FLOOD_READS small reads: if they came in a flood, and the peer waits for no answer, have the
+        coalescer call the reads from now on.
         """
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
@@ -232,13 +236,15 @@ class Stream:
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
-        """Whether the peer awaits no answer: it was sent nothing since the last look, or has plenty to do."""
+        """Whether the peer awaits no answer: nothing was sent to it since the last look, or it has plenty to
+        send.
+        """
         before, self.flood_sent_octets = self.flood_sent_octets, self.output.sent_octets
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """Read, at a tick of the coalescer. Stop reading by ticks after few octets, or after a full read,
-        since more octets follow and a poll costs little beside them.
+        """Read, at a tick of the coalescer. Leave the coalescer after a read of few octets or a full read.
+        After a full read more octets follow, so that the cost of a poll for them does not matter.
         """
         if not self.together:
             return
@@ -280,17 +286,17 @@ class Stream:
         return count
 
     def _was_full(self):
-        """After a full read: let the next read be longer if the hub's full read before was of this stream,
-        too, because a longer read then delays no other flood.
+        """Note a full read. If the hub's last full read was of this stream, too, let the next read be longer:
+        no other stream is in a flood that a longer read would delay.
         """
         self.reads_more = self.full_read == self.buffers.full_reads
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
 
     def read_into(self, target, count):
-        """Receive the next ``count`` octets, the rest of a frame, into the view ``target.room(count)``;
-        ``target.came(count)`` reports them. Later octets are walked. A lane calls this in a walk that
-        finishes all octets read.
+        """Receive the next ``count`` octets, which are the rest of a frame, into the view
+        ``target.room(count)``. Their arrival is reported by ``target.came(count)``, once or several times. A
+        lane calls this at the end of a walk that has finished all octets read.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -318,8 +324,8 @@ class Stream:
         return count
 
     def _receive(self, room, receive=None):
-        """Read into the view, or by ``receive`` into several. Returns how many octets came; 0 also if the
-        stream has ended.
+        """Read into the view ``room`` or, by the function ``receive``, into several views. Returns how many
+        octets came; 0 also if the stream has ended.
         """
         try:
             count = self.receive_into(room) if receive is None else receive(room)[0]
@@ -347,8 +353,8 @@ class Stream:
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
-        """After a poll: walk the octets that a hold left, or read octets that TLS or the WebSocket has
-        already and that the socket does not report.
+        """After a poll: walk the octets that were left when a hold began, or read octets that TLS or the
+        WebSocket holds and that a poll does not show.
         """
         self.after_poll.stop()
         if self.lacks_room:

@@ -1,7 +1,8 @@
-"""systemd: takes listening sockets from a service manager, and tells it how the broker is.
+"""systemd: takes listening sockets from a service manager, and tells it the state of the broker.
 
-sd_notify(3) is a datagram to ``$NOTIFY_SOCKET``, sd_listen_fds(3) are descriptors from 3 on. Does nothing
-without a service manager. The variables are removed from the environment, so that no child uses them.
+The state is sent as a datagram to ``$NOTIFY_SOCKET`` (sd_notify(3)); the sockets are the descriptors from 3
+on (sd_listen_fds(3)). Without a service manager nothing is done. The variables are removed from the
+environment, so that no child process uses them.
 """
 import os
 import time

@@ -23,10 +23,11 @@ class TLSError(BindError):
 
 @dataclass(frozen=True)
 class TLSOptions:
-    """The values a context is made of; files are PEM. Without ``key`` the certificate file holds the key.
+    """The values from which a TLS context is made; files are PEM. If ``key`` is empty, the certificate file
+    also holds the key.
 
-    ``verify_peer``: ask clients for a certificate that ``authorities`` vouch for. ``certificate_required``:
-    refuse clients without one.
+    ``verify_peer``: ask clients for a certificate that is signed by ``authorities``.
+    ``certificate_required``: refuse clients without a certificate, if they are asked for one.
     """
 
     certificate: str
@@ -97,7 +98,9 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
 
 
 def _no_password() -> str:
-    """Raise instead of giving a password for an encrypted key: the library would ask the terminal for it."""
+    """Raises an error when OpenSSL asks for the password of an encrypted key: by default it would ask on the
+    terminal.
+    """
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 
@@ -110,7 +113,9 @@ def _readable(path: str) -> bool:
 
 
 class Contexts:
-    """One protocol's contexts: ``default``, and some by host name. In a name, ``*`` stands for one label."""
+    """Holds the TLS contexts of one protocol: ``default``, and contexts by host name. In a name, ``*`` stands
+    for one label.
+    """
 
     def __init__(self, default: Any, by_host: Mapping[str, Any] | None = None):
         self.default = default
@@ -118,7 +123,7 @@ class Contexts:
 
     @property
     def has_hosts(self) -> bool:
-        """Whether the context depends on the host name."""
+        """Whether there are contexts for host names, beside ``default``."""
         return bool(self._by_host)
 
     def of(self, host: str) -> Any:

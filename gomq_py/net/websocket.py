@@ -48,17 +48,18 @@ _ASKED_BELOW = frozenset(
 
 class WebSocket:
     """The server's end of one WebSocket. ``is_used``: whether octets were written or read. ``login_host``:
-    address under which logins count instead of the peer's (net.listener.login_host), or None.
+    the address under which logins count, instead of the peer's address (net.listener.login_host), or None.
     """
 
     def __init__(
         self, socket: Any, connection: Any, turns: Any, is_leaving: Any = lambda: False,
         most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
     ):
-        """``socket``: a gevent socket, plain or TLS, which it owns. ``connection``: the library's, after its
-        handshake. ``is_leaving()``: whether the server stops, which the peer is then told. A frame costs the
-        library some 25 us, so all WebSockets share the time of ``turns`` (hub.turns). ``most_before_login``:
-        limit of octets of heads and control frames while the peer ``is_pending()``.
+        """``socket``: a gevent socket, plain or TLS, which the WebSocket owns. ``connection``: wsproto's
+        connection, after its handshake. ``is_leaving()``: whether the server stops; the peer is then told so.
+        ``turns``: hub.turns; all WebSockets share its time, since a frame costs wsproto some 25 us.
+        ``most_before_login``: most octets in heads and control frames while ``is_pending()``, that is, before
+        the login.
         """
         self._socket = socket
         self._connection = connection
@@ -103,30 +104,34 @@ class WebSocket:
         return self.receive_into, self.pending
 
     def pending(self) -> bool:
-        """Whether octets can be received that the socket does not report."""
+        """Whether there are octets to receive that a poll of the socket does not show."""
         if self._ended:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
     def wait(self, stream: Any) -> bool:
-        """Hold ``stream`` until its turn if time ran out with frames left; returns whether it did."""
+        """Hold ``stream`` until its turn if the last read used up its time before all frames. Returns whether
+        it did.
+        """
         if self._spent:
             self._turns.wait(stream)
         return self._spent
 
     def _has_more(self) -> bool:
-        """Whether octets given to the parser may still hold payload."""
+        """Whether octets that wsproto has got may still hold payload."""
         return bool(self._payload) or self._events is not None
 
     def receive_into(self, view: Any) -> int:
-        """As a non-blocking socket's recv_into, of messages' payload; 0 at the end. Raises OSError."""
+        """Receive payload of messages into ``view``, without waiting, as a socket's recv_into does. Returns 0
+        at the end. Raises OSError.
+        """
         if not self._has_more() and not self._ended:
             self._feed_or_end(self._receive_below(READ_OCTETS))
         return self._take(view)
 
     def recv(self, count: int) -> bytes:
-        """As a blocking socket's recv: payload of messages, for logins; after ``shutdown`` the peer's octets
-        unparsed. Raises OSError. May switch.
+        """Receive payload of messages as a blocking socket's recv does, for logins. After ``shutdown`` it
+        returns the peer's octets as they come, unparsed. Raises OSError. May switch.
         """
         if self._is_shut:
             return self._socket.recv(count)
@@ -153,7 +158,7 @@ class WebSocket:
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """As ``receive_into``, from octets that were given to the parser."""
+        """As ``receive_into``, but only from octets that wsproto has got already."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False
@@ -194,7 +199,9 @@ class WebSocket:
             raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
 
     def _count_beside(self, event: Any) -> None:
-        """Count octets of heads and control frames. Raises OSError if too many come before the login."""
+        """Count octets that are no payload: heads and control frames. Raises OSError if too many come before
+        the login.
+        """
         self._beside_octets += HEAD_OCTETS
         if isinstance(event, (Ping, Pong)):
             self._beside_octets += len(event.payload)
@@ -216,7 +223,7 @@ class WebSocket:
         elif isinstance(event, Ping) and not self._said_close:
             # Only the last of several needs an answer (§5.5.3), so that a flood of them costs no memory.
             self._pong = self._connection.send(event.response())
-            self._flush_control()
+            self._send_control()
         elif isinstance(event, CloseConnection):
             # The peer's, to be answered, or the library's, for an invalid frame.
             self._peer_ended = self._connection.state is not ConnectionState.OPEN
@@ -225,7 +232,7 @@ class WebSocket:
             self._end(CloseReason.UNSUPPORTED_DATA, "binary messages only")
 
     def _end(self, code: int, reason: Any) -> None:
-        """Receive no more, and tell the peer."""
+        """Receive no more, and tell the peer ``code`` and ``reason`` by a Close."""
         self._ended = True
         self._events = None
         LOG.debug("a WebSocket ends with %d %s", code, reason)
@@ -234,10 +241,10 @@ class WebSocket:
     # sending
 
     def send(self, view: Any) -> int:
-        """As a non-blocking socket's send. Raises OSError.
+        """Send as a non-blocking socket's send does. Raises OSError.
 
-        The caller must begin the next call with the octets not taken, as Output does: the header of their
-        frame may have been sent.
+        The caller must begin the next call with the octets that were not taken, as Output does, because the
+        header of their frame may have been sent.
         """
         self.is_used = True
         taken = 0
@@ -256,7 +263,9 @@ class WebSocket:
         return taken
 
     def _send_part(self, octets: Any) -> int:
-        """Send a part of the frame that is begun, or of a new frame. Returns the octets of payload taken."""
+        """Send a part of the frame that is half sent, or of a new frame. Returns how many octets of payload
+        were sent.
+        """
         if not self._left:
             self._head += self._control()
             self._left = min(len(octets), PAYLOAD_MAX)
@@ -272,12 +281,12 @@ class WebSocket:
             sent = self._send_below(payload)
         self._left -= sent
         if not self._left:
-            self._flush_control()
+            self._send_control()
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """As a blocking socket's sendall, for logins; the caller puts octets that ``send`` did not take
-        first. Raises OSError. May switch.
+        """Send as a blocking socket's sendall does, for logins. If ``send`` has left octets, ``octets`` must
+        begin with them. Raises OSError. May switch.
         """
         self.is_used = True
         begun, rest = octets[:self._left], octets[self._left:]
@@ -290,13 +299,14 @@ class WebSocket:
             self._socket.sendall(out)
 
     def _control(self) -> bytes:
-        """Take the waiting control frames, as octets for the caller to send."""
+        """Return the octets of the waiting control frames, which the caller must send."""
         frames = self._pong + self._close_frame
         self._pong = self._close_frame = b""
         return frames
 
-    def _flush_control(self) -> None:
-        """Send control frames unless part of another frame has been sent: they must not stand inside it."""
+    def _send_control(self) -> None:
+        """Send the waiting control frames, unless another frame is half sent: they must not stand inside it.
+        """
         if self._watcher is not None:
             self._watcher.stop()
         if self._left or self._socket.fileno() < 0:
@@ -316,7 +326,7 @@ class WebSocket:
         if self._head or self._pong or self._close_frame:
             if self._watcher is None:
                 self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
-            self._watcher.start(self._flush_control)
+            self._watcher.start(self._send_control)
 
     # ends
 
@@ -328,7 +338,7 @@ class WebSocket:
             self._close_frame = self._connection.send(CloseConnection(code, reason or None))
         except LocalProtocolError:
             return
-        self._flush_control()
+        self._send_control()
 
     def shutdown(self, how: int) -> None:
         """Send a Close and end the broker's writing side. Raises OSError."""
@@ -350,7 +360,7 @@ class WebSocket:
         self._socket.close()
 
     def detach(self) -> int:
-        """As a socket's detach, for a forked child."""
+        """Give up the socket and return its descriptor, as a socket's detach does, for a forked child."""
         return getattr(self._socket, "_sock", self._socket).detach()
 
 

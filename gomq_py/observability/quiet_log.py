@@ -17,7 +17,7 @@ KEYS = 1024
 
 class QuietLog:
     """Writes to one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None: no
-    limit); before the next interval's first line a line tells how many were left out.
+    limit); the first line of a later interval is preceded by a line with the number that was left out.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def _is_uri(field: Any) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """The text with asterisks for passwords in URIs, and for user names that come without a password."""
+    """The text with asterisks in place of secrets in URIs: passwords, or user names without a password."""
     if "://" not in text:
         return text
     text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
@@ -52,7 +52,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """One URI as ``without_passwords``, but with a web server's path hidden, which the log may show."""
+    """One URI as from without_passwords(), with a web server's path hidden, too: the path may be a key."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
@@ -76,8 +76,8 @@ def shown(value: Any, field: Any = "") -> Any:
 
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
-    """``value``, which a client made from ``shown(before, field)``, with original values for unchanged parts,
-    so that reading and writing back loses no password.
+    """A copy of ``value``, which a client made from ``shown(before, field)``: parts that the client left
+    unchanged get their values of ``before``, so that no password is lost.
 
     Raises ValueError for a secret that would go to another place than it was set for.
     """

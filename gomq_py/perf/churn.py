@@ -9,7 +9,9 @@ _QUEUE, _EXCHANGE = "perf-churn", "amq.direct"
 
 
 class Scenario(NamedTuple):
-    """A kind of churn. ``step(options, connection, channel)`` iterates once; ``has_queue``: needs a queue."""
+    """A kind of churn. ``step(options, connection, channel)`` makes and removes one thing. ``has_queue``: the
+    steps use one queue, which ``run`` declares.
+    """
 
     help: str
     step: Callable

@@ -83,7 +83,9 @@ def _measured(options, noun):
 
 
 def _address(options, number):
-    """The broker's URL; with ``localhost`` at other loopback addresses: each takes 28 000 connections."""
+    """The broker's URL; option ``localhost``: with a loopback address that is derived from ``number``,
+    because one address takes only 28 000 connections.
+    """
     if not options.localhost:
         return options.uri
     chance = random.Random(number)

@@ -38,7 +38,7 @@ def parse_size(text):
 
 
 def filler(octet_count):
-    """At least ``octet_count`` bytes of text. Every body is the beginning of it, with stamps written over."""
+    """At least ``octet_count`` bytes of text. A body is the beginning of this text, with stamps over it."""
     return bytes(range(32, 127)) * (octet_count // 95 + 1)
 
 
@@ -94,7 +94,10 @@ def make_amqp_batch(options, channel, queue):
 
 
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
-    """A PublishBatch. ``encode(key, body)`` returns the bytes of a publish, and where its body begins."""
+    """A PublishBatch, whose messages use the ``keys`` in turn. ``encode(key, body)`` returns (the bytes of a
+    publish, the index at which the body begins). ``cycle_octets``: least size of the batch if all messages
+    are alike; ``identifier_before``: as in PublishBatch.
+    """
     low, high, *sizes = options.size
     chance = random.Random(0)
     mixed = len(keys) > 1 or low != high

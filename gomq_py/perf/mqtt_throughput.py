@@ -110,8 +110,8 @@ class MQTTPublisher(_MQTT, PublisherRole):
         return super().read(now_ns, limit_octets)
 
     def allowed(self):
-        """Messages that may be published now: none is further ahead of the oldest unacknowledged message than
-        the window is wide, so that no packet identifier is in flight twice.
+        """How many messages may be published now: at most ``confirm`` from the oldest unacknowledged message
+        on, so that no packet identifier is in flight twice.
         """
         allowed = super().allowed()
         if self.confirm and allowed > 0:
@@ -130,7 +130,7 @@ class MQTTPublisher(_MQTT, PublisherRole):
     def acknowledged(self, packet):
         refused = packet.reason_code >= UNSPECIFIED_ERROR
         if refused or not isinstance(packet, PubrecPacket):
-            self.window.settle_packet(packet.packet_identifier, refused)
+            self.window.note_packet_confirm(packet.packet_identifier, refused)
         else:
             raise ClientError(f"PUBREC with reason code 0x{packet.reason_code:02X}")
 
@@ -203,7 +203,7 @@ class MQTTThroughput(Load):
             self.options, self.region.counters(index), index, group, quota, len(self.publishers))
 
     def expected(self):
-        """How many deliveries to expect: of an accepted message one per consumer, or one if they share."""
+        """How many deliveries to expect: per accepted message one per consumer, or one with ``share``."""
         total = 0
         for publishers, consumers in self._of_topic:
             copies = min(1, len(consumers)) if self.options.share else len(consumers)

@@ -125,7 +125,7 @@ def add_mqtt_throughput(options):
 
 
 def add_common(options, url):
-    """Add the options of every scenario; ``url``: the default broker's."""
+    """Add the options of every scenario; ``url``: the broker that is loaded by default."""
     options.add_argument("--uri", default=url, help="broker to load (%(default)s)")
     options.add_argument("--timeout", dest="timeout_s", type=real, default=30, metavar="SECONDS",
                          help="for each answer of the broker (%(default)s)")
@@ -184,7 +184,7 @@ def add_writing(add):
 
 
 def check_amqp(options):
-    """Check that options of ``amqp throughput`` go together; set ``options.queues``. Raises ValueError."""
+    """Check the options of ``amqp throughput`` together; set ``options.queues``. Raises ValueError."""
     check_load(options)
     if options.confirm and options.publish_transaction:
         raise ValueError("a channel is either transactional or confirming: --confirm or --transaction")
@@ -205,7 +205,7 @@ def check_amqp(options):
 
 
 def check_mqtt(options):
-    """Check that options of ``mqtt throughput`` go together; set the derived ones. Raises ValueError."""
+    """Check options of ``mqtt throughput`` together; set ``options.topics`` and others. Raises ValueError."""
     check_load(options)
     parameters = parse_mqtt_url(options.uri)
     options.version = (
@@ -236,14 +236,16 @@ def check_mqtt(options):
 
 
 def check_load(options):
-    """Raises ValueError if options that ``add_load`` added do not go together."""
+    """Raises ValueError if options that ``add_load`` added contradict each other."""
     needed = messages.Stamps(options.verify, options.measure_latency).end
     if options.size[0] < needed:
         raise ValueError(f"--verify and --measure-latency need bodies of {needed} octets")
 
 
 def groups(options, group, single):
-    """Names of the run's queues or topics: ``single``, or all that the pattern yields. Raises ValueError."""
+    """Names of the run's queues or topics: ``single``, or one for each number of the option ``pattern``.
+    ``group``: "queue" or "topic", for the text of a ValueError.
+    """
     if not options.pattern:
         names = [single]
     else:

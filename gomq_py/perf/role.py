@@ -114,7 +114,8 @@ class Role:
 
 
 class PublisherRole(Role):
-    """Publishes its cycle until it is stopped or its quota is reached, and then waits for the confirms.
+    """Publishes ``batch``, its cycle of messages, until it is stopped or its quota is reached, and then waits
+    for the confirms.
 
     ``window`` counts confirms; ``confirm``: the most unconfirmed messages, or 0 to publish without confirms.
     ``phase``, 0 to 1: the part of the pause between messages that passes before the first message, so that
@@ -271,7 +272,7 @@ class ConsumerRole(Role):
         }
 
     def interest(self):
-        """Events to wait for on the socket. While acks cannot be written deliveries are not read."""
+        """Events to wait for on the socket. While acks cannot be written, no deliveries are read."""
         if self._pending:
             return POLLOUT
         return 0 if self._held or self.done else POLLIN

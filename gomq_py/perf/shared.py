@@ -21,8 +21,9 @@ _COUNTERS = 16
 
 
 class SharedRegion:
-    """Holds counters of each connection, publishers first; a histogram of latencies per consumer and of
-    confirms per publisher; and per consumer three numbers for each of ``numbered`` publishers.
+    """Holds the counters of each connection, publishers first; a histogram of latencies per consumer and one
+    of confirms per publisher; and, per consumer and publisher, the three numbers of a SequenceCheck.
+    ``numbered``: how many publishers write numbers.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -47,7 +48,7 @@ class SharedRegion:
         return self._words[start:start + _COUNTERS]
 
     def latencies(self, connection):
-        """The histogram of one consumer; ``connection``: its number among all connections."""
+        """The histogram of one consumer; ``connection``: the consumer's number among all connections."""
         return self._of_consumer(connection, 0, BUCKETS)
 
     def confirm_latencies(self, publisher):

@@ -92,9 +92,9 @@ class PublishBatch:
         """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
         takes no more. Raises OSError.
 
-        Returns (count of messages begun, unwritten bytes of the last of them). ``flags``: END_OF_RECORD sends
-        a TCP segment per message. With TCP_NODELAY alone the kernel merges messages that wait (20 to a
-        segment were seen).
+        Returns (count of messages begun, unwritten bytes of the last message begun). ``flags``: END_OF_RECORD
+        sends a TCP segment per message. With TCP_NODELAY alone the kernel merges messages that wait (20 were
+        seen in one segment).
         """
         if bare_send.is_native() and type(sock) is socket.socket and sock.gettimeout() == 0:
             return self._write_bare(sock.fileno(), first, last, flags)
@@ -142,7 +142,7 @@ class LatencyHistogram:
         self.buckets = region
 
     def add(self, value):
-        """Count one value. A bucket is 1 ns wide below 128 ns, then 1/64 of the power of two below it."""
+        """Count a value in ns. Buckets are 1 ns wide below 128; above, 64 buckets share a power of two."""
         shift = 0
         while value >= 128:
             value >>= 1
@@ -157,13 +157,13 @@ class ConfirmWindow:
     ``latencies``: a histogram for the time from ``note_sent`` to each confirm, or None to measure no times.
     """
 
-    __slots__ = ("confirmed", "refused", "low", "mask", "settled", "latencies", "sent_ns", "now_ns")
+    __slots__ = ("confirmed", "refused", "low", "mask", "noted", "latencies", "sent_ns", "now_ns")
 
     def __init__(self, size, latencies=None):
         slots = 2
         while slots <= size:
             slots *= 2
-        self.settled = bytearray(slots)
+        self.noted = bytearray(slots)
         self.latencies = latencies
         self.sent_ns = array("Q", bytes(8 * slots if latencies is not None else 8))
         self.now_ns = 0
@@ -171,22 +171,22 @@ class ConfirmWindow:
         self.low = 1  # lowest unsettled sequence number
         self.confirmed = self.refused = 0
 
-    def settle(self, tag, multiple, refused):
+    def note_confirm(self, tag, multiple, refused):
         """Count a basic.ack, or a basic.nack (``refused``). Tags outside the window are ignored."""
         if tag < self.low or tag > self.low + self.mask:
             return
         first = self.low if multiple else tag
         while first <= tag:
-            if not self.settled[first & self.mask]:
-                self.settled[first & self.mask] = 1
+            if not self.noted[first & self.mask]:
+                self.noted[first & self.mask] = 1
                 self.confirmed += 1
                 if refused:
                     self.refused += 1
                 if self.latencies is not None and self.sent_ns[first & self.mask] <= self.now_ns:
                     self.latencies.add(self.now_ns - self.sent_ns[first & self.mask])
             first += 1
-        while self.settled[self.low & self.mask]:
-            self.settled[self.low & self.mask] = 0
+        while self.noted[self.low & self.mask]:
+            self.noted[self.low & self.mask] = 0
             self.low += 1
 
     def note_sent(self, first, last, now_ns):
@@ -365,7 +365,7 @@ class FrameWalk(Walk):
             self.last_tag = octets.be64(p, tag_at)
             self.redelivered += p[tag_at + 8] & 1
         else:
-            self.window.settle(octets.be64(p, tag_at), p[tag_at + 8] & 1, method == NACK)
+            self.window.note_confirm(octets.be64(p, tag_at), p[tag_at + 8] & 1, method == NACK)
         return 0
 
     def take_body(self, p, at, size):
@@ -392,7 +392,7 @@ class FrameWalk(Walk):
         return 0
 
     def answer(self, multiple):
-        """Append an ack of the last delivery; ``multiple``: and of all deliveries before."""
+        """Append an ack of the last delivery or, if ``multiple``, of all deliveries up to the last."""
         if self.answered + 21 > len(self.answers):
             raise FrameError("more messages in one read than can be")
         p = octets.pointer(self.answers)
@@ -414,16 +414,16 @@ class PacketWindow(ConfirmWindow):
 
     __slots__ = ()
 
-    def settle_packet(self, identifier, refused):
+    def note_packet_confirm(self, identifier, refused):
         """Count a PUBACK, a PUBCOMP or (``refused``) a refusal. Ignores identifiers outside the window."""
         first = (self.low - 1) % IDENTIFIER_MAX
         ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
-        self.settle(self.low + ahead, False, refused)
+        self.note_confirm(self.low + ahead, False, refused)
 
 
 class ArrivalCheck(SequenceCheck):
-    """A SequenceCheck that tells doubled messages from late ones, and counts a doubled message only in
-    ``doubled``. Remembers the last ``span`` numbers of each publisher; an older number counts as late.
+    """A SequenceCheck that tells doubled messages from late messages; only ``doubled`` counts doubled
+    messages. Remembers the last ``span`` numbers of each publisher; an older number counts as late.
     """
 
     __slots__ = ("doubled", "span", "seen")
@@ -501,7 +501,7 @@ class MQTTWalk(Walk):
             elif kind == PUBREL:
                 self.answer(PUBCOMP)
             else:
-                self.window.settle_packet(packets.packet_identifier, False)
+                self.window.note_packet_confirm(packets.packet_identifier, False)
         at = packets.finish()
         self.kept = end - at
         if at:

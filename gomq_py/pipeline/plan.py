@@ -50,13 +50,15 @@ class Plan:
 
 
 def read_plan(path):
-    """Read a Plan from a file; its paths are relative to its folder. Raises OptionError naming the file."""
+    """Read a Plan from a file. Paths in the file are relative to the file's folder. Raises OptionError, which
+    names the file.
+    """
     folder = os.path.dirname(os.path.abspath(path))
     return from_toml(path, lambda given: make_plan(given, folder))
 
 
 def make_plan(given, folder):
-    """Make the Plan from the parsed TOML of a file. Raises OptionError."""
+    """Make the Plan from the parsed TOML of a file in ``folder``. Raises OptionError."""
     _known("the file", given, {"spark", "source", "job"})
     spark = given.get("spark", {})
     _known("[spark]", spark, {"master", "memory", "conf"})

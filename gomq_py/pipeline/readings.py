@@ -46,7 +46,9 @@ def read_schema(path):
 
 
 def from_toml(path, make, what=""):
-    """Call ``make`` with the parsed TOML file. Raises OptionError beginning with ``what`` and the path."""
+    """Parse a TOML file and return ``make(parsed)``. Raises OptionError, whose text begins with ``what`` and
+    the path.
+    """
     try:
         with open(path, "rb") as file:
             return make(tomllib.load(file))
@@ -90,7 +92,9 @@ def _parsed(text):
 
 
 def readings(schema, routing_key, body, came_at):
-    """[(device, time, values)], one for each reading in a message's body. Raises Undecodable."""
+    """Return [(device, time, values)], one for each reading in a message's body. ``came_at``: the time if the
+    schema names no field for it. Raises Undecodable.
+    """
     found = []
     for one in decode(schema.format, body):
         found.append((_device(schema, routing_key, one), _time(schema, one, came_at),
@@ -128,7 +132,7 @@ def _time(schema, reading, came_at):
 
 
 def _value(value, name, kind):
-    """Convert the value of a field to its type; None stays None. Raises Undecodable."""
+    """Convert the value of the field ``name`` to the type ``kind``; None stays None. Raises Undecodable."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

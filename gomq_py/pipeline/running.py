@@ -1,7 +1,7 @@
-"""Runs queries to their end, or until stopped, and reports progress.
+"""Runs queries until they end or are stopped, and reports their progress.
 
-On a terminal it overwrites one line with the progress; otherwise it prints a line of JSON for each batch.
-Prometheus can get the counts, too (exposition).
+On a terminal the progress is one line, overwritten again and again; elsewhere each batch prints a line of
+JSON. Prometheus can get the counts, too (exposition).
 """
 import json
 import re
@@ -28,7 +28,8 @@ class JobFailed(Exception):
 class Reporter:
     """Reports the counts of all queries of a run as they change.
 
-    Writes them to file ``prometheus``, serves them at HTTP ``address`` (OptionError if it cannot be used).
+    The counts are also written to the file ``prometheus`` and served over HTTP at ``address``, if these are
+    given. The constructor raises OptionError if it cannot use the address.
     """
 
     def __init__(self, out=None, prometheus=None, address=None):
@@ -111,8 +112,9 @@ def lag_of(progress):
 
 
 def run(writers, every=None, reporter=None):
-    """Run {name: DataStreamWriter}. Without ``every`` queries end when they have read the present messages;
-    with ``every``, such as "10 seconds", they run until a signal. Raises JobFailed.
+    """Run the queries ``writers``, {name: DataStreamWriter}. Without ``every`` each query ends when it has
+    read the messages present; with ``every``, such as "10 seconds", queries run until a signal. Raises
+    JobFailed.
     """
     reporter = reporter or Reporter()
     stop = threading.Event()
@@ -168,7 +170,9 @@ def was_slow_to_start(error):
 
 
 def _look(running, reporter):
-    """Report the progress of all queries, restart where needed; True while any query is active."""
+    """Report the progress of all queries, and restart queries that need it. Returns whether a query is
+    active.
+    """
     # Before the progress is read: a query reports its last part before it ends.
     still = [one for one in running.values() if one.query.isActive]
     for name, one in running.items():

@@ -1,4 +1,6 @@
-"""Makes the Spark session of jobs: small and on loopback only by default, with this Python for workers."""
+"""Makes the Spark session of jobs. By default it is small, listens on loopback only, and runs this Python in
+its workers.
+"""
 import os
 import sys
 
@@ -41,7 +43,9 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
 
 
 def start_fewer_processes(session):
-    """Make FEWER_PROCESSES the checkpoint manager if Spark has it and the settings name no manager."""
+    """Let Spark manage checkpoints by the class FEWER_PROCESSES, which starts fewer programs, if Spark has
+    this class and the settings name no other.
+    """
     has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
     if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         session.conf.set(CHECKPOINT_MANAGER, FEWER_PROCESSES)

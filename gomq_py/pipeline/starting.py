@@ -1,7 +1,7 @@
-"""Fixes where a new query starts: turns "latest" or a time into offsets once, before the query runs. Keeps
-the offsets beside the checkpoint.
+"""Fixes where a new query starts: turns "latest" or a time into offsets once, before the query runs, and
+keeps the offsets beside the checkpoint.
 
-If Spark dies before the first batch is committed it asks the source again where to start. "Latest" would be
+If Spark dies before the first batch is committed, it asks the source again where to start. "Latest" would be
 later then, and messages in between would never be read.
 """
 import json
@@ -15,7 +15,9 @@ NAME = "gomq-start.json"
 
 
 def fixed_start(given, checkpoint):
-    """The options with startingOffsets as numbers, which the first run found and later runs repeat."""
+    """Return the options ``given`` with offsets (numbers) as startingOffsets. The first run finds and stores
+    the offsets; later runs use the stored offsets.
+    """
     path = os.path.join(checkpoint, NAME)
     kept = _read(path)
     if kept is None:

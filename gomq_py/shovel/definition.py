@@ -1,6 +1,7 @@
-"""Definition: a shovel's definition, checked key by key; RabbitMQ's and LavinMQ's names.
+"""Definition: checks a shovel's definition key by key. The names of keys are those of RabbitMQ and LavinMQ.
 
-A leaf of its room. A refusal names the key and its valid values, not the value: it may hold a password.
+Imports no other module of this package. A refusal names the key and its valid values, but not the given
+value, which may hold a password.
 """
 import json
 from typing import Any
@@ -40,14 +41,16 @@ OLD_NAMES = {
 
 
 class DefinitionError(ValueError):
-    """The definition cannot be used; the text is for its author."""
+    """The definition cannot be used. The text tells the user who wrote it why."""
 
 
 class Definition:
-    """One shovel's definition: for each of KEYS an attribute, with underscores, given or its default."""
+    """The checked definition of one shovel. It has an attribute for each key of KEYS, with underscores for
+    hyphens: the given value or the default.
+    """
 
     def __init__(self, value):
-        """Raises DefinitionError."""
+        """``value``: the definition as decoded JSON. Raises DefinitionError."""
         if not isinstance(value, dict):
             raise DefinitionError("a shovel is an object with src-uri, dest-uri and what to move")
         given = _by_new_names(value)
@@ -100,7 +103,7 @@ class Definition:
 
     @property
     def is_predeclared(self):
-        """True if the shovel does not declare the objects of an end."""
+        """True if there is an end, source or destination, whose objects the shovel does not declare."""
         return self.src_predeclared or self.dest_predeclared
 
 
@@ -124,7 +127,9 @@ def with_vhost(uri, vhost_name):
 
 
 def _by_new_names(value):
-    """The value with the present names of its keys. Raises DefinitionError for an unknown key."""
+    """Return the value with present names instead of old names of keys. Raises DefinitionError for an unknown
+    key.
+    """
     given = {}
     for key, item in value.items():
         name = OLD_NAMES.get(key, key)

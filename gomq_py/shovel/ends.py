@@ -1,6 +1,6 @@
-"""Ends: builds a shovel's link: declarations at both ends, edits of messages, handling of failures.
+"""Ends: makes the link of a shovel, with functions that declare at both ends and that edit messages.
 
-Between the supervisor and links. Only this module imports links: a broker without shovels needs no client.
+The supervisor calls this module, which alone imports links: a broker without shovels needs no client.
 """
 import time
 from collections.abc import Callable
@@ -23,7 +23,9 @@ LONGEST_WAIT_S = 300.0
 
 
 class Opener:
-    """Makes links. ``connector``: the broker's; ``cluster_name()``: this broker's, for forward headers."""
+    """Makes the links of shovels. ``connector``: the broker's (links.local); ``cluster_name()``: this
+    broker's name, for forward headers.
+    """
 
     def __init__(self, hub, connector, cluster_name):
         self._hub = hub
@@ -31,7 +33,7 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """Make a link; arguments as in Shovels. Raises ValueError."""
+        """Make the link of a shovel; supervisor.Shovels explains the arguments. Raises ValueError."""
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
@@ -81,7 +83,8 @@ def with_vhosts(uris, vhost):
 
 
 def link_uris(shovel):
-    """The URIs of both ends in use, or else the first ones."""
+    """Return (URI of the source, URI of the destination): those in use, or else the first of each definition.
+    """
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -90,7 +93,7 @@ def link_uris(shovel):
 
 
 def source_of(definition, vhost, begin_at, is_of_stream):
-    """The Source of a definition."""
+    """Return the Source of a definition. ``begin_at``: offset in a stream, or None."""
     arguments = dict(definition.src_consumer_args)
     # a remote queue's kind is unknown; the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
@@ -107,7 +110,10 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """A function that declares the source: a missing queue, or the shovel's own, bound to the exchange."""
+    """Return a function that declares the source queue and returns the queue's name. This is the queue of the
+    definition, made if it is missing, or a queue of the shovel's own, bound to the exchange of the
+    definition.
+    """
     def prepare(channel):
         if definition.src_exchange is not None:
             if not definition.src_predeclared:
@@ -132,8 +138,8 @@ def _prepare_target(definition):
 
 
 def declare_queue(channel, name, arguments, is_predeclared):
-    """Declare a durable queue if it is missing; an existing one stays as it is. ``is_predeclared``: only
-    check that it exists. May switch.
+    """Declare a durable queue if it is missing; leave an existing queue as it is. If ``is_predeclared``, only
+    check that the queue exists. May switch.
 
     Raises ChannelClosed.
     """
@@ -152,8 +158,8 @@ def declare_queue(channel, name, arguments, is_predeclared):
 
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
-    """A function(properties, delivery) that returns the Properties to publish with, or None if the shovel
-    changes none.
+    """Return a function(properties, delivery) that changes and returns the Properties of a message; None if
+    the definition asks for no change of properties.
 
     ``uris()``: the URIs of both ends in use.
     """
@@ -176,7 +182,7 @@ def edit_of(definition, shovelled_by, name, vhost, type_, uris):
 
 
 class _Given:
-    """dest-publish-properties: fixed properties that replace the message's."""
+    """Carries out dest-publish-properties: replaces properties of a message by fixed values."""
 
     def __init__(self, values):
         self._values = values
@@ -187,7 +193,9 @@ class _Given:
 
 
 class _Forwarded:
-    """dest-add-forward-headers: the list of shovels that the message passed, latest first, as in RabbitMQ."""
+    """Carries out dest-add-forward-headers: adds this shovel to the list, in a header, of shovels that the
+    message has passed, latest first, as RabbitMQ does.
+    """
 
     def __init__(self, definition, shovelled_by, name, vhost, type_, uris):
         self._told = {
@@ -216,5 +224,5 @@ class _Forwarded:
 
 
 def _stamp(properties):
-    """dest-add-timestamp-header: when the message was moved, in seconds."""
+    """Carries out dest-add-timestamp-header: adds a header with the present time in Unix seconds."""
     properties.headers = {**(properties.headers or {}), FORWARDED_AT: Int64(int(time.time()))}

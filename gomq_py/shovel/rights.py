@@ -18,9 +18,10 @@ class Rights:
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """The User whose rights local ends have; ``by`` set the shovel (broker.policies.parameters).
+        """Return the User whose rights the local ends of a shovel have. ``by``: name of the user who set the
+        shovel, OPERATOR or None.
 
-        Without such a user: raises DefinitionError or, unless ``is_needed``, returns None.
+        If there is no such user, raises DefinitionError if ``is_needed``, otherwise returns None.
         """
         try:
             return self._setters.user_of(by, "the shovel")
@@ -35,7 +36,9 @@ class Rights:
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """True if it was started as an administrator's and no longer is one."""
+        """True if the user who set the shovel was an administrator when the shovel started, and is none any
+        more.
+        """
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):
@@ -58,9 +61,9 @@ class Rights:
         try:
             for kind, name in read:
                 if name is not None:
-                    access.read(kind, name)
+                    access.check_read(kind, name)
             for kind, name in written:
                 if name is not None:
-                    access.write(kind, name)
+                    access.check_write(kind, name)
         except NoPermission as refused:
             raise DefinitionError(refused.text) from None

@@ -29,10 +29,11 @@ class NoVHost:
 
 
 class Shovel:
-    """``vhost``: a VHost; ``by``: who set it (broker.policies.parameters).
+    """One shovel: its definition, state and link. ``vhost``: a VHost or NoVHost; ``by``: who set the shovel.
 
-    ``fault``: why it cannot run, or None. ``link``: None until it is started. ``has_run``: it existed at
-    boot, or has been running since it was set; it then waits for a missing queue or exchange.
+    ``fault``: why the shovel cannot run, or None. ``link``: None until the shovel is started. ``has_run``:
+    the shovel existed at boot, or has been running since it was set. Then it waits for a missing queue or
+    exchange, instead of failing.
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):
@@ -64,7 +65,7 @@ class Shovel:
 
     @property
     def key(self):
-        """(name of its vhost, its name)."""
+        """(name of the shovel's vhost, name of the shovel)."""
         return self.vhost.name, self.name
 
     @property

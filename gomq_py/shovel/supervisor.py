@@ -1,4 +1,4 @@
-"""Supervisor: the shovels of one broker, from its parameters and its configuration.
+"""Supervisor: keeps the shovels of one broker, from its parameters and its configuration.
 
 The node makes it. It starts links once the doors are open, stops them before the doors close, and reports
 their state to operators and as events. Doors call it, and links do the work. Only ``close`` switches.
@@ -37,8 +37,8 @@ STARTED_AT_ONCE = 100
 
 
 class Shovels(Component):
-    """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) without
-    starting it. ``user_of(is_needed)``: as Rights.user_of(); ``begin_at``: offset in a stream, or None.
+    """Keeps the shovels of a broker. ``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a Link
+    without starting it; ``user_of(is_needed)``: as Rights.user_of(); ``begin_at``: stream offset, or None.
 
     ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could never be used.
     """
@@ -113,7 +113,7 @@ class Shovels(Component):
     # called by doors
 
     def all(self, vhost_name=None):
-        """The Shovels, of one vhost or of all, by vhost and name."""
+        """List the Shovels of one vhost, or of all vhosts, sorted by vhost and name."""
         return [
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
 
@@ -126,13 +126,13 @@ class Shovels(Component):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """A Shovel for operators; ``lag``: count of ready messages at its source, None if unknown."""
+        """Describe a shovel for operators. ``lag``: count of ready messages at its source, or None."""
         queue = self._own_source(shovel)
         lag = queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
         return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
-        """Stop moving messages until resumed, also over restarts. False: paused already. Raises OSError."""
+        """Pause, also over restarts, until resume(). Returns False if paused already. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -151,7 +151,7 @@ class Shovels(Component):
         return True
 
     def restart(self, shovel, by):
-        """Reconnect, or connect at last, with the present definition.
+        """End the shovel's connections, if it has any, and connect with the present definition.
 
         A definition that waits takes effect as if ``by`` (see Parameters.set) had set it now. A paused shovel
         stays paused. Raises OSError, ValueError.
@@ -164,7 +164,7 @@ class Shovels(Component):
         self._start(shovel)
 
     def delete(self, shovel):
-        """Delete a shovel. Raises OSError, ValueError for one of the configuration."""
+        """Delete a shovel. Raises OSError, and ValueError if the shovel is one of the configuration."""
         if shovel.why_kept is not None:
             raise DefinitionError(shovel.why_kept)
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
@@ -172,7 +172,7 @@ class Shovels(Component):
     # called by parameters
 
     def check_set_by(self, vhost, name, value, by):
-        """See Component."""
+        """Raise ValueError if ``value`` makes no shovel, or ``by`` lacks the rights for it."""
         if not fits_short_string(name):
             raise DefinitionError(f"its name has more than {NAME_OCTETS_MAX} octets")
         shovel = Shovel(vhost, name, DYNAMIC, value, by)
@@ -185,12 +185,12 @@ class Shovels(Component):
         self._rights.check(shovel.definition, vhost.name, by)
 
     def fault_of(self, vhost, name, value):
-        """See Component."""
+        """Return why the stored value makes no shovel, or None."""
         shovel = self._shovels.get((vhost.name, name))
         return shovel.fault if shovel is not None and shovel.definition is None else None
 
     def changed(self, vhost, name, value):
-        """See Component."""
+        """Replace the shovel of this name, because its parameter was set."""
         if self._is_static(vhost, name):
             LOG.error(
                 "shovel %r in vhost %r is in the configuration too, which counts", name, vhost.name)
@@ -202,7 +202,7 @@ class Shovels(Component):
             self._start(shovel)
 
     def cleared(self, vhost, name):
-        """See Component."""
+        """Remove the shovel of this name, because its parameter was deleted."""
         if self._is_static(vhost, name):
             return
         shovel = self._drop(vhost.name, name)
@@ -363,7 +363,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """Start the next link of its name: a stopping link has no messages in flight any more."""
+        """Start the shovel's next link, now that the stopped ``link`` has no messages in flight any more."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]
@@ -408,7 +408,7 @@ class Shovels(Component):
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _own_source(self, shovel):
-        """The source queue, if it exists in this broker."""
+        """Return the shovel's source queue, if it is in this broker and exists; otherwise None."""
         definition = shovel.definition
         if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
             return None
@@ -429,7 +429,7 @@ class Shovels(Component):
                 self._watch_offset(shovel)
 
     def _keep_offset(self, shovel, link):
-        """Save the shovel's offset in its stream: every message before it has arrived."""
+        """Save at which offset of its stream the shovel goes on: every earlier message has arrived."""
         offset = link.stream_offset if shovel.is_of_stream else None
         if offset is None:
             return
@@ -490,7 +490,7 @@ class Starting(Job):
 
 
 def _stream_of(definition):
-    """Identify a stream, without passwords."""
+    """Return a key for the stream of a definition, without passwords."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
 
 

@@ -23,7 +23,7 @@ class AmqpDoor:
 
     @property
     def url(self):
-        """The AMQP URL with the password: not for logs or errors, which take ``shown``."""
+        """The AMQP URL with the password. Logs and errors must show ``shown`` instead."""
         user, password = self.credentials.user, self.credentials.token or self.credentials.password
         scheme, _, host = self.shown.partition("://")
         host = host.partition("/")[0]

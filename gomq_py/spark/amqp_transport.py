@@ -2,8 +2,8 @@
 
 It is slower than other transports, and the broker delivers every message. Over AMQP a broker tells neither
 the bounds of a stream nor its identity. Two short consumers find the bounds: one begins at ``first``, one at
-``last``. The checkpoint keeps a digest of the message before an offset: in another stream of the same name a
-message with another digest lies there.
+``last``. The checkpoint keeps a digest of the message before its offset. If the message there has another
+digest later, another stream has the same name now.
 """
 import hashlib
 import time
@@ -68,7 +68,7 @@ class AmqpTransport:
         return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
 
     def deliveries(self, name, start):
-        """Yields (offset, Delivery) of a stream from ``start`` on, or from its first message after that.
+        """Yields (offset, Delivery) of a stream from ``start`` on; if that is gone, from the next message on.
 
         Reconnects, and goes on until the caller stops. Raises NoStream, Refused, Unreachable.
         """
@@ -198,7 +198,7 @@ class Consumer:
         return self._take()
 
     def first_ones(self, timeout_s):
-        """Like ``ready``, but if no message is ready waits for messages. May return an empty list."""
+        """Like ``ready``; if no message is ready, waits for a limited time. May return an empty list."""
         ready = self.ready()
         if ready:
             return ready
@@ -207,8 +207,8 @@ class Consumer:
         return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
 
     def next_ones(self, timeout_s, is_there=True):
-        """Wait for [(offset, Delivery)]. If no message arrives in time: raises Unreachable if ``is_there``,
-        otherwise returns an empty list. Raises NoStream.
+        """Wait for messages, at most ``timeout_s``; returns [(offset, Delivery)]. If no message arrives,
+        raises Unreachable or, with ``is_there`` False, returns an empty list. Raises NoStream.
         """
         self._settle()
         deadline = time.monotonic() + timeout_s
@@ -236,7 +236,7 @@ class Consumer:
         return found
 
     def _offset_of(self, one):
-        """The offset in a message's header. Without the header: one more than the offset before."""
+        """The offset in a message's header or, without it, one more than the offset of the message before."""
         try:
             offset = (one.properties.headers or {}).get(OFFSET_HEADER)
         except Malformed:

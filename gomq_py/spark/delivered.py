@@ -103,7 +103,7 @@ class Row:
 
 
 def runs(pieces):
-    """[stream, first, until] of the Pieces. Adjacent Pieces are merged, so that one consumer reads them."""
+    """[stream, first, until] for each Piece; adjacent Pieces are merged, so that one consumer reads them."""
     found: list = []
     for piece in pieces:
         if found and found[-1][0] == piece.stream and found[-1][2] == piece.first:

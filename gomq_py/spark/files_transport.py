@@ -1,8 +1,8 @@
 """Reads streams from a data folder: a broker's, on a disk of this machine or a mounted one, or a backup.
 
-A closed segment is read to its end. While a broker runs the active segment is read up to the length that its
-file notes as flushed, which the broker updates now and then. Without a broker it is read up to its last valid
-record. This transport changes no file and takes no lock.
+A closed segment is read to its end. While a broker runs, the active segment is read up to the flushed length;
+the broker notes this length in the segment's file now and then. Without a broker the active segment is read
+up to its last valid record. This transport changes no file and takes no lock.
 """
 import hashlib
 import os
@@ -135,7 +135,7 @@ class FilesTransport(SegmentTransport):
 
 
 def folder_id(vhost, name):
-    """The part before the dot of the name of a queue's folder (docs/storage-format.md)."""
+    """The part before the dot in the name of a queue's folder (docs/storage-format.md)."""
     first, second = vhost.encode("utf-8", "surrogateescape"), name.encode("utf-8", "surrogateescape")
     return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 

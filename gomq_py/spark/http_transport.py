@@ -186,7 +186,7 @@ class HttpTransport(SegmentTransport):
             parts.hostname, parts.port or 15671, timeout=self._timeout_s, context=context)
 
     def _raise_refusal(self, response, what, body=None):
-        """Raise the error that an HTTP status of 300 or more stands for; return for other statuses."""
+        """Raise the error that stands for an HTTP status of 300 or more; do nothing for other statuses."""
         status = response.status
         if status < 300:
             return
@@ -216,7 +216,7 @@ def _part(text):
 
 
 def _reason(response, body=None):
-    """The broker's reason for a refusal, or HTTP's if the answer has no reason."""
+    """The reason in the broker's refusal or, if there is none, the text of the HTTP status."""
     try:
         given = json.loads(response.read() if body is None else body)
         return str(given.get("reason") or given.get("error"))[:LONGEST_REASON]

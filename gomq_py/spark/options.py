@@ -48,7 +48,7 @@ def _count(name, value, most=None):
 
 
 def _whole(text):
-    """The whole number that ``text`` is, or None if it is not a number below 2**62."""
+    """Parse a whole number below 2**62; returns None if the text is no such number."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 62:
         return None
     return int(text)
@@ -60,7 +60,9 @@ def _shown(value):
 
 
 def _pushed(name, value):
-    """Which filters exclude segments: False: none; True: on offset; "times": on offset and timestamp."""
+    """Parse the option that says which filters exclude segments. Returns False for none, True for filters on
+    offset, "times" for filters on offset and timestamp.
+    """
     if value.lower() not in ("true", "false", TIMES):
         raise OptionError(
             f"option {name} is false, true (filters on offset) or times (on timestamp as well), not {value!r}"

@@ -20,7 +20,7 @@ LOG = logging.getLogger("gomq_py.spark")
 @dataclass(frozen=True)
 class Piece:
     """A part of a segment to read: offsets ``first`` to ``until`` (exclusive), which lie in the bytes from
-    ``at`` to ``end``. The record of ``at_offset`` begins at ``at``.
+    ``at`` to ``end``. ``at_offset``: the offset of the record that begins at ``at``.
     """
 
     stream: str
@@ -152,8 +152,8 @@ class Planner:
         return found
 
     def partitions(self, pieces):
-        """Group the Pieces, one group per task: neighbours of a stream up to ``partitionBytes``, in at least
-        ``minPartitions`` groups if there are so many messages.
+        """Group the Pieces, one group per task: adjacent Pieces of a stream, together up to
+        ``partitionBytes``. Makes at least ``minPartitions`` groups, unless there are fewer messages.
         """
         whole = sum(piece.bytes for piece in pieces)
         limit = max(1, min(self.options["partitionBytes"], whole // self.options["minPartitions"]))
@@ -169,7 +169,7 @@ class Planner:
 
 
 def in_more(groups, sizes, least):
-    """Divide the largest group until there are ``least`` groups, or only single messages; keeps the order."""
+    """Divide the largest group, until there are ``least`` groups or only single messages; keeps the order."""
     if len(groups) >= least:
         return groups
     divisible = [(-size, index, group[0].first, group) for index, (size, group) in enumerate(
@@ -190,8 +190,8 @@ def in_more(groups, sizes, least):
 def divided(group):
     """Divide a group in two: each gets half of the Pieces or, of a single Piece, half of the messages.
 
-    The second half of a Piece keeps the same first byte, because nobody knows yet where its first message
-    lies: its reader skips the messages before.
+    The second half of a Piece begins at the first byte of the whole Piece, because the position of its first
+    message is not known yet: the reader skips the messages before.
     """
     if len(group) > 1:
         return [group[:len(group) // 2], group[len(group) // 2:]]
@@ -201,7 +201,7 @@ def divided(group):
 
 
 def end_position(shape, offset):
-    """The Position of an offset, with the place of its record if the segments' bounds show that place."""
+    """The Position of an offset, with the place of the offset's record if the segments' bounds show it."""
     for part in reversed(shape.segments):
         if part.first_offset == offset:
             return Position(shape.epoch, offset, part.number, HEAD_BYTES)

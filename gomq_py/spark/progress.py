@@ -11,7 +11,7 @@ from gomq_py.spark.planning import end_position
 
 
 class Progress:
-    """Tracks one query. ``seen``: {stream: Position} of the streams' ends when they were last asked for."""
+    """Tracks one query. ``seen``: {stream: Position} of the streams' ends as ``next_end`` last found them."""
 
     def __init__(self, options, planner):
         self._options = options
@@ -20,13 +20,15 @@ class Progress:
         self.seen = {}
 
     def fix_target(self):
-        """Note where the streams end now: the query reads no further than that."""
+        """Note where the streams end now: the query does not read beyond these ends."""
         self._target = {
             name: end_position(shape, shape.end_offset) for name, shape in self._planner.shapes().items()
         }
 
     def next_end(self, start, is_limited):
-        """{stream: Position} where the batch from ``start`` ends; equal to ``start`` without new messages."""
+        """{stream: Position} where the batch from ``start`` ends; equal to ``start`` if there are no new
+        messages. ``is_limited``: apply maxOffsetsPerTrigger and maxBytesPerTrigger.
+        """
         shapes = self._shapes(start)
         self.seen = {name: end_position(shape, shape.end_offset) for name, shape in shapes.items()}
         spans = {name: self._span(name, shape, start.get(name)) for name, shape in shapes.items()}
@@ -84,14 +86,14 @@ class Progress:
         return shapes
 
     def _marked(self, name, offset, shape):
-        """The Position of a batch's end. By its epoch or mark the next batch recognizes the same stream."""
+        """The Position of a batch's end; by its epoch or mark the next batch recognizes the stream."""
         found = end_position(shape, offset)
         mark = self._planner.transport.mark(name, offset)
         return replace(found, mark=mark) if mark else found
 
     def _recognised(self, name, shape, begin):
-        """The Shape with an epoch. If the transport knows no epochs it gets the checkpoint's or, if the mark
-        or the end shows that this is another stream, the next number.
+        """Returns the Shape with an epoch. A Shape without an epoch, of a transport that knows none, gets the
+        checkpoint's epoch or, if the mark or the end shows another stream, the next number.
         """
         if shape.epoch or begin is None:
             return shape
@@ -126,8 +128,9 @@ class Progress:
         return at, max(at, end)
 
     def _smooth(self, shape, span, length):
-        """Where a batch of at most ``length`` rows ends: at the last end of a segment in its second half, if
-        there is one, so that the next batch begins with a segment; otherwise after ``length`` rows.
+        """The offset where a batch of at most ``length`` rows ends: at the last segment end in the second
+        half of the batch, so that the next batch begins with a segment; without such an end after ``length``
+        rows.
         """
         end = span[0] + length
         if end < span[1]:
@@ -138,7 +141,7 @@ class Progress:
         return end
 
     def _rows_of(self, shape, span, lengths):
-        """How many of a stream's rows fit its share of maxBytesPerTrigger; at least one."""
+        """How many of a stream's rows fit the stream's share of maxBytesPerTrigger; at least one."""
         share = max(
             1, self._options["maxBytesPerTrigger"] // max(1, sum(1 for length in lengths.values() if length)))
         count, left = 0, share
@@ -154,7 +157,9 @@ class Progress:
 
 
 def shares(lengths, limit):
-    """Divide ``limit`` rows in proportion to ``lengths``; a stream gets at least one while rows last."""
+    """Divide ``limit`` rows in proportion to ``lengths``, {stream: rows}. Each stream with rows gets at least
+    one, as long as rows are left.
+    """
     whole = sum(lengths.values())
     if whole <= limit:
         return lengths

@@ -3,7 +3,7 @@
 A filter of another kind excludes no segment.
 
 Filters on time are used only with pushFilters=times. A segment notes the times of its first and last message;
-if the clock was set back, the times of messages in between may lie outside.
+if the clock was set back, messages in between may have times outside this range.
 """
 from datetime import UTC, datetime
 
@@ -52,6 +52,6 @@ class Bounds:
 
 
 def milliseconds(moment):
-    """Unix milliseconds of a datetime; one without a time zone is taken as UTC."""
+    """Unix milliseconds of a datetime; a datetime without a time zone is taken as UTC."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86400000 + since.seconds * 1000 + since.microseconds // 1000

@@ -231,7 +231,9 @@ class Publisher:
 
 
 def _value(text):
-    """The value of a header column: parsed if it is JSON, as the source shows headers, otherwise the text."""
+    """The value of a header, from the text in a row: if the text is JSON, the parsed value, because the
+    source shows headers as JSON; otherwise the text.
+    """
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):

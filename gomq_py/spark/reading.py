@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Open a Source at or before the Piece's first record; returns it and the segment's seed."""
+        """Open a Source at or before the Piece's first record; returns (the Source, the segment's seed)."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)
@@ -129,7 +129,7 @@ class PieceReader:
                     return
 
     def _seek(self, source, at, seed):
-        """Find the next valid header after a damaged record: its position in the source's buffer, or -1."""
+        """Find the next valid header after a damaged record; returns its position in the buffer, or -1."""
         at += 8
         while True:
             found = self._block.seek(source.buffer, at, source.end, seed)
@@ -141,7 +141,9 @@ class PieceReader:
                 return -1
 
     def _lose(self, piece, until, why, first=None):
-        """Count and log offsets missing before the ordinal ``until``; raises DataLoss if failOnDataLoss."""
+        """Count and log missing offsets, up to the segment's message number ``until`` (exclusive). Raises
+        DataLoss instead if option failOnDataLoss is true.
+        """
         first = max(self._block.next_ordinal, piece.first - piece.segment_first) if first is None else first
         begin, end = piece.segment_first + first, piece.segment_first + until
         self._block.next_ordinal = max(self._block.next_ordinal, until)
@@ -159,7 +161,7 @@ class PieceReader:
 
 
 class Place(NamedTuple):
-    """Says at which position the record of an offset begins in a segment that has this seed."""
+    """Says that the record of ``offset`` begins at ``position`` in a segment with this seed (0: unknown)."""
 
     offset: int
     position: int

@@ -49,7 +49,7 @@ DDL = {
 
 
 def ddl(include_headers):
-    """The schema of the source as Spark's DDL; ``include_headers``: with the column headers."""
+    """The schema of the source as Spark's DDL; ``include_headers``: add the column ``headers``."""
     return ", ".join(f"{name} {kind}" for name, kind in DDL.items() if include_headers or name != "headers")
 
 
@@ -88,7 +88,7 @@ class Rows:
         }
 
     def batch(self, block, buffer, stream):
-        """Make a RecordBatch of a block's records in ``buffer``; block and buffer may be reused then."""
+        """Make a RecordBatch of a block's records in ``buffer``; the caller may reuse both afterwards."""
         if "properties" in self._names or "headers" in self._names:
             if block.others:
                 buffer = _translated(block, buffer)
@@ -98,7 +98,7 @@ class Rows:
 
 
 def _translated(block, buffer):
-    """Append AMQP properties for records with MQTT properties; returns the larger buffer."""
+    """Add AMQP properties to ``buffer`` for records with MQTT properties; returns the larger buffer."""
     parts, end = [buffer], len(buffer)
     for row in range(block.count):
         other = block.other_kind(row, buffer)
@@ -152,7 +152,9 @@ def _properties(block, buffer, stream):
 
 
 def _numbers(count, present, ends, content, place):
-    """Arrow array of a numeric property: bytes or, from big-endian seconds, times (null if out of range)."""
+    """Arrow array of a numeric property: of numbers from single bytes or, for the timestamp property, of
+    times from big-endian seconds (null if out of range).
+    """
     octets = pa.BinaryArray.from_buffers(
         pa.binary(), count, [pa.py_buffer(present), pa.py_buffer(ends), pa.py_buffer(content)])
     if place != columns.TIMESTAMP_PROPERTY:

@@ -1,5 +1,5 @@
-"""The data source ``gomq``, which Spark's Python Data Source API calls. It lets ``planning`` decide what to
-read, and ``reading`` read.
+"""The data source ``gomq``, which Spark's Python Data Source API calls. ``planning`` decides what to read,
+and ``reading`` or ``delivered`` makes rows of it.
 
 Spark makes these objects in Python processes of its own and pickles the readers to its workers. A pickled
 reader has the login, so that workers need no password in their environment, but no connection. Logs go to
@@ -38,7 +38,7 @@ class GomqDataSource(DataSource):
         return "gomq"
 
     def schema(self):
-        """The columns as Spark's DDL. Raises OptionError if the options are a sink's."""
+        """The columns as Spark's DDL. Raises OptionError if an option was given that only the sink takes."""
         if self._options.is_for_writing:
             raise OptionError("these options are for writing; to read, give option subscribe")
         return rows.ddl(self._options["includeHeaders"])
@@ -120,7 +120,7 @@ class FilteringReader(BatchReader):
     _bounds = Bounds(())
 
     def pushFilters(self, filters):
-        """Note the filters; returns all, so that Spark applies them, too, to the rows of read segments."""
+        """Note the filters and return all: Spark must also apply them to the rows of read segments."""
         self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
@@ -137,7 +137,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._progress = Progress(options, self._planner)
 
     def initialOffset(self):
-        """Where a query without a checkpoint starts, for Spark's checkpoint."""
+        """Where a query without a checkpoint starts, as a dict that Spark writes into its checkpoint."""
         return encode(self._planner.starts(self._planner.shapes(), LATEST))
 
     def getDefaultReadLimit(self):
@@ -149,7 +149,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start, limit):
-        """Where the batch that begins at ``start`` ends, for Spark's checkpoint."""
+        """Where the batch that begins at ``start`` ends, as a dict that Spark writes into its checkpoint."""
         return encode(self._progress.next_end(decode(start), not isinstance(limit, ReadAllAvailable)))
 
     def prepareForTriggerAvailableNow(self):
@@ -157,7 +157,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._progress.fix_target()
 
     def reportLatestOffset(self):
-        """Where the streams ended when last asked; Spark computes its lag from that. None at first."""
+        """Where ``latestOffset`` last saw the streams end, for Spark to compute its lag. None at first."""
         return encode(self._progress.seen) if self._progress.seen else None
 
     def partitions(self, start, end):

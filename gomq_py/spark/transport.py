@@ -12,7 +12,7 @@ class SegmentGone(Exception):
 
 @dataclass(frozen=True)
 class Segment:
-    """Describes a file of a stream. ``bytes``: how much may be read, because it is flushed."""
+    """Describes a file of a stream. ``bytes``: how many of its bytes are flushed and may be read."""
 
     number: int
     first_offset: int

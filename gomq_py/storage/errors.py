@@ -27,8 +27,8 @@ class StoreLater(StoreError):
     """The append must be repeated, because a thread has to make files or folders first and the message may
     wait (``Message.may_wait``). Nothing changed.
 
-    ``wait(callback)`` has them made and then calls ``callback(error or None)`` in the hub, never before it
-    returns.
+    ``wait(callback)`` returns at once; later, when a thread has made the files or failed, the hub calls
+    ``callback(error or None)``.
     """
 
     def __init__(self, path, wait):

@@ -18,13 +18,13 @@ class Message:
     """A message, as offsets into ``buffer``: routing (exchange and routing key as adjacent short strings),
     properties (as the publisher sent them; ``kind`` says how to read them, see content.forms), body.
 
-    ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` is the
-    store's handle, see message_store, and ``ordinal`` the record's number in its segment, both of a message
-    that a store shows; ``delivery_count`` counts earlier deliveries that came back. ``publisher``: who
-    published it, if a door needs that during routing; else None. ``at_once``: its append writes it into a
-    file, to outlive the process, and does not wait for the end of the batch. ``may_wait``: its publisher can
-    wait while a thread makes files for it; ``lacking`` is then the ``wait`` of the StoreLater.
-    ``waits_until_ms``: when a message that waits for a consumer is stored instead; 0: it has not waited.
+    ``timestamp_ms`` and ``expires_at_ms`` are Unix milliseconds (0: never expires); ``location`` and
+    ``ordinal`` (the record's number in its segment) tell where a store keeps the message; ``delivery_count``
+    counts earlier deliveries that came back. ``publisher``: the client that published the message, if routing
+    needs it, else None. ``at_once``: append() writes the message into a file at once, not at the end of the
+    batch. ``may_wait``: the publisher can wait until a thread has made files; ``lacking``: the ``wait`` of
+    the StoreLater that append() then raised. ``waits_until_ms``: the time at which a message that waits for a
+    consumer is stored; 0: it has not waited.
     """
 
     __slots__ = (
@@ -56,9 +56,9 @@ class Message:
         self, exchange, routing_key, properties, body, timestamp_ms, expires_at_ms=0, priority=0,
         persistent=False,
     ):
-        """Point at parts given as bytes (slow lane): the message builds one buffer of them and owns that.
+        """Point at parts given as bytes (slow lane), which the message joins in a buffer of its own.
 
-        Names are at most 255 octets, properties basic in wire form.
+        ``exchange`` and ``routing_key`` have at most 255 octets; ``properties`` are basic, in wire form.
         """
         if len(exchange) > 255 or len(routing_key) > 255:
             raise ValueError("exchange and routing key are short strings: at most 255 octets")
@@ -89,15 +89,15 @@ class Message:
         self.publisher = None
 
     def set_kind(self, kind, flags=0):
-        """Set the kind of the properties just assigned, and the kind's flags, which exclude bit 0."""
+        """Set the kind of the assigned properties, and the flags that this kind defines (never bit 0)."""
         self.kind = kind
         self.flags = flags
 
     def own(self, properties=None):
-        """Copy the parts into a new buffer that the message owns, so that it outlives the buffer it was shown
-        in.
+        """Copy the parts into a new buffer that the message owns: the message stays valid when the old buffer
+        does not.
 
-        ``properties`` (basic, in wire form) replace the message's own, of whatever kind.
+        ``properties`` (basic, in wire form), if given, replace the message's own properties of any kind.
         """
         if properties is None:
             properties = self.get_raw()
@@ -117,8 +117,7 @@ class Message:
         self.body_at = self.routing_length + self.properties_length
 
     def let_go(self):
-        """Point at nothing and own nothing: a copy that is reused would keep its last body in memory between
-        uses.
+        """Point at nothing and own nothing, so that a Message kept for reuse does not keep a body in memory.
         """
         owner = b""
         self.owner = owner
@@ -153,8 +152,8 @@ class Message:
         """The basic properties in wire form: flag words and fields, without the header frame's class, weight
         and body size (a copy).
 
-        Content of another kind is translated into ``most`` octets at most (at least forms.LEAST_ROOM). Raises
-        Malformed for content that cannot be translated.
+        Properties of another kind are translated, into at most ``most`` octets; ``most`` must be at least
+        forms.LEAST_ROOM. Raises Malformed for properties that cannot be translated.
         """
         if self.kind != BASIC:
             return forms.of(self.kind).basic(

@@ -173,7 +173,7 @@ class Driver:
                 self.kill()
             for _ in range(self.random.randrange(1, 8)):
                 self.random.choice(OPERATIONS)(self)
-            self.life.store.flush()
+            self.life.store.write_out()
             self.account.settled |= self.account.acked - self.purged
             if self.random.random() < 0.5:
                 self.ask_for_sync()

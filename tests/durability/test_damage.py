@@ -29,7 +29,7 @@ class Original:
         life = Life(root, Unflushed())
         for number in range(COUNT):
             life.publish(number, True, SIZES[number])
-        life.store.flush()
+        life.store.write_out()
         taken = life.take_all()
         self.positions = [location & 0xFFFFFFF for _, location, _, _ in taken]
         for number, location, _, _ in reversed(taken):
@@ -37,7 +37,7 @@ class Original:
                 life.store.delete(location)
             else:
                 life.store.requeue(location)
-        life.store.flush()
+        life.store.write_out()
         self.folder = life.store.folder
         if orderly:
             life.stop()

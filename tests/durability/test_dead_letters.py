@@ -47,7 +47,7 @@ def work(files, folder, random, way, confirmed, cut):
             if get(queue, message):
                 queue.reject(message.describe()["location"], GIVEN_BACK[way])
         if random.random() < 0.2:
-            queue.flush()
+            queue.write_out()
             letters = letters_in(node)
             node.committer.wait()
             confirmed.update(published)
@@ -153,7 +153,7 @@ def test_what_a_kill_finds_in_no_file_of_the_letters_is_in_the_queue_still(tmp_p
         assert node.publish("", "q", b"%d" % number, persistent=persistent) == [1]
     assert node.publish("", "dead", b"30") == [1]  # its files are there
     locations = [get_one(queue) for _ in range(30)]
-    queue.flush()
+    queue.write_out()
     node.committer.wait()
     files.begun = True
 

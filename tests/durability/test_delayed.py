@@ -51,7 +51,7 @@ def work(files, folder, random, confirmed, cut):
     for number in range(MESSAGES):
         publish(node, number, random.randrange(1, 20))
         if random.random() < 0.2:
-            park.flush()
+            park.write_out()
             node.committer.wait()
             confirmed.update(range(number + 1))
         if random.random() < 0.1:

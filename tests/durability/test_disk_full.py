@@ -19,7 +19,7 @@ def full_store(folder, files):
     bench = StoreBench(folder, files, segment_bytes=65536)
     for number in range(BEFORE):
         bench.push(b"%04d" % number + bytes(BODY))
-    bench.store.flush()
+    bench.store.write_out()
     return bench
 
 
@@ -51,11 +51,11 @@ def test_full_disk_at_any_call_of_a_roll_refuses_the_message_and_nothing_else(tm
                 bench.push(bytes(BODY))
         location, first = bench.shift()
         bench.store.delete(location)  # acks have their room
-        bench.store.flush()
+        bench.store.write_out()
         files.fail_at = None
 
         bench.push(b"%04d" % BEFORE + bytes(BODY))
-        bench.store.flush()
+        bench.store.write_out()
 
         assert first.body[:4] == b"0000" and bench.fenced == []
         assert bench.store.ready_count == BEFORE

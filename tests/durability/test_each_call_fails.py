@@ -185,7 +185,7 @@ class Model:
         queues = list(self.vhost.route(self.vhost.exchange(exchange), name, headers))
         answers = [queue.publish(message) for queue in queues]
         for queue in queues:
-            queue.flush()
+            queue.write_out()
         is_kept = answers == [1] and self.is_safe(lambda: queues[0].failed) and not queues[0].failed
         (self.confirmed if is_kept else self.refused)[name].add(number)
         return is_kept
@@ -201,8 +201,8 @@ class Model:
         if get(queue, message, False):
             number = int(message.get_body()[:6])
             self.taken.append(number)
-            queue.settle(message.describe()["location"])
-            queue.flush()
+            queue.ack(message.describe()["location"])
+            queue.write_out()
             if not queue.failed:
                 self.settled.add(number)
         return True
@@ -214,10 +214,10 @@ class Model:
         try:
             while reader.next(message):
                 queue.note_delivered()
-                queue.settle(reader.take(BODY_BYTES))
+                queue.ack(reader.take(BODY_BYTES))
         finally:
             reader.cursor.close()
-        queue.flush()
+        queue.write_out()
         return True
 
     def change(self):

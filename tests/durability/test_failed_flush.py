@@ -63,12 +63,12 @@ def delay(node):
     message.assign(b"later", b"", Properties(headers=headers).encode(), b"x", unix_ms(), persistent=True)
     for destination in node.vhost.route(node.vhost.exchange("later"), "", headers):
         destination.publish(message)
-    node.vhost.exchange("later").delayed_store.flush()
+    node.vhost.exchange("later").delayed_store.write_out()
 
 
 def keep(node):
     node.vhost.extras[STORE].put("second", made("second", b"2"))
-    node.vhost.extras[STORE].flush()
+    node.vhost.extras[STORE].write_out()
 
 
 def set_user(node):
@@ -143,7 +143,7 @@ def test_what_a_boot_shows_after_one_that_could_not_flush_names_is_on_the_disk(d
     prepare(node)
     node.committer.wait()
     publish(node, queue)
-    node.vhost.queue(queue).store.flush()
+    node.vhost.queue(queue).store.write_out()
     files.switch_off()
     node.kill(are_answered=False)
 

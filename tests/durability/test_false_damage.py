@@ -33,7 +33,7 @@ class World:
             self.bench.push(b"%06d" % self.next + b"x" * random.randrange(LARGEST_BODY))
             self.alive.append(self.next)
             self.next += 1
-        store.flush()
+        store.write_out()
         taken = [self.bench.shift() for _ in range(random.randrange(store.ready_count))]
         spans, at = [], 0
         while at < len(taken):
@@ -49,8 +49,8 @@ class World:
                 elif random.random() < 0.5:
                     store.requeue(location)
             if random.random() < 0.1:
-                store.flush()
-        store.flush()
+                store.write_out()
+        store.write_out()
 
     def end(self):
         if self.random.random() < 0.5:
@@ -63,7 +63,7 @@ class World:
         assert self.bench.shift() is None
         for location, _ in taken:
             self.bench.store.requeue(location)
-        self.bench.store.flush()
+        self.bench.store.write_out()
 
 
 @pytest.mark.parametrize("seed", seeds(8))

@@ -129,7 +129,7 @@ class Driver:
         for _ in range(steps):
             for _ in range(self.random.randrange(1, 6)):
                 self.one(self.random.choice(KEYS[:self.random.choice((2, 12))]))
-            self.life.kept.flush()
+            self.life.kept.write_out()
             if self.random.random() < 0.4:
                 self.ask_for_sync()
             for _ in range(self.random.randrange(4)):
@@ -226,7 +226,7 @@ def work_until_killed(root, target):
                     life.kept.put(key, made(key, b"%d " % number + bytes(random.choice(SIZES))))
                 else:
                     life.kept.delete(key)
-            life.kept.flush()
+            life.kept.write_out()
             life.committer.after_sync(lambda _, number=number: answered(number))
             gevent.sleep(0)
 

@@ -90,7 +90,7 @@ class Client:
         body = b"%06d" % self.published
         self.node.publish("", "q", body + bytes(BODY_BYTES), b"\x10\x00\x02", persistent=True)
         self.published += 1
-        self.queue.flush()
+        self.queue.write_out()
         self.node.committer.after_sync(lambda error: self.confirmed.add(body))
         if self.kind == "definitions":
             vhost = self.node.vhost
@@ -108,7 +108,7 @@ class Client:
                 self.take()
         while self.reader is not None and self.read():
             pass
-        self.queue.flush()
+        self.queue.write_out()
         self.settled |= self.acked
         if self.reader is not None:
             self.position = len(self.offsets)
@@ -131,7 +131,7 @@ class Client:
             persistent=True)
         (waiting,) = vhost.route(vhost.exchange("later"), "", DELAY)
         assert waiting.publish(message) == 1
-        waiting.flush()
+        waiting.write_out()
         self.node.committer.after_sync(self.delayed_one)
 
     def delayed_one(self, _error):
@@ -141,7 +141,7 @@ class Client:
         """A message is kept for a key, and shown to whoever asks from the end of the batch on."""
         kept = self.node.vhost.extras[STORE]
         assert kept.put(key, made(key, body + bytes(BODY_BYTES))) == 1
-        kept.flush()
+        kept.write_out()
         self.kept[key] = int(body)
 
     def read(self):
@@ -150,7 +150,7 @@ class Client:
             return False
         self.offsets[self.reader.cursor.offset] = self.message.get_body()[:6]
         self.queue.note_delivered()
-        self.queue.settle(self.reader.take(BODY_BYTES))
+        self.queue.ack(self.reader.take(BODY_BYTES))
         return True
 
     def take(self):
@@ -158,7 +158,7 @@ class Client:
         assert get(self.queue, self.message, False)
         body = self.message.get_body()[:6]
         self.taken.add(body)
-        self.queue.settle(self.message.describe()["location"])
+        self.queue.ack(self.message.describe()["location"])
         self.acked.add(body)
 
 

@@ -243,7 +243,7 @@ def test_acks_that_an_ill_disk_kept_from_going_are_no_loss_after_an_orderly_stop
     node = Node(root, NoFolderFlushed())
     for _ in range(COUNT - 1):
         node.take("a")
-    node.vhost.queue("a").flush()
+    node.vhost.queue("a").write_out()
     folder = file_of(root, "a", "acks").parent
     node.vhost.queue("a").store.committer.mark_folder(str(folder))
     node.stop()
@@ -266,7 +266,7 @@ def test_recycled_files_that_held_nothing_more_are_no_loss(root, caplog, left):
         node.publish("", "c", b"c-%d" % number, persistent=True)
     for _ in range(COUNT):
         node.take("c")
-    node.vhost.queue("c").flush()
+    node.vhost.queue("c").write_out()
     node.kill()
     msgs, acks = file_of(root, "c"), file_of(root, "c", "acks")
     for path in (msgs, acks):
@@ -301,7 +301,7 @@ def test_pair_that_a_kill_met_on_its_way_out_of_the_pool_is_no_damage(tmp_path, 
     bench = StoreBench(tmp_path, files, enabled=True, segment_bytes=65536, in_threads=False)
     for _ in range(12):
         bench.push(bytes(12_000))
-    bench.store.flush()
+    bench.store.write_out()
     bench.drain()
     wait_until(lambda: bench.committer.is_idle, sleep=gevent.sleep)
     files.left = 2

@@ -111,7 +111,7 @@ def test_file_of_delayed_messages_that_is_gone_is_said(tmp_path, caplog, what):
     folder = park.store.folder
     for number in range(COUNT):
         park.store.append(park_message(number))
-    park.store.flush()
+    park.store.write_out()
     node.stop()
     for path in (tmp_path / "data" / "queues").glob("*/msgs.*" if what == "msgs" else "*/*"):
         path.unlink()
@@ -156,7 +156,7 @@ def test_queue_goes_on_after_its_loss_and_what_is_brought_back_is_read_again(roo
     remove(root, name, what)
     node = Node(root)
     node.publish("", name, b"new", persistent=True)
-    node.vhost.queue(name).flush()
+    node.vhost.queue(name).write_out()
     getattr(node, end)()
     assert not path.exists()
 

@@ -24,7 +24,7 @@ def work(files, folder, random, confirmed, moved, cut):
     target, _ = node.vhost.declare_queue("to", durable=True)
     for number in range(COUNT):
         node.publish("", "q", b"%d" % number, persistent=True)
-    source.flush()
+    source.write_out()
     node.committer.wait()
     confirmed.update(range(COUNT))
     for _ in range(6):

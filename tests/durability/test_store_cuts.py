@@ -148,7 +148,7 @@ def test_a_folder_made_by_a_run_that_was_killed_is_flushed_by_the_next_one(tmp_p
     disk = Disk(tmp_path / "data", Random(1), write_back=0)
     life = Life(disk.root, PowerCutFiles(disk))
     life.publish(0, True)
-    life.store.flush()
+    life.store.write_out()
     life.files.switch_off()
     life.committer.kill()
 
@@ -181,7 +181,7 @@ def test_acks_that_were_to_be_flushed_hold_though_their_segment_was_never_flushe
     life.publish(0, False, size=30_000)
     life.committer.wait()  # the folder's names
     life.publish(1, persistent, size=30_000)  # one more does not fit
-    life.store.flush()
+    life.store.write_out()
     disk.write_back(msgs_path)
 
     if goes == "is emptied":

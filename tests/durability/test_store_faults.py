@@ -89,13 +89,13 @@ class Scenario:
             except StoreFull:
                 self.refused += 1
                 self.account.acked.add(number)
-        life.store.flush()
+        life.store.write_out()
 
     def settle(self, life):
         """The end of a batch: what was acked stays acked, unless the store is closed,
         which consumers would be told.
         """
-        life.store.flush()
+        life.store.write_out()
         if life.store.failure is not None:
             raise life.store.failure
         self.account.settled |= self.account.acked

@@ -148,7 +148,7 @@ def test_power_cuts_at_any_moment(tmp_path, seed):
                     body = b"%d " % len(bodies) + bytes(random.choice((0, 30, 1000, 5000)))
                     bodies[life.store.next_offset] = body
                     life.publish(body)
-                life.store.flush()
+                life.store.write_out()
             elif choice < 0.8 and life.store.oldest() is not None:
                 life.store.drop_oldest()
             elif choice < 0.82:

@@ -157,7 +157,7 @@ def test_an_interrupted_publish_leaves_a_connection_that_works(
         raise Interrupted
 
     if losses:
-        monkeypatch.setattr(server.link.connection, "flush_ready", interrupt)
+        monkeypatch.setattr(server.link.connection, "uncork_ready", interrupt)
     else:
         waits_for = SimpleNamespace(poll=interrupt, close=server.link._turn._caller_waits_for.close)
         monkeypatch.setattr(server.link._turn, "_caller_waits_for", waits_for)

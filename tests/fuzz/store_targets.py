@@ -95,13 +95,13 @@ def _original(stopped):
     life = _Life(root, generation=7)
     for body in BODIES:
         life.publish(body)
-    life.store.flush()
+    life.store.write_out()
     taken = life.take_all()
     life.store.delete(taken[1][0])
     life.store.delete(taken[3][0])
     for number in (0, 4, 5):
         life.store.requeue(taken[number][0])
-    life.store.flush()
+    life.store.write_out()
     if stopped:
         life.stop()
     found = tuple((root / "queue" / f"{kind}.0000000001").read_bytes() for kind in ("msgs", "acks"))
@@ -223,7 +223,7 @@ def _ack_some(root):
             life.store.delete(location)
     life.publish(b"new")
     kept.append((b"x", b"key", b"\x10\x00\x02", b"new"))
-    life.store.flush()
+    life.store.write_out()
     life.committer.kill()
     return kept
 

@@ -77,7 +77,7 @@ def fill(node):
     node.wait(lambda: vhost.queue("dead").ready_count == 3 and vhost.queue("bounded").ready_count == 1)
     node.committer.wait()
     for queue in vhost.queues.values():
-        queue.flush()  # the acks of what was moved, too: a kill loses nothing of a finished batch
+        queue.write_out()  # the acks of what was moved, too: a kill loses nothing of a finished batch
 
 
 def _properties(number):
@@ -139,7 +139,7 @@ def _settle(node, name, count, how):
         taken.append((how(number), message.describe()["location"]))
     for what, location in taken:
         if what == "ack":
-            queue.settle(location)
+            queue.ack(location)
         elif what == "requeue":
             queue.requeue(location)
 

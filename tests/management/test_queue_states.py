@@ -75,7 +75,7 @@ def test_pause_outlives_a_restart_and_so_does_resuming(tmp_path, end):
         node.vhost.pause_queue(node.vhost.queue(name), True)
     node.vhost.pause_queue(node.vhost.queue("resumed"), False)
     for queue in node.vhost.queues.values():
-        queue.flush()
+        queue.write_out()
     getattr(node, end)()
 
     again = Node(tmp_path / "data")
@@ -99,10 +99,10 @@ def test_closed_queue_opens_again_with_its_messages_and_bindings(tmp_path, argum
     message = Message()
     queue.get(message, False)
     held = message.describe()["location"]
-    queue.settle(held)
+    queue.ack(held)
     queue.get(message, False)
     held = message.describe()["location"]
-    queue.flush()
+    queue.write_out()
     queue.store.fence(OSError(5, "the disk failed"))
     assert queue.closed and node.publish("x", "a.b", b"refused") == [0]
 
@@ -111,7 +111,7 @@ def test_closed_queue_opens_again_with_its_messages_and_bindings(tmp_path, argum
     again = node.vhost.queue("q")
     assert again is not queue and not again.closed
     assert (again.ready_count, again.unacked_count) == (2, 0)
-    queue.settle(held)  # by a channel that still holds it from before
+    queue.ack(held)  # by a channel that still holds it from before
     queue.requeue(held)
     assert node.publish("x", "a.b", b"4", **PERSISTENT) == [1]
     assert node.vhost.bindings.to(queue) == []
@@ -130,7 +130,7 @@ def test_queue_that_cannot_be_opened_stays_closed_and_says_so(tmp_path, monkeypa
     node = Node(tmp_path / "data")
     queue, _ = node.vhost.declare_queue("q", durable=True)
     node.publish("", "q", b"1", **PERSISTENT)
-    queue.flush()
+    queue.write_out()
     queue.store.fence(OSError(5, "the disk failed"))
 
     def fail(folder, *_):

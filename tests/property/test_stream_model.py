@@ -63,7 +63,7 @@ class StreamModel(RuleBasedStateMachine):
             message.assign(b"", b"s", b"\0\0", body, self.bench.now_ms, persistent=True)
             assert self.stream.publish(message) == 1
             self.bodies.append(body)
-        self.stream.flush()
+        self.stream.write_out()
 
     @precondition(lambda self: len(self.readings) < MOST_READERS)
     @rule(
@@ -106,8 +106,8 @@ class StreamModel(RuleBasedStateMachine):
         if refuse:
             self.stream.reject(location, False)
         else:
-            self.stream.settle(location)
-        self.stream.flush()
+            self.stream.ack(location)
+        self.stream.write_out()
         if reading.tag is not None and offset == offsets[0]:
             self.positions[reading.tag] = reading.position
 
@@ -119,7 +119,7 @@ class StreamModel(RuleBasedStateMachine):
         self.stream.close_reader(reading.reader)
         for location in reading.held.values():
             self.stream.requeue(location)
-        self.stream.flush()
+        self.stream.write_out()
 
     @rule(most=st.integers(0, 400))
     def keep_less(self, most):

@@ -58,13 +58,13 @@ def stop_reads_on_in_a_body():
 
 def flush_of_nothing_is_a_sign_of_life():
     """946eb297: an idle link sends no heartbeats to a peer that sends its own. Seed 382 finds it."""
-    def flush(wire):
+    def send_queued(wire):
         if wire._writer is None and not wire.is_closed and not wire._kept:
             wire.last_sent = time.monotonic()
         else:
             written(wire)
 
-    written, Wire.flush = Wire.flush, flush
+    written, Wire.send_queued = Wire.send_queued, send_queued
 
 
 def qos_2_sent_before_followers_know():

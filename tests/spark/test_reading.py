@@ -67,7 +67,7 @@ def test_rows_of_what_came_over_mqtt_have_its_properties_and_headers(data_dir):
         crossing.stored("sensors/v1.2/t", values, qos=1), crossing.stored("a", block=b"\x03\x00\x09t"),
     ):
         bench.store.append(message)
-    bench.store.flush()
+    bench.store.write_out()
     bench.push(1)
 
     found = Read(folder).rows
@@ -163,7 +163,7 @@ def test_properties_and_headers_are_those_that_were_published(data_dir):
     bench.store.append(bench.message)
     bench.message.assign(b"", b"\xff\xfe", b"\0\0", b"", bench.epoch_ms, persistent=True)
     bench.store.append(bench.message)
-    bench.store.flush()
+    bench.store.write_out()
 
     first, second = Read(folder).rows
 

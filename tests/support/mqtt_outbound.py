@@ -181,7 +181,7 @@ def note_received(ids, identifier, queues=None):
     ids.begin(identifier, queues or (), mqtt_message("t", qos=2))
     ids.add(identifier, queues)
     if ids.records is not None:
-        ids.records.flush()
+        ids.records.write_out()
 
 
 def make_sure(ids):

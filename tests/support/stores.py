@@ -130,7 +130,7 @@ class StoreBench:
             taken.append(item[1])
             if ack:
                 self.store.delete(item[0])
-        self.store.flush()
+        self.store.write_out()
         return taken
 
     def _shown(self):

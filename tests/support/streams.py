@@ -74,7 +74,7 @@ class StreamBench:
     def push(self, count=1, body=None, persistent=True):
         """A batch of messages with their offsets as bodies."""
         self.append(count, body, persistent)
-        self.store.flush()
+        self.store.write_out()
 
     def append(self, count=1, body=None, persistent=True):
         """The same while the batch goes on."""

@@ -31,12 +31,13 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class FileDelivery:
-    """Sends a message's body straight from its file. A slow client gets what the file holds at that time, so
-    the file must never be written again or reused (Store.body_file). send() blocks if the disk must be read.
+    """Sends a message's body straight from its file. Octets leave the file only when the client takes them,
+    so the file must never be written again or reused (Store.body_file). send() blocks if the disk must be
+    read.
 
-    ``lead``: the frames before the body. The body is ``count`` octets from offset ``start`` on in the file of
-    ``reading`` (storage.disk.open_file.Reading); close() closes ``reading``. ``left``: octets that the socket
-    has not taken.
+    ``lead``: the frames before the body. ``reading`` (storage.disk.open_file.Reading): the open file, whose
+    ``count`` octets from offset ``start`` on are the body; close() closes the file. ``left``: octets that the
+    socket has not taken.
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")
@@ -52,7 +53,7 @@ class FileDelivery:
         self.left = len(lead) + count + FRAME_OVERHEAD * -(-count // self._room)
 
     def send(self, send, fileno):
-        """Give the socket at most SLICE_OCTETS more. Returns how many octets it took. Raises OSError."""
+        """Give the socket up to SLICE_OCTETS more. Returns how many the socket took. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -95,8 +96,9 @@ class FileDelivery:
 
 
 class MemoryDelivery:
-    """Sends a body from the buffer that received it. ``lead``: the frames before ``body``, a view of some
-    octets, unchanged while ``owner`` is referenced. ``left``: octets that the socket has not taken.
+    """Sends a body from the buffer that received it. ``lead``: the frames before the body. ``body``: a view
+    of the octets, which stay unchanged while ``owner`` is referenced. ``left``: octets that the socket has
+    not taken.
     """
 
     __slots__ = ("left", "_owner", "_body", "_at", "_lead", "_part", "_channel", "_room")
@@ -112,7 +114,7 @@ class MemoryDelivery:
         self.left = len(lead) + len(body) + FRAME_OVERHEAD * -(-len(body) // self._room)
 
     def send(self, send, fileno):
-        """Give the socket at most SLICE_OCTETS more. Returns how many octets it took. Raises OSError."""
+        """Give the socket up to SLICE_OCTETS more. Returns how many the socket took. Raises OSError."""
         before = self.left
         try:
             while self.left and before - self.left < SLICE_OCTETS:
@@ -152,8 +154,8 @@ class MemoryDelivery:
                 self._lead, self._part = self._behind(self._at)
 
     def _behind(self, at):
-        """Return what follows offset ``at`` of the body: (end of its frame and head of the next frame, count
-        of body octets in the next frame).
+        """Return (octets that end the current body frame and begin the next, count of body octets in the next
+        frame). ``at``: the offset in the body at which the next frame begins.
         """
         return END + self._head(at), min(len(self._body) - at, self._room)
 
@@ -163,7 +165,9 @@ class MemoryDelivery:
 
 
 class Turn:
-    """Calls back when ``output`` has drained, or after ``most_ms``: the ``lacking`` of a Message."""
+    """Lets a large message wait until ``output`` has drained, but for ``most_ms`` at most. A Message has it
+    as its attribute ``lacking``.
+    """
 
     __slots__ = ("_output", "_timers", "_most_ms", "_timer", "_callback")
 

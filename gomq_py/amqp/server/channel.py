@@ -1,8 +1,8 @@
 """Channel: keeps the state of one channel, takes its frames, and has the table of method handlers.
 
-The connection calls it, owns the socket and turns errors into frames. The handlers are in topology, publish,
-consume, settling, confirms and tx. The base class HotChannel (fast_lane) holds what each message touches.
-Answers leave through ``replies`` only. Never switches.
+The connection owns the socket, passes frames to the channel, and turns errors into frames. The handlers are
+in topology, publish, consume, settling, confirms and tx. The base class HotChannel (fast_lane) holds the
+state that every message needs. Answers leave through ``replies`` only. Never switches.
 """
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback,
     TxSelect, decode_method,
 )
+from gomq_py.broker.features.retry import RETURNED
 from gomq_py.broker.queues.peeking import count_refusal
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.caller import Caller
@@ -171,7 +172,7 @@ class Channel(HotChannel):
             )
 
     def trace_delivery(self, message, queue_name, added):
-        """Report a delivery to the vhost's tracing; ``added``: headers besides the message's own."""
+        """Report a delivery to the vhost's tracing. ``added``: headers that the broker adds."""
         tracing.delivered(self.vhost, traced(self.caller), message, queue_name, added)
 
     @property
@@ -189,7 +190,7 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel and requeue its messages: a message of ``holder`` was not acked in time."""
+        """Close the channel, because a message of ``holder`` was not acked in time. Requeues its messages."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(
@@ -199,9 +200,9 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def cannot_take(self, queue, octets):
-        """Close the channel after the queue's turn, because the next message of ``queue`` has ``octets`` of
-        properties, too many for a frame to the client. This counts as one delivery attempt, however many
-        consumers the channel has.
+        """Close the channel soon, outside the queue's turn, because the next message of ``queue`` has
+        ``octets`` of properties, too many for a frame to the client. The message's delivery attempts grow by
+        one, however many consumers the channel has.
         """
         if self._is_refusing:
             return
@@ -215,13 +216,14 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue a message because an operator asks; a later settlement by the client is ignored.
+        """Requeue a message because an operator asks, and return True; the client's own answer to it is ignored.
 
-        Returns False if the message is not unacked, or RETURNED_MAX messages were requeued before; else True.
+        Returns False, without any effect, if the channel is closed or transactional, if the message is not
+        unacked, or if the client has not settled RETURNED_MAX messages that operators requeued.
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
-        if not self.reject(delivery_tag, False, settling.RETURNED):
+        if not self.reject(delivery_tag, False, RETURNED):
             return False
         self.returned = self.returned or set()
         self.returned.add(delivery_tag)
@@ -243,7 +245,7 @@ class Channel(HotChannel):
                 hold.release()
 
         if self.settle_in_slices(delivery_tag, how, self.connection.scheduler, done):
-            hold = self.connection.stream.hold("its settlements to be carried out")
+            hold = self.connection.stream.pause_reading("its settlements to be carried out")
         elif then is not None:
             then()
 
@@ -267,16 +269,17 @@ class Channel(HotChannel):
             self.connection.failed_later(self, method_id, error)
 
         if self.settlements(self.connection.scheduler).carry_out(step, done, failed):
-            hold = self.connection.stream.hold(waits_for)
+            hold = self.connection.stream.pause_reading(waits_for)
         elif then is not None:
             then()
 
     def go_on_later(self, when, step, waits_for):
         """Call ``step()`` when ``when(callback)`` calls back, unless the channel has closed before.
 
-        The client is not read meanwhile. If the step raises, the channel or the connection is closed.
+        The client is not read meanwhile; ``waits_for`` says why, for operators. If the step raises, the
+        channel or the connection is closed.
         """
-        hold = self.connection.stream.hold(waits_for)
+        hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id
 
         def go_on():
@@ -297,7 +300,7 @@ class Channel(HotChannel):
 
     @property
     def flow(self):
-        """The channel's state in RabbitMQ's words."""
+        """The channel's state as RabbitMQ shows it: "running" while the channel is open."""
         if self.state == OPEN:
             return "running"
         return CLOSING if self.is_closing() else self.state
@@ -379,7 +382,7 @@ class Channel(HotChannel):
         self.close(self.connection.scheduler)
         queues, self._waiting_queues = self._waiting_queues, ()
         for queue in queues:
-            queue.release()
+            queue.resume_deliveries()
         connection = self.connection
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
@@ -393,7 +396,7 @@ class Channel(HotChannel):
             return
         if self._leaving is None:
             self._begin_release()  # the rest of this read is not handled
-        hold = self.connection.stream.hold("its consumers to end")
+        hold = self.connection.stream.pause_reading("its consumers to end")
 
         def released():
             try:
@@ -423,7 +426,7 @@ class Channel(HotChannel):
             # Otherwise other consumers would get later messages before the unacked ones are back.
             self._waiting_queues = self.unacked.queues()
             for queue in self._waiting_queues:
-                queue.hold()
+                queue.hold_deliveries()
 
     def _detach_some(self):
         """Detach a few consumers from their queues; no effect when all are detached."""
@@ -453,8 +456,8 @@ def channel_close(channel, _method):
 
 
 def channel_flow(channel, method):
-    """channel.flow: deliveries cannot be stopped, as in RabbitMQ. Clients limit deliveries by their prefetch,
-    or cancel.
+    """channel.flow: a client that asks to stop deliveries is refused, as in RabbitMQ. Clients limit
+    deliveries by their prefetch, or cancel their consumers.
     """
     if not method.active:
         raise NotImplemented_("active=false")

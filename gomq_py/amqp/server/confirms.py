@@ -1,9 +1,9 @@
 """Confirms: answers the publishes of a channel in confirm mode with basic.ack and basic.nack.
 
-Once per read the fast lane tells it the number of the channel's last publish. Publishes that went to disk are
+Once per read the fast lane reports the number of the channel's last publish. Publishes that went to disk are
 confirmed when they are safe, with one basic.ack per flush. Other publishes are confirmed at once unless an
-earlier publish still waits, because a basic.ack with ``multiple`` covers all publishes before it. Never
-counts or stores.
+earlier publish still waits, because a basic.ack with ``multiple`` covers all publishes before it. This module
+never counts or stores messages.
 """
 from struct import Struct
 
@@ -46,8 +46,9 @@ class Confirms:
         return self._pending.is_waiting()
 
     def published(self, last, refused, unsynced):
-        """Confirm the publishes up to number ``last``, at once or when they are on disk. ``refused``: numbers
-        of the publishes to nack. ``unsynced``: tuples of the queues whose messages are not on disk yet.
+        """Confirm the publishes up to number ``last``: at once if no publish waits for the disk, otherwise in
+        order, when all are on disk. ``refused``: numbers of the publishes to nack. ``unsynced``: tuples of
+        queues that have messages which are not on disk yet.
         """
         if last == self._seen:
             return

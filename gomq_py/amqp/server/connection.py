@@ -1,12 +1,12 @@
 """Connection: serves one client: its socket, its handshake, its channels and its end.
 
-The only module of the AMQP door that turns errors into frames.
+In the AMQP door only this module turns errors into frames.
 
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries
 
-A greenlet may send only a connection's last frames; all other code runs in the hub and must not switch. Never
-parses a frame twice; every wait for the peer has a time limit.
+Greenlets send only a connection's last frames; all other code here runs in the hub and must not switch. No
+frame is parsed twice, and every wait for the peer has a time limit.
 """
 import logging
 from functools import partial
@@ -70,7 +70,7 @@ HEARTBEAT_CHECKS = 2
 
 
 class Connection(ClientConnection):
-    """One connected AMQP client. ``takes``: the client has called basic.consume or basic.get."""
+    """One connected AMQP client. ``takes``: True once the client has called basic.consume or basic.get."""
 
     # With a ``__dict__`` where tests replace a method.
     __slots__ = (
@@ -116,7 +116,7 @@ class Connection(ClientConnection):
             raise
 
     def let_in(self, user, vhost, handshake, has_rest):
-        """Serve the client after its login. ``has_rest``: the client has sent more than its login."""
+        """Serve the client after its login. ``has_rest``: octets behind the login have been read."""
         self.client_properties, self.capabilities = handshake.client_properties, handshake.capabilities
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -130,12 +130,12 @@ class Connection(ClientConnection):
         self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def lend_nothing(self):
-        """Stop the consumers from taking messages, which would count as delivered."""
+        """Stop the consumers: messages that they take now would count as delivered, but are never sent."""
         for channel in self.channels.values():
             channel.lend_nothing()
 
     def publishers(self):
-        """Return the channels, each of which counts its publishes."""
+        """Return the channels; each channel counts its own publishes."""
         return list(self.channels.values())
 
     @property
@@ -292,10 +292,10 @@ class Connection(ClientConnection):
 
     def outruns(self, queues):
         """Read the client less often, because it publishes faster than the consumers of these queues consume.
-        A client that also consumes is not slowed down: its acks would wait, too.
+        A client that also consumes is not slowed down, because its acks would then arrive late.
         """
         if not self.takes:
-            self.hub.backpressure.hold(self.stream, queues)
+            self.hub.backpressure.pause_reading(self.stream, queues)
 
     def has_plenty(self):
         """True if the client may be read a little later: a channel has enough unacked messages, and no
@@ -362,8 +362,8 @@ class Connection(ClientConnection):
         return True
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Handle a frame between our channel.close and the client's agreement. Most frames are dropped, as
-        the client sent them before it knew. A channel.open is answered, or the client would wait for ever.
+        """Handle a frame between our channel.close and the client's agreement. Most frames are dropped: the
+        client sent them before it read the close. A channel.open gets an answer: the client waits for it.
         """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -404,8 +404,8 @@ class Connection(ClientConnection):
     # ends
 
     def fail(self, error, level=logging.WARNING, said=None):
-        """Close the connection with an error, logged at ``level``. When the channels have ended, the client
-        gets it, and ``said()`` is called. The client has CLOSE_TIMEOUT_S to agree; other frames are dropped.
+        """Close the connection with an error, logged at ``level``. Once the channels have ended, send the
+        error and call ``said()``. The client has CLOSE_TIMEOUT_S to agree; its other frames are dropped.
         """
         said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
@@ -444,7 +444,7 @@ class Connection(ClientConnection):
             self._refuse(channel.id, blamed(as_amqp(error), method_id))
 
     def cut_off(self):
-        """As ClientConnection.cut_off(), and end a login that is under way."""
+        """Read and write no more, because the hub is closed; also end a login that is under way."""
         super().cut_off()
         login, self.login = self.login, None
         if login is not None:
@@ -470,7 +470,7 @@ class Connection(ClientConnection):
         the disk hangs.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
-        hold = self.stream.hold("its channels to end")
+        hold = self.stream.pause_reading("its channels to end")
         for channel in self.channels.values():
             channel.send_confirms()  # confirms of what this read has published
         answering = [channel for channel in self.channels.values() if channel.is_answering()]
@@ -486,7 +486,7 @@ class Connection(ClientConnection):
         return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
-        """Note that ``one`` of ``_answering`` has sent its answers; after the last one, send close-ok."""
+        """Note that channel ``one`` has answered; after the last channel, send connection.close-ok."""
         self._answering.discard(one)
         if not self._answering:
             self.output.write(method_frame(0, ConnectionCloseOk()))
@@ -502,7 +502,7 @@ class Connection(ClientConnection):
         """Stop reading the client until it has read its answers. Close the connection if the client takes too
         long to read them.
         """
-        hold = self.stream.hold(UNREAD)
+        hold = self.stream.pause_reading(UNREAD)
         patience_s = self.server.settings.unread_timeout
         timer = self.hub.call_later(
             patience_s, self.abort, f"the client has not read its answers for {patience_s} s"
@@ -536,7 +536,7 @@ class Connection(ClientConnection):
             self._checks_to_heartbeat = HEARTBEAT_CHECKS
 
     def tell_of_alarm(self):
-        """Send connection.blocked or unblocked, if the client supports it."""
+        """Send connection.blocked, or after the alarm connection.unblocked, if the client supports these."""
         if self.capabilities.get("connection.blocked"):
             if self.blocked_reason is not None:
                 self.output.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))

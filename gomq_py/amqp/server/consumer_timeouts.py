@@ -158,5 +158,5 @@ class LookAgain(Job):
         return bool(self._channels)
 
     def failed(self, error):
-        """Return True, to go on with the other channels after one could not be checked."""
+        """One channel could not be checked: return True, so that the job goes on with the other channels."""
         return True

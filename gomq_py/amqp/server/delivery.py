@@ -22,9 +22,9 @@ class AMQPConsumer(consumers.Consumer):
 
     ``prefetch``: most unacked messages; 0: no limit, as with no_ack. ``on_cancel(consumer, reason)`` tells
     the client that the queue is gone. ``large`` (a LargeOutput, or None) admits large messages. ``timers``
-    (the hub's, or None) lets a large message wait for the one before. ``properties_max``: octets of
-    properties that fit into a header frame to the client. start() raises AccessRefused if an exclusive
-    consumer is attached; the channel checks that before it answers.
+    (the hub's, or None) are used when a large message waits until the client has read the one before.
+    ``properties_max``: octets of properties that fit into a header frame to the client. start() raises
+    AccessRefused if the queue has an exclusive consumer; the channel checks this earlier, before its answer.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class AMQPConsumer(consumers.Consumer):
         self.output = output
         self.channel = channel
         self.source = queue
-        self.holder = channel.unacked.hold(queue, self)
+        self.holder = channel.unacked.make_holder(queue, self)
         self.prefetch = 0 if no_ack else prefetch
         self.frame_max = frame_max
         self.on_cancel = on_cancel
@@ -209,8 +209,9 @@ class AMQPConsumer(consumers.Consumer):
 
     def _add_unusual(self, out, at, room):
         """Write the frames of an unusual ``message`` at ``at``. Returns the offset behind them. Returns -1 if
-        earlier frames must be sent first, or if the message was delivered otherwise (too large for the
-        buffer), set aside (unreadable) or refused (this client cannot take it).
+        nothing was written: earlier frames must be sent first, or the message was sent without the buffer
+        (too large), was set aside (unreadable), or has a header too large for this client, whose channel then
+        ends.
         """
         if self.message.kind == BASIC:
             self._end_channel()
@@ -268,7 +269,7 @@ class AMQPConsumer(consumers.Consumer):
         """Send the deliveries in the output buffer."""
         queue = self.source
         # Deliveries are marked in the store before the client can answer.
-        queue.flush()
+        queue.write_out()
         self.output.send_filled(at)
         if queue.consumer_timeout_ms and not self.channel.watched and not self.no_ack:
             self.channel.watch_unacked()
@@ -328,7 +329,9 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def hand_over(self, message):
-        """As Consumer.hand_over: send the body from the buffer that received it. Returns False over TLS."""
+        """Send a message that no store has, its body from the buffer that received it. Returns True if the
+        message was sent. Returns False if not, always over TLS; the queue then stores the message.
+        """
         if not self._can_have(message):
             return False
         size = self._size_of(message)
@@ -348,7 +351,9 @@ class AMQPConsumer(consumers.Consumer):
             and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
-        """As Consumer.wait_for: returns a Turn while the client reads another large message, else None."""
+        """Return a Turn, by which ``message`` waits without being stored, while the client still reads
+        another large message. Returns None if ``message`` cannot wait; the queue then stores it.
+        """
         if (
             self.timers is None or not self.started or self.held or self.output.broken
             or not self.output.blocked or not self._can_have(message)
@@ -373,10 +378,12 @@ class AMQPConsumer(consumers.Consumer):
             )
             if self.source.consumer_timeout_ms and not self.channel.watched:
                 self.channel.watch_unacked()
-        self.source.flush()
+        self.source.write_out()
 
     def admits_large(self, size):
-        """True if memory allows a copy of ``size`` octets; otherwise deliveries wait for resume_held()."""
+        """True if memory allows a copy of ``size`` octets. Otherwise returns False, and deliveries stop until
+        resume_held() is called.
+        """
         if self.large is None or self.large.admit(self, size):
             return True
         self.held = True

@@ -11,7 +11,8 @@ it is used.
 from functools import partial
 
 from gomq_py import octets
-from gomq_py.amqp.server.settling import REQUEUE, Settling
+from gomq_py.amqp.server.settling import Settling
+from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire import errors
 # its .pxd types the objects that resume_consumers walks
@@ -181,8 +182,8 @@ class FastLane:
         return position
 
     def finish(self):
-        """End the walk: consumers with new credit queue up, every touched queue gets its turn, and publishes
-        are confirmed.
+        """End the walk: consumers that have credit again are offered to their queues, every queue that the
+        walk touched gets its turn, and publishes are confirmed.
         """
         if self.settled_channels:
             for channel in self.settled_channels:
@@ -196,7 +197,7 @@ class FastLane:
 
     def _look_behind(self):
         """After a read with very many publishes, tell the handler if all queues of the last message are
-        outrun. Exchanges that delay messages are left out: the lane cannot tell whether they delayed it.
+        outrun. Nothing is told of an exchange that delays messages: the message may be in no queue yet.
         """
         if len(self.confirming_channels) > 0:  # a channel that waits for confirms: this read counts alone
             is_flood = self.routed >= backpressure.FLOOD
@@ -401,8 +402,7 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """End the walk, and let the handler publish the message later, as destination number ``at`` answered
-        LATER.
+        """End the walk, for the handler to publish the message: destination number ``at`` answered LATER.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1
@@ -477,7 +477,7 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. ``requeue``: REQUEUE, RETURNED or FAILED of unacked, or 0 to reject.
+        """basic.reject and basic.nack. ``requeue``: LOST, RETURNED or FAILED, or 0 to reject.
 
         Returns False, without any effect, for an unknown tag.
         """
@@ -512,7 +512,7 @@ class HotChannel:
             consumer.stop()
         self.consumers.clear()
         if self.unacked.count or self.settling is not None:
-            self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
+            self.settle_in_slices(self.unacked.next_tag - 1, LOST, scheduler)
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):
@@ -531,7 +531,7 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """As ``resume_consumers``, for consumers that share a credit. Each call starts with a different
+        """Do resume_consumers() for consumers that share a credit. Each call starts with a different
         consumer, because the first consumer may use up the credit.
         """
         consumers = list(self.consumers.values())

@@ -43,11 +43,11 @@ def greeting(cluster_name, offers_external):
 
 
 class LoginAttempt(ClientLogin):
-    """Logs in the client of one connection, as lane and handler of its stream.
+    """Logs in the client of one connection; until then it is the lane and handler of the connection's stream.
 
     Calls ``connection.let_in(user, vhost, handshake, has_rest)`` when the client may come in; the
-    connection's own lane gets the rest of the input. If the stream ends before, the connection ends, and
-    calls ``say_last_word``.
+    connection's own lane gets the rest of the input. If the stream ends before the login is done, the
+    connection ends, and calls ``say_last_word``.
     """
 
     __slots__ = ("user", "_input", "_handshake", "_timer", "_ends_at_s")
@@ -144,11 +144,11 @@ class LoginAttempt(ClientLogin):
         return True
 
     def _log_in_later(self, login):
-        """As _log_in_at_once(), in a greenlet, which may wait for password hashes, an issuer's keys, and the
-        delay after failed logins. The client is not read meanwhile.
+        """Log in, in a greenlet, which may wait for password hashes, an issuer's keys, and the delay after
+        failed logins. The client is not read meanwhile.
         """
         self.end()
-        hold = self.connection.stream.hold("its password to be checked")
+        hold = self.connection.stream.pause_reading("its password to be checked")
         greenlet = gevent.spawn(self._log_in, login, hold)
         greenlet.name = f"amqp {self.connection.peer}"
         if self.connection.admitted is not None:
@@ -172,7 +172,7 @@ class LoginAttempt(ClientLogin):
             hold.release()
 
     def _give_up(self, greenlet):
-        """End a login whose socket was shut down: the stream is not read and would not notice."""
+        """End a login after its socket was shut down, because the stream is not read now."""
         greenlet.kill(block=False)
         self.connection.stream.stop()
 
@@ -303,6 +303,6 @@ def update_secret(connection, method):
     if connection.token_life is None:
         connection.output.write(answer)
         return True
-    hold = connection.stream.hold("its new token to be verified")
+    hold = connection.stream.pause_reading("its new token to be verified")
     connection.token_life.renew(method.new_secret, hold, renewed, refused)
     return False

@@ -34,7 +34,8 @@ ROUTING_OCTETS = 1024
 class Content:
     """A message being received: its method, then its header, then bodies up to ``size`` octets.
 
-    The body budget may hold its connection, and calls resume_held() or give_up().
+    If memory for bodies is short, the body budget stops the reading of the connection; later it calls
+    resume_held() or, to close the connection, give_up().
     """
 
     __slots__ = (
@@ -90,7 +91,7 @@ class Content:
 
     @property
     def is_held_up(self):
-        """True if the connection is not read for a reason that is not its client's fault."""
+        """True if reading has stopped for any other reason than that the client reads no output."""
         return any(what != UNREAD for what in self.channel.connection.stream.waits_for)
 
     def resume_held(self):
@@ -99,7 +100,7 @@ class Content:
             self.hold.release()
 
     def give_up(self, why):
-        """Close the connection: its content has held up others for too long."""
+        """Close the connection: other clients have waited too long for the memory that this content holds."""
         self.channel.connection.fail(ResourceError(why))
 
 
@@ -110,7 +111,7 @@ def basic_publish(channel, method):
     channel.content = Content(channel, method)
     channel.choose_lane()
     if channel.connection.blocked_reason is not None:
-        channel.connection.hold_publishing()
+        channel.connection.pause_for_alarm()
 
 
 def content_header(channel, payload):
@@ -184,7 +185,7 @@ def _received(channel, content, count):
         return True
     if why := bodies.why_in_vain(content):
         raise ContentTooLarge(why)
-    content.hold = channel.connection.stream.hold("room for message bodies")
+    content.hold = channel.connection.stream.pause_reading("room for message bodies")
     return False
 
 
@@ -238,7 +239,8 @@ def _own_reply_to(channel, reply_to):
 def store(channel, publication, may_wait=False):
     """Store the message in its destinations or return it to the client, and count it for confirms.
 
-    Returns True if all destinations took it, otherwise False; None if it waits for files (``may_wait``).
+    Returns True if all destinations took the message, otherwise False. With ``may_wait``, returns None if the
+    message waits for the files of a new segment.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -248,8 +250,8 @@ def store(channel, publication, may_wait=False):
 
 
 def publish_later(channel, message, destinations, at, taken, mandatory):
-    """Publish a message of the fast lane, from destination number ``at`` on, which answered LATER. ``taken``:
-    all destinations before ``at`` took the message.
+    """Publish a message that a fast lane could not finish: destination number ``at`` answered LATER. That and
+    all later destinations get the message. ``taken``: all earlier destinations took the message.
     """
     _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
 

@@ -98,9 +98,9 @@ def in_turn(handler):
     """Wrap ``handler``, so that it runs once the channel's earlier answers have left; the client is not read
     meanwhile.
 
-    For methods with effects that the client sees before the answer, such as deliveries and confirms.
-    Otherwise a message of basic.get that waits with its delivery tag would be settled by an ack of later
-    messages, which the client has seen.
+    Used for methods that cause deliveries or confirms, which leave ahead of waiting answers. Suppose a get-ok
+    with delivery tag 1 waits: if delivery 2 left first, an ack of all up to 2 would settle the unseen message
+    1.
     """
     def handle(channel, method):
         if channel.replies.waiting_count:

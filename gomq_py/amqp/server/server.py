@@ -52,8 +52,8 @@ class AMQPServer:
         return access
 
     def handle(self, socket, address):
-        """Serve one client. Returns a function that takes a callback for the end of the connection, or None
-        if the client is refused; the caller then closes the socket.
+        """Serve one client. Returns a function ``when_gone(callback)``, whose callback is called when the
+        connection has ended. Returns None if the client is refused; the caller then closes the socket.
         """
         if self.hub.clients.is_closing:
             return None

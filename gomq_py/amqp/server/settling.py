@@ -2,21 +2,18 @@
 tags, transactions). Very many messages are settled in slices, one slice per poll of the loop, so that other
 work need not wait.
 
-Calls a channel's unacked ring, which tells the queues. The methods have no answer. Each channel has at most
-one Settling, which carries out its orders in turn, to the end, even if the channel ends meanwhile. No later
-method of the client overtakes an order. Never switches.
+The channel's unacked ring settles the messages in their queues. The client gets no answer to these methods.
+Each channel has at most one Settling, which carries out its orders in turn, to the end, even if the channel
+ends meanwhile. No later method of the client overtakes an order. Never switches.
 """
 from collections import deque
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
+from gomq_py.broker.features.retry import ACK, FAILED, REJECT, RETURNED
 from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
-
-# Ways to settle a message; the numbers are those of unacked and of the queues.
-ACK, REQUEUE, REJECT = 0, LOST, 8
 
 # Acks between two polls of the loop: some 2 ms. Other settlements, which cost more, get smaller slices.
 ACKS_AT_ONCE = 10_000
@@ -56,8 +53,9 @@ def settle(channel, delivery_tag, multiple, how):
 
 
 def was_returned(channel, delivery_tag, multiple, how):
-    """True if an operator has requeued the message with this tag, which the client cannot know. With
-    ``multiple``, outside transactions, the messages before it are settled.
+    """True if an operator has requeued the message with this tag: the client does not know this, so its
+    settlement is no error. With ``multiple``, all unacked messages before this tag are settled; but in a
+    transaction a tag with ``multiple`` always returns False.
     """
     if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
         return False
@@ -95,7 +93,7 @@ class Settling(Job):
         """
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
-            queue.hold()
+            queue.hold_deliveries()
 
         def over():
             release(queues)
@@ -162,9 +160,9 @@ class Settling(Job):
 
 
 def held_back(channel):
-    """Return the queues that must deliver nothing until a channel's messages are requeued and the client has
-    its answer, as keys of a dict. Includes the queues of the channel's consumers, which have credit again
-    before recover-ok.
+    """Return, as keys of a dict, the queues that must not deliver until the channel's unacked messages are
+    requeued and the client has its answer: the queues of these messages, and the queues of the channel's
+    consumers, which have credit again before recover-ok.
     """
     queues = channel.unacked.queues()
     for consumer in channel.consumers.values():
@@ -176,4 +174,4 @@ def held_back(channel):
 def release(queues):
     """Let these queues deliver again."""
     for queue in queues:
-        queue.release()
+        queue.resume_deliveries()

@@ -50,8 +50,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 
     def capacity(self):
-        """Count of messages that the consumer may take now. The first call opens the reader; a single active
-        consumer is first called once it is active.
+        """Count of messages that the consumer may take now. The first call opens the reader. A single active
+        consumer gets its first call when it becomes active.
         """
         if self.reader is None and self.started:
             self.reader = self.stream.open_reader(
@@ -82,7 +82,9 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         self.reader.pass_over()
 
     def _deliver(self, limit):
-        """As AMQPConsumer._deliver; the returned octets include the cost of a filter."""
+        """Send up to ``limit`` messages. Returns the octets written, plus a cost in octets for filtered
+        messages.
+        """
         reader = self.reader
         unacked = self.channel.unacked
         message = self.message
@@ -126,8 +128,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         return taken + self._forget_apart() + reader.forget_passed()
 
     def _translated_size(self):
-        """As AMQPConsumer's, plus room for the translated properties, which are first written at the end of
-        the room and then copied.
+        """Most octets that _write_translated() needs, with room for a second copy of the properties: they are
+        first written at the end of this room, and then copied into the frames.
         """
         return (
             consumer_delivery.AMQPConsumer._translated_size(self) + delivery.GROWTH_BYTES

@@ -70,7 +70,9 @@ def queue_declare(channel, method):
 
 
 def queue_bind(channel, method):
-    """queue.bind. With neither queue nor key, binds the last declared queue by its name."""
+    """queue.bind: bind a queue. If the method names neither queue nor key, the last declared queue is bound,
+    with its name as the key.
+    """
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.bind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     _answer(channel, method, QueueBindOk(), durable)

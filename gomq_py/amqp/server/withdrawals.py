@@ -23,7 +23,7 @@ class Withdrawals(Job):
         self._clock = SliceClock()
 
     def begin(self, user):
-        """Check the consumers of a User, after its rights or those of a connection of it have changed."""
+        """Check the consumers of a User, whose rights, or those of one connection, have changed."""
         if self._clients.count_of_user(user.identity):
             self._identities[user.identity] = None
             self._scheduler.start(self)

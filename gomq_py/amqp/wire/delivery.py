@@ -87,11 +87,11 @@ def write_header(out, at, channel, source, properties_at, properties_length, bod
 def write_stream_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max, offset,
 ):
-    """As write_content(), with the message's stream ``offset``, unless a frame of ``frame_max`` has no room
-    for the offset.
+    """Do as write_content(), and add the message's stream ``offset`` to its headers, unless a frame of
+    ``frame_max`` has no room for the offset.
 
-    The properties were checked when published; the offset's entry is added while they are copied. Such an
-    entry from the publisher, which had read the message from a stream, is left out.
+    The properties were checked when published; the offset's entry is added while they are copied. An
+    ``x-stream-offset`` that the publisher itself has sent is left out.
     """
     if properties_length + 20 + GROWTH_BYTES > frame_max:
         return write_content(

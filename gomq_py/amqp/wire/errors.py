@@ -92,7 +92,7 @@ class NoConsumers(SoftError):
 
 
 class AccessRefused(SoftError):
-    """The user may not do this to that entity, or may not log in."""
+    """The user may not do what the method asks to this entity, or may not log in."""
 
     reply_code, name = 403, "ACCESS_REFUSED"
 
@@ -158,13 +158,15 @@ class UnexpectedFrame(HardError):
 
 
 class ResourceError(HardError):
-    """The server lacks the resources for this."""
+    """The server lacks the resources to do what the method asks."""
 
     reply_code, name = 506, "RESOURCE_ERROR"
 
 
 class NotAllowed(HardError):
-    """Forbidden by how this server is set up: negotiated limits, vhost access, duplicate consumer tags."""
+    """The server's configuration forbids the request: negotiated limits, vhost access, duplicate consumer
+    tags.
+    """
 
     reply_code, name = 530, "NOT_ALLOWED"
 

@@ -134,7 +134,7 @@ def header_payload(properties, body_size, class_id=CLASS_BASIC):
 def decode_header(payload):
     """(class_id, body_size, properties in wire form, unchecked) of a content header's payload.
 
-    Raises FrameError if it is cut short, UnexpectedFrame for a weight other than 0 (RabbitMQ's answers).
+    As in RabbitMQ, raises FrameError if the payload is cut short, UnexpectedFrame if the weight is not 0.
     """
     if len(payload) < _HEADER.size:
         raise FrameError(f"content header of {len(payload)} octets")

@@ -44,14 +44,14 @@ class ConnectionStartOk(Method):
 
 
 class ConnectionSecure(Method):
-    """A further challenge of a mechanism that needs one."""
+    """A further challenge, if the login mechanism needs one."""
     NAME, ID, SYNCHRONOUS = "connection.secure", 10 << 16 | 20, True
     FIELDS = (("challenge", LONGSTR),)
     __slots__ = names(FIELDS)
 
 
 class ConnectionSecureOk(Method):
-    """The answer to a challenge."""
+    """The client's answer to the server's challenge."""
     NAME, ID, SYNCHRONOUS = "connection.secure-ok", 10 << 16 | 21, False
     FIELDS = (("response", LONGSTR),)
     __slots__ = names(FIELDS)
@@ -142,14 +142,14 @@ class ChannelOpenOk(Method):
 
 
 class ChannelFlow(Method):
-    """Stop or restart the flow of content."""
+    """Ask the peer to stop or to restart sending content."""
     NAME, ID, SYNCHRONOUS = "channel.flow", 20 << 16 | 20, True
     FIELDS = (("active", BIT),)
     __slots__ = names(FIELDS)
 
 
 class ChannelFlowOk(Method):
-    """The flow is what was asked."""
+    """The peer has stopped or restarted sending content, as channel.flow asked."""
     NAME, ID, SYNCHRONOUS = "channel.flow-ok", 20 << 16 | 21, False
     FIELDS = (("active", BIT),)
     __slots__ = names(FIELDS)
@@ -340,7 +340,7 @@ class BasicQos(Method):
 
 
 class BasicQosOk(Method):
-    """The limit holds."""
+    """The limit of basic.qos is in force."""
     NAME, ID, SYNCHRONOUS = "basic.qos-ok", 60 << 16 | 11, False
     FIELDS = ()
     __slots__ = names(FIELDS)
@@ -456,7 +456,7 @@ class BasicRecoverAsync(Method):
 
 
 class BasicRecover(Method):
-    """Take all unsettled deliveries of the channel back."""
+    """Requeue all unsettled deliveries of the channel."""
     NAME, ID, SYNCHRONOUS = "basic.recover", 60 << 16 | 110, True
     FIELDS = (("requeue", BIT),)
     __slots__ = names(FIELDS)

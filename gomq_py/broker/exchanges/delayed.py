@@ -84,7 +84,7 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """True if the message goes through the delayed store; a message due already does not wait there."""
+    """True if the message goes through the delayed store, even if it is due already and does not wait."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 
@@ -126,6 +126,6 @@ def _negated(value):
 
 
 def _whole(digits):
-    """The number in ASCII digits, at most LARGEST_INTEGER, also of a string too long for Python's int()."""
+    """Convert ASCII digits to a number, at most LARGEST_INTEGER, however many the digits are."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < len(str(LARGEST_INTEGER)) else LARGEST_INTEGER

@@ -100,8 +100,8 @@ class Exchange:
         """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
 
     def asks_for(self, binding):
-        """(routing key, arguments) of a binding that brings this exchange, from another exchange (of this
-        broker or another), the messages that ``binding`` matches.
+        """(routing key, arguments) with which federation binds this exchange to one of another broker, to
+        get from there the messages that ``binding``, one of this exchange's bindings, matches.
         """
         return binding.routing_key, binding.arguments
 

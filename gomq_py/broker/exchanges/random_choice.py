@@ -5,7 +5,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class RandomExchange(Exchange):
-    """Chooses a bound destination at random (``x-random``). ``needs_headers`` only prevents cached routes."""
+    """Chooses a bound destination at random (``x-random``). ``needs_headers`` prevents cached routes."""
 
     type = "x-random"
     needs_headers = True

@@ -1,14 +1,14 @@
 """Topic trie: finds the patterns of a topic exchange that match a key. A pattern has words between dots,
 ``*`` for exactly one word, ``#`` for any number of words (AMQP 0-9-1 §3.1.3.3).
 
-A match walks all nodes of a trie that the key reaches, word by word. For all patterns with ``*`` in the same
-places the key reaches one node per word, so they cost little, however many they are; a ``#`` at the end
-matches as soon as the walk reaches it. Most keys would reach most words of a pattern that has words behind a
-``#``, or a rare arrangement of ``*``: the trie has a limited number of such patterns, and automata of bits
-(TopicShards) have the rest. The empty key has no words: ``#`` matches it, ``*`` does not; a dot at either end
-of a key adds an empty word. A word costs a visit to each reached node of the trie, and in the automata a few
-operations on an integer per shard of some thousand words. Patterns are added to a shard as they are bound; a
-shard is rebuilt when more than half of it has been removed, so no change costs more than one shard.
+A match walks a trie of the patterns, word by word, and visits each node that the key reaches. Patterns with
+``*`` in the same places cost little, however many they are: the key reaches one of their nodes per word. A
+``#`` at the end costs nothing more. Patterns with words behind a ``#``, or with ``*`` in unusual places, cost
+more, because most keys reach most of their nodes. So the trie takes a limited number of them; automata of
+bits (TopicShards) take the rest. An automaton does a few operations on an integer for each word of the key;
+one shard has some thousand words. A shard is rebuilt when more than half of its bits are of removed patterns,
+so no change costs more than one shard. The empty key has no words: ``#`` matches it, ``*`` does not.
+A dot at either end of a key adds an empty word.
 
 A pattern with n words besides ``#`` has n + 1 adjacent bits. A set bit i means that i of the words have been
 found. A ``#`` behind word i lets bit i stay set, whatever word of the key comes next.
@@ -44,8 +44,8 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Maps patterns to destinations. ``match`` is the compiled part of routing. ``walked``: how many words
-    those patterns in the trie have that have words behind a ``#``.
+    """Maps patterns to destinations. ``match`` is the compiled part of routing. ``walked``: count of words in
+    those patterns of the trie that have words behind a ``#``.
     """
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
@@ -95,7 +95,7 @@ class TopicTrie:
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
-        """The growth of ``costly_words()`` if this pattern were bound; 0 if it is bound already."""
+        """By how much ``costly_words()`` would grow if this pattern were bound; 0 if it is bound already."""
         words = folded(pattern)
         is_costly = hash_words(words) or not self._may_be_walked(words)
         return len(words) if is_costly and self.destinations_of(words) is None else 0
@@ -183,7 +183,7 @@ class TopicTrie:
         )
 
     def _enter(self, node, front, targets):
-        """Add a node, and its ``#`` child (``#`` may match no word), to the front, each once per step."""
+        """Add a node and its ``#`` child (``#`` may match no word) to ``front``; no node twice in a step."""
         while node is not None and node.seen != self.step:
             node.seen = self.step
             if node.is_hash and not node.words and node.star is None:
@@ -260,7 +260,9 @@ def arrangement(words):
 
 
 class TopicShards:
-    """Maps patterns to destinations. ``words``: their number in all patterns; ``rebuilt``: bits rebuilt."""
+    """Maps the patterns that are not in the trie to destinations, by shards. ``words``: count of words in
+    all these patterns; ``rebuilt``: count of bits in all rebuilds.
+    """
 
     __slots__ = ("words", "rebuilt", "_shards", "_room", "_homes")
 
@@ -319,7 +321,9 @@ class TopicShards:
 
 
 class TopicBits:
-    """One shard: matches patterns by bits. ``used``: count of bits; ``dead``: those of removed patterns."""
+    """Is one shard, which matches patterns by bits. ``used``: count of its bits; ``dead``: count of the bits
+    of removed patterns.
+    """
 
     __slots__ = ("used", "dead", "patterns", "_starts", "_finals", "_stars", "_stays", "_moves", "_ends")
 

@@ -8,7 +8,7 @@ POLICY_KEY = "consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """The smaller limit above 0 of argument and policy; without it 0 (no limit) if set, else None."""
+    """The smallest limit above 0 that argument or policy sets; 0 (no limit) if they set only 0; else None."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)

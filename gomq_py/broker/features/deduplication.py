@@ -71,7 +71,8 @@ ROWS = (
 
 
 class SeenIds:
-    """Remembers ids for a queue or exchange. ``settings``: deduplication_of(); ``duplicates``: count dropped.
+    """Remembers ids for a queue or exchange. ``settings``: what deduplication_of() returned. ``duplicates``:
+    count of dropped messages.
     """
 
     __slots__ = ("settings", "duplicates", "_size", "_ttl_ms", "_header", "_seen")
@@ -132,7 +133,9 @@ class SeenIds:
 
 
 class ExchangeIds(SeenIds):
-    """Remembers an exchange's ids, except of messages that are lost. ``when_safe``: Durability.when_safe."""
+    """Remembers the ids of an exchange's messages, and forgets the id of a message that is lost.
+    ``when_safe``: the method Durability.when_safe.
+    """
 
     __slots__ = ("_when_safe", "_unsafe")
 
@@ -154,7 +157,9 @@ class ExchangeIds(SeenIds):
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):
-        """The queues whose flush a repeat of this id must wait for; None if the first message is safe."""
+        """The queues of the first message with this id, if it is not safe yet: a repeat is confirmed once
+        they are flushed. None if the first message is safe.
+        """
         unsafe = self._unsafe.get(id_)
         return None if unsafe is None else unsafe.queues
 

@@ -1,4 +1,4 @@
-"""Federation: names the upstreams that a queue or exchange gets messages from. For gomq_py.federation.
+"""Federation: names the upstreams that a queue or exchange gets messages from. Applied by gomq_py.federation.
 
 Upstreams are parameters of the vhost; a policy names an upstream, a set, or a pattern of names. The three
 policy keys belong to one component, and a policy has one of them, as in RabbitMQ.

@@ -1,4 +1,4 @@
-"""Tee: a stream that gets a copy of a queue's or exchange's messages. Applied by broker.routing.routing.
+"""Tee: copies the messages of a queue or exchange to a stream, the tee. Applied by broker.routing.routing.
 
 Programs such as Spark read the tee to see a queue's messages without consuming them. Streams have no tee.
 """

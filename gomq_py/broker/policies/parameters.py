@@ -49,11 +49,11 @@ class Component:
         """Raise ValueError for an invalid value."""
 
     def check_set_by(self, vhost, name, value, by):
-        """Raise ValueError for an invalid value, or if ``by`` (see Parameters.set) may not set it."""
+        """Raise ValueError if the value is invalid, or if ``by`` (see Parameters.set) may not set it."""
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
-        """Text, without passwords, why an earlier run's value has no effect; None if it has an effect."""
+        """Text, without passwords, on why an old value has no effect; None if it has an effect."""
 
     def changed(self, vhost, name, value):
         """Apply a value that was set, or loaded at boot."""
@@ -68,12 +68,12 @@ class Parameters:
 
     ``on_change(vhost's name or None, component, name, value or None)`` is called after each change.
 
-    A value waits if no component owned all its parts when it was set: it is kept and exported, but an owner
-    that a later version adds ignores it until it is set again. Without this rule, shovels in another broker's
-    definitions would start to run with an upgrade.
+    A value waits if, when it was set, its component or (in a policy) one of its keys had no owner. It is kept
+    and exported, but a later version that has an owner ignores it until it is set again. Otherwise shovels
+    that were imported from another broker would start to run with an upgrade.
 
-    ``vhost.set_by``: {(component, name): the setter's name, or OPERATOR}, for components that act with that
-    user's rights. Exports leave it out: the importing user becomes the setter.
+    ``vhost.set_by``: {(component, name): the setter's name, or OPERATOR}, for components that act with the
+    setter's rights. Exports leave out the setters: a user who imports values becomes their setter.
     """
 
     def __init__(self, log, tables):
@@ -110,7 +110,7 @@ class Parameters:
 
     @staticmethod
     def waits(vhost, component, name):
-        """True if the value was set when it (or, in a policy, one of its keys) had no owner."""
+        """True if the value was set while its component, or a key of the policy, had no owner."""
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
@@ -235,7 +235,7 @@ class Notes:
         self._log = log
 
     def set(self, vhost, room, name, value):
-        """Keep a JSON value; does nothing if the vhost is gone or has the value already. Raises OSError."""
+        """Keep a JSON value, unless the vhost is deleted or has the value already. Raises OSError."""
         if vhost.is_gone or vhost.notes.get((room, name)) == value:
             return
         self._log.append(records.note_set(vhost.name, room, name, encoded(value)))
@@ -285,8 +285,8 @@ def encoded(value):
 
 
 def decoded(text):
-    """A value from the log. Raises ValueError for a value that answers could not show, RecursionError for
-    even deeper nesting.
+    """Decode a value from the log. Raises ValueError if it is no JSON or beyond the limits of stored values,
+    RecursionError if it is nested too deep for the decoder.
     """
     value = json.loads(text, parse_constant=_refuse_constant)
     fault = STORED.fault_of(value)

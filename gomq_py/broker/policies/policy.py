@@ -1,7 +1,7 @@
 """Policies: settings for many queues and exchanges, selected by a regular expression over their names.
 
-Of the policies that match an entity, the highest priority is in force; likewise of operator policies; both
-are merged. This module has the values; vhosts keep and apply PolicySets, parameters persist policies.
+Of the policies that match an entity, the one with the highest priority is in force, merged with the operator
+policy chosen in the same way. Vhosts keep and apply PolicySets; parameters persist policies.
 """
 from gomq_py.broker.features.policy_checks import PolicyError
 from gomq_py.broker.features.queue_type import QUEUE_MODE_KEY
@@ -44,7 +44,7 @@ class Policy:
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
-        """Make a policy of valid values. Raises PolicyError."""
+        """Check the values of a policy and keep them. Raises PolicyError for an invalid value."""
         self.rights = None
         self.name = name
         self.pattern = pattern
@@ -98,7 +98,7 @@ class Policy:
 
 
 def policy_of(name, value, operator=False):
-    """The Policy of a value, in the form of parameters and definitions files. Raises PolicyError."""
+    """Make a Policy of a value that has the form of parameters and definitions files. Raises PolicyError."""
     if not isinstance(value, dict) or "pattern" not in value or "definition" not in value:
         raise PolicyError("a policy needs a pattern and a definition")
     return Policy(
@@ -152,7 +152,7 @@ class InForce:
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """``without``: keys that are not in force for the entity, by its kind or the setter's rights."""
+        """``without``: keys to leave out, because of the entity's kind or of the setter's rights."""
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}

@@ -21,7 +21,9 @@ _KEPT = object()
 
 
 class SetterRights:
-    """Limits a vhost's policy ``name`` to the rights of its setter, or of ``by``, a user about to set it."""
+    """Limits a vhost's policy ``name`` to the rights of the user who has set it or, if ``by`` is given, of
+    ``by``, who is about to set it.
+    """
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
 
@@ -33,7 +35,7 @@ class SetterRights:
 
     @property
     def by(self):
-        """The setter, as ``by`` of Parameters.set."""
+        """The setter's name, OPERATOR or None, as for Parameters.set."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
@@ -86,7 +88,7 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """True if the user may read every message of the entity: a topic permission allows some keys only."""
+    """True if the user may read all messages of the entity, so no topic permission limits the keys."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

@@ -45,11 +45,11 @@ class VHostPolicies(Job):
         self._pairs = {}  # ((policy or None, operator policy or None), keys left out): InForce
 
     def configure_queue(self, queue):
-        """Give a queue its policies in force and its settings; None stands for plain settings."""
+        """Apply to a queue its policies in force, and the settings that result from them."""
         self._put_under(queue, queue.type, self._configure_queue)
 
     def configure_exchange(self, exchange):
-        """Give an exchange the policies in force."""
+        """Apply to an exchange its policies in force."""
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
@@ -108,7 +108,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """An entity's PolicyChange once the PolicySet ``would``, with the new ``policy``, is in force."""
+        """An entity's PolicyChange if ``would``, a PolicySet with the new ``policy``, came into force."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)
@@ -156,7 +156,9 @@ class VHostPolicies(Job):
 # the changes that a policy would bring if it were set now
 
 class PolicyChange(NamedTuple):
-    """How an entity's policies would change, as InForces. ``kind``: EXCHANGE or the type of a queue."""
+    """Tells how a new policy would change an entity's InForce, from ``before`` to ``after``. ``kind``:
+    EXCHANGE or the type of a queue; ``is_matched``: True if the new policy applies to the entity.
+    """
 
     entity: Any
     kind: str
@@ -166,7 +168,7 @@ class PolicyChange(NamedTuple):
 
     @property
     def is_one(self):
-        """True if the policies or the definition differ between ``before`` and ``after``."""
+        """True if anything changes: a policy in force, or the merged definition."""
         return (self.before.policy, self.before.operator_policy, self.before.definition) != (
             self.after.policy, self.after.operator_policy, self.after.definition)
 

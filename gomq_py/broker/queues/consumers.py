@@ -14,15 +14,12 @@ UNLIMITED = 1 << 30
 # Answers of QueueGuard.admits(): refuse; store; confirm and drop.
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
-# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
-# basic.reject. Bits, which a setting combines.
-LOST, RETURNED, FAILED = 1, 2, 4
-
 
 class Consumer:
     """One subscription to a queue.
 
-    ``priority``: higher is served first while it has capacity. ``queue``: set while attached.
+    ``priority``: the queue serves consumers with a higher number first, while they have capacity. ``queue``:
+    the queue that the consumer is attached to, or None.
     """
 
     __slots__ = ("queue", "tag", "arguments", "priority", "no_ack", "exclusive", "ringed")
@@ -46,7 +43,7 @@ class Consumer:
     def deliver(self, limit):
         """Take up to ``limit`` messages from the queue and write as many as the socket takes without waiting.
 
-        Returns the octets written.
+        Returns the count of octets written.
         """
         raise NotImplementedError
 
@@ -57,8 +54,8 @@ class Consumer:
         return False
 
     def wait_for(self, message, now_ms):
-        """Return a function to become ``message.lacking``, if this consumer has no capacity now and the
-        message may wait, since hand_over() may soon succeed. Otherwise None: the queue stores the message.
+        """If the message may wait for this consumer, which has no capacity now but may have some soon, return
+        the function for ``message.lacking``. Otherwise return None: the queue then stores the message.
         """
         return None
 
@@ -132,7 +129,7 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer into the ring, behind its priority, if it has capacity and may be served."""
+        """Put a consumer that has capacity and may be served into the ring, behind others of its priority."""
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0
@@ -163,7 +160,7 @@ class ConsumerRing:
         return None
 
     def show_next(self):
-        """The consumer that take_next() would return; it stays in the ring. None without capacity."""
+        """Return what take_next() would return (a consumer or None); the consumer stays in the ring."""
         for level in self.levels:
             while level:
                 consumer = level[0]
@@ -175,7 +172,7 @@ class ConsumerRing:
         return None
 
     def pass_on(self, consumer):
-        """Move a consumer, which had its turn without leaving the ring, behind those of its priority."""
+        """Move a consumer, which had its turn and is still in the ring, behind others of its priority."""
         if consumer.ringed:
             self._unring(consumer)
         self.offer(consumer)
@@ -204,8 +201,8 @@ class ConsumerRing:
 
 
 class QueueGuard:
-    """Defines what a queue calls of its limits; broker.queues.limits overrides the methods, which do nothing
-    here. A queue without limits has no guard; each call costs such a queue one comparison with None.
+    """Is the interface by which a queue calls its limits. QueueLimits overrides the methods, which do nothing
+    here. A queue without limits has no guard, and compares with None instead of each call.
     """
 
     __slots__ = ()
@@ -224,11 +221,13 @@ class QueueGuard:
         """Fill ``message`` with the next deliverable message, as Queue.peek does."""
         return False
 
-    def settle(self):
+    def enforce(self):
         """Called at the end of the queue's turn."""
 
     def returned(self, location, how):
-        """Called when an unacked message comes back. Returns True if the limits, not the queue, handle it."""
+        """Called when an unacked message comes back; ``how``: LOST, RETURNED or FAILED. Returns True if the
+        limits handle the message, False if the queue must.
+        """
         return False
 
     def came_back(self):

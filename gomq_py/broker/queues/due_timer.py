@@ -14,8 +14,8 @@ GROWTH_SHIFT = 3
 
 
 class DueTimer:
-    """Calls ``on_due()`` when the first message is due; ``take`` then returns the due ones, and ``arm``
-    starts the timer for the next.
+    """Calls ``on_due()`` when the first message is due. Its owner then calls ``take`` for each due message,
+    and ``arm`` to start the timer for the next message.
     """
 
     __slots__ = (
@@ -187,7 +187,7 @@ class DueHeap:
 
 
 def moved(items, count, room):
-    """Copy the first ``count`` numbers to an array with room for more."""
+    """Copy the first ``count`` numbers of an array to a new array of ``room`` numbers."""
     larger = array("Q", (0,)) * room  # avoids a bytes object of that size
     memoryview(larger).cast("B")[:8 * count] = memoryview(items).cast("B")[:8 * count]
     return larger

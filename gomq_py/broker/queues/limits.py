@@ -7,6 +7,7 @@ messages are removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
+from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.hub.scheduler import Job
 from gomq_py.broker.queues import consumers as guard
@@ -122,7 +123,9 @@ class QueueLimits(guard.QueueGuard):
         return guard.REFUSED
 
     def _lets_in(self, message):
-        """True if a new message fits although the oldest must stay; False: the queue drops the new one."""
+        """Called when the oldest message may not be dropped. Returns True if a new message fits in the
+        queue. Otherwise returns False, and dead-letters the new message if the queue has an exchange for it.
+        """
         self._trim()
         if not self.is_stuck or not self._overflows(message):
             return True
@@ -146,7 +149,7 @@ class QueueLimits(guard.QueueGuard):
             self._trim()
 
     def asked(self):
-        """Drop head messages with a TTL of 0: no consumer was ready in the millisecond of their arrival."""
+        """Drop messages with a TTL of 0 from the head: on their arrival no consumer was ready."""
         left = SLICE
         while (
             left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
@@ -184,7 +187,7 @@ class QueueLimits(guard.QueueGuard):
                 self._drop(message, EXPIRED)
         return False
 
-    def settle(self):
+    def enforce(self):
         """End a turn: drop excess and expired messages, and start the timer for the head."""
         queue = self.queue
         if queue.closed or self.slicing:
@@ -203,7 +206,9 @@ class QueueLimits(guard.QueueGuard):
             queue.limits = None  # no message with its own expiry is left
 
     def returned(self, location, how):
-        """True if a returned message died by the delivery limit or waits for its back-off; else False."""
+        """True if a returned message died by the delivery limit or waits for its back-off; False if the queue
+        must make the message ready. ``how``: LOST, RETURNED or FAILED.
+        """
         if self.delivery_limit < 0 and not self.retried & how:
             return False
         message = self.message
@@ -249,7 +254,7 @@ class QueueLimits(guard.QueueGuard):
         if not store.shows_recovered():
             return 0
         due_s = store.peeked_due_s(self.timers.now_ms() // 1000)
-        if due_s == 0 and self.retried != guard.LOST | guard.RETURNED | guard.FAILED:
+        if due_s == 0 and self.retried != LOST | RETURNED | FAILED:
             return 0  # this kind of return does not wait, or the delivery was lost with the broker
         left_ms = self.retries.left_ms(message.delivery_count, due_s)
         return left_ms if left_ms > 0 else 0
@@ -323,18 +328,18 @@ class QueueLimits(guard.QueueGuard):
                 return
 
     def _go_on_later(self):
-        """Hold the queue, and go on with removing messages in a later slice."""
+        """Stop deliveries from the queue, and go on with removing messages in a later slice."""
         if not self.slicing:
             self.slicing = True
-            self.queue.hold()
+            self.queue.hold_deliveries()
             self.queue.scheduler.start(LimitSlice(self))
 
     def go_on(self):
-        """Release the queue, and remove the next slice of messages."""
+        """Allow deliveries from the queue again, and remove the next slice of messages."""
         self.slicing = False
         if not self.queue.closed:
-            self.queue.release()
-            self.settle()
+            self.queue.resume_deliveries()
+            self.enforce()
 
     # time
 

@@ -26,7 +26,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """If the queue limits deliveries, count a delivery of the next message, which a client could not take."""
+    """If the queue has a delivery limit, count a delivery of the next message: its client cannot take it."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

@@ -1,10 +1,11 @@
-"""Queue: messages in order of arrival, handed to consumers in turns.
+"""Queue: keeps messages in order of arrival, and hands them to consumers in turns.
 
 Routes publish into a queue, doors consume from it, and storage.stores.message_store keeps its messages. A
 queue schedules its own consumers (docs/decisions/0003): a change that may allow a delivery touches the queue,
 which gets one turn at the end of the read. Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
+from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.policies.policy import UNDER_NONE
 from gomq_py.broker.queues import consumers as _consumers
 from gomq_py.broker.queues.cancelling import cancel_all
@@ -32,8 +33,8 @@ class Queue(routes.Destination):
 
     Subclasses and collaborators make queues that order, limit or expire messages in other ways.
 
-    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when the
-    first message that expires comes to a queue without limits, and may give it limits.
+    ``on_unused(queue)`` is called when the last consumer has gone. ``on_expiring(queue)`` is called when a
+    message that expires comes to a queue without limits; the callback may give limits to the queue.
     ``consumer_timeout_ms``: how long a delivery may stay unacked, 0: no limit; channels apply it.
     ``dead_letter_count``: dead letters not moved yet. ``aside``: the queue's SetAside, or None. ``in_force``:
     the policies in force (an InForce). ``is_state``: True if the queue is state of clients, and no definition
@@ -172,8 +173,8 @@ class Queue(routes.Destination):
         return True
 
     def spare(self, message):
-        """Put the message that head() has just shown, and may_go() forbids to drop, out of the way until its
-        client comes. Returns False if only a consumer may take the message.
+        """Move the message that head() has just shown, which may_go() forbids to drop, out of the way until
+        the client, to which it was promised, connects again. Returns False if the queue cannot do so now.
         """
         return False
 
@@ -191,7 +192,7 @@ class Queue(routes.Destination):
 
     def take(self, message, no_ack):
         """Take the message that the last peek() showed. With ``no_ack`` the message is gone; otherwise it
-        stays unacked until settle(), requeue() or reject() of its location.
+        stays unacked until ack(), requeue() or reject() of its location.
         """
         self.store.shift()
         self.delivered += 1
@@ -291,25 +292,25 @@ class Queue(routes.Destination):
                 break
         self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
 
-    def settle(self, location):
+    def ack(self, location):
         """Remove an acked message (basic.ack)."""
         if self.drop(location):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back in its place, marked redelivered, as when its session has ended."""
-        if self.limits is None or not self._waits(location, _consumers.LOST):
+        """Put an unacked message back in its place, marked redelivered, because its channel has ended."""
+        if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """Put a message back that a client wants redelivered; ``how``: _consumers.RETURNED or FAILED."""
+        """Put a message back that a client wants redelivered; ``how``: RETURNED or FAILED."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
             self.ready_again(location)
 
     def _waits(self, location, how):
-        """True if the limits took over a message that came back."""
+        """True if the limits handle a message that came back; ``how``: LOST, RETURNED or FAILED."""
         try:
             return not self.closed and self.limits.returned(location, how)
         except StoreError as error:
@@ -336,7 +337,7 @@ class Queue(routes.Destination):
         if requeue:
             self.requeue(location)
         elif self.limits is None or self.closed:
-            self.settle(location)
+            self.ack(location)
         else:
             self.limits.rejected(location)
 
@@ -370,7 +371,7 @@ class Queue(routes.Destination):
     def add_consumer(self, consumer):
         """Attach ``consumer``; it gets its first messages in the queue's next turn.
 
-        Raises AccessRefused if an exclusive consumer is in the way.
+        Raises AccessRefused if exclusive use forbids another consumer.
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
@@ -380,7 +381,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if exclusive use forbids another consumer. ``exclusive``: of that consumer."""
+        """Raise AccessRefused if a new consumer, which may ask for ``exclusive`` use, may not be added."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -394,8 +395,8 @@ class Queue(routes.Destination):
         """
 
     def remove_consumer(self, consumer):
-        """Detach ``consumer``; its channel keeps its unacked messages. The last consumer calls ``on_unused``.
-        """
+        """Detach ``consumer``; its channel keeps its unacked messages. If it was the last consumer, call
+        ``on_unused``."""
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return
@@ -423,14 +424,12 @@ class Queue(routes.Destination):
         if not self.touched:
             self.scheduler.touch(self)
 
-    def hold(self):
-        """Deliver nothing until release(): messages are coming back in slices, and later messages must not
-        overtake them.
-        """
+    def hold_deliveries(self):
+        """Until resume_deliveries(), deliver nothing that could overtake messages put back in slices."""
         self.holds += 1
 
-    def release(self):
-        """Undo one hold()."""
+    def resume_deliveries(self):
+        """Undo one hold_deliveries()."""
         self.holds -= 1
         self.wake()
 
@@ -476,11 +475,11 @@ class Queue(routes.Destination):
 
     # the scheduler's side
 
-    def flush(self):
+    def write_out(self):
         """Write the batch's acks and delivered marks into the files, where they outlive a kill."""
         if not self.closed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -496,7 +495,7 @@ class Queue(routes.Destination):
             if self.ring is not None and self.ring.ready:
                 octets = self._deliver()
             if self.limits is not None:
-                self.limits.settle()
+                self.limits.enforce()
             if self.on_turn is not None:
                 self.on_turn(self)
         except StoreError as error:
@@ -547,16 +546,16 @@ class Queue(routes.Destination):
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
 
     def serve(self):
-        """Deliver now the messages that this read has brought, because the next method, which is about the
-        queue or its consumer, came after these messages.
+        """Deliver now the messages that this read has brought, not at the end of the read: the caller's next
+        step, such as a basic.cancel, must come after their delivery.
 
-        Does nothing within a turn, or if more waits than a turn delivers.
+        Does nothing within a turn, or if the last turn could not deliver all messages.
         """
         if (
             self.touched and not self.behind and not self.turning and self.ring is not None
             and self.ring.ready
         ):
-            self.flush()
+            self.write_out()
             self.turn()
 
     # ends
@@ -576,7 +575,7 @@ class Queue(routes.Destination):
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.
 
-        Returns the count of dropped messages; less than ``limit`` if no more are ready or it ``is_opening``.
+        Returns the count of dropped messages: less than ``limit`` if the queue has no more or ``is_opening``.
         """
         message = Message()
         count = 0
@@ -609,7 +608,7 @@ class Queue(routes.Destination):
         return None
 
     def on_deleted(self, reason):
-        """Called when the deleted queue is not found any more. Must not switch."""
+        """Called once the queue is deleted and its vhost has removed it. Must not switch."""
 
     def close(self, reason="queue closed"):
         """Cancel the consumers and close the store; its files stay."""
@@ -619,13 +618,13 @@ class Queue(routes.Destination):
             self.store.close()
 
     def retire(self, reason):
-        """Cancel the consumers and close the queue. The store keeps dead letters until the caller closes it.
+        """Cancel the consumers and close the queue. Its store stays open, because dead letters may be in it.
 
         Acks are written into the files first, so they hold even after a kill that undoes the deletion.
         """
         if not self.closed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 LOG.error("queue '%s' in vhost '%s', while it was deleted: %s", self.name, self.vhost, error)
         self._let_go(reason)

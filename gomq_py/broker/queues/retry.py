@@ -3,8 +3,8 @@
 
 QueueLimits passes returned messages on to Retries. A waiting message stays unacked in its store, so nothing
 is moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
-restart the message waits for the rest of it. A message whose delivery was lost with the broker counts as
-returned at the boot, if the queue has such messages wait. Never switches; works in slices.
+restart the message waits for the rest of it. A message that was unacked when the broker crashed counts as
+returned at the boot, if the queue delays all kinds of returns. Never switches; works in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS
@@ -45,7 +45,7 @@ class Retries(Job):
 
     def left_ms(self, count, due_s):
         """Milliseconds that a message of an earlier run still has to wait: until the recorded ``due_s`` (Unix
-        seconds) or, if that is 0, as if it had come back at the boot.
+        seconds) or, if ``due_s`` is 0, for the full back-off from the boot on.
 
         Never longer than a full back-off, whatever happened to the clock.
         """

@@ -35,8 +35,11 @@ class StreamPace:
         """Let the next turn come at once: a reader may go on, or the last turn did not deliver all."""
         self._is_urgent = True
 
-    def holds(self, now_ms, next_offset):
-        """True if the turn must wait for the timer. False: the turn may begin, and counts as the last."""
+    def must_wait(self, now_ms, next_offset):
+        """True if the turn must wait for the timer; False if the turn may begin now, and is noted as begun.
+
+        ``next_offset``: the stream's, by which a large batch is known.
+        """
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:
             if self._timer is None:

@@ -74,14 +74,14 @@ class StreamQueue(queue.Queue):
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
-        """The readers with a consumer."""
+        """The StreamReaders whose consumers are still attached."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
     # for management, and for jobs that read many messages
 
     @property
     def epoch(self):
-        """Identifies this log among logs of the same name: 32 hexadecimal digits."""
+        """Distinguishes this stream from deleted streams of the same name: 32 hexadecimal digits."""
         return "" if self.stream is None else self.stream.incarnation.hex()
 
     def describe(self):
@@ -146,7 +146,7 @@ class StreamQueue(queue.Queue):
 
     # settling removes nothing; the consumer gets credit
 
-    def settle(self, location):
+    def ack(self, location):
         """basic.ack: settle a delivery."""
         if not self.closed:
             self._give_back(location, True)
@@ -165,11 +165,11 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """Settle a rejected delivery: by requeue() or, without ``requeue``, by settle()."""
+        """Settle a rejected delivery: by requeue() or, without ``requeue``, by ack()."""
         if requeue:
             self.requeue(location)
         else:
-            self.settle(location)
+            self.ack(location)
 
     def _give_back(self, location, is_done):
         reader = self._readers[location >> OFFSET_BITS]
@@ -191,7 +191,9 @@ class StreamQueue(queue.Queue):
         """Allow any consumer: readers exclude no others."""
 
     def purge(self):
-        """Drop all messages. Returns how many. Raises OutOfResources if a full disk keeps the newest."""
+        """Drop all messages; returns their count. Raises OutOfResources if a full disk prevents the purge of
+        the newest messages.
+        """
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
@@ -223,11 +225,11 @@ class StreamQueue(queue.Queue):
 
     # turns
 
-    def flush(self):
+    def write_out(self):
         """Write the batch's publishes and positions into the files, where they outlive a kill."""
         if self._moved and not self.closed:
             self._store_positions()
-        queue.Queue.flush(self)
+        queue.Queue.write_out(self)
 
     def _store_positions(self):
         moved, self._moved = self._moved, []
@@ -241,7 +243,7 @@ class StreamQueue(queue.Queue):
         """Deliver to ready consumers that are behind, then apply retention."""
         if (
             self.ring is not None and self.ring.ready >= READERS
-            and self.pace.holds(self.scheduler.now_ms, self.stream.next_offset)
+            and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)
         ):
             return 0
         octets = queue.Queue.turn(self)
@@ -267,8 +269,8 @@ class StreamQueue(queue.Queue):
         return False
 
     def waiting(self):
-        """Count of messages that a turn could deliver to a reader at the first message. hold() has no effect:
-        no message comes back that others could overtake.
+        """Count of messages that a turn could deliver to a reader at the first message. hold_deliveries() has
+        no effect: no message comes back that others could overtake.
         """
         return 0 if self.closed or self.paused else self.stream.ready_count
 

@@ -92,7 +92,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """End a turn. Returns the cost of skipped and damaged messages, in octets of a turn."""
+        """End a turn. Returns how many octets of the turn's limit the skipped and damaged messages cost."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -187,7 +187,7 @@ class StreamFlight:
         return 2 * index
 
     def _find(self, offset):
-        """The index of an offset; -1 if it is not in flight."""
+        """The index in the ring of the message with this offset; -1 if that message is not in flight."""
         if self.count == 0:
             return -1
         if self._items[self._place(0)] == offset:

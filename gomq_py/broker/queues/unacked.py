@@ -14,6 +14,7 @@ entries {tag, entry} sorted by tag, so that one forgotten message does not make 
 delivery. An outstanding message costs 20 to 40 octets. Never switches.
 """
 from gomq_py import octets
+from gomq_py.broker.features.retry import ACK, LOST, REJECT, TAKE
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queues of holders)
 
 ENTRY = 20
@@ -23,9 +24,6 @@ FIRST_CAPACITY = 16
 KEPT_CAPACITY = 1024
 # A ``multiple`` over more entries than this is settled in slices: see settling.
 LONG = 2500
-# What becomes of a message: acknowledged, put back because its session ends, returned or failed
-# (broker.queues.consumers), rejected (dead-lettered or dropped), taken over.
-ACK, REQUEUE, RETURNED, FAILED, REJECT, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
@@ -43,10 +41,10 @@ class Holder:
         self.gone = False
 
     def settle(self, location, how):
-        """Tell the queue what becomes of a message; ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT."""
+        """Tell the queue what becomes of a message; ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
         if how == ACK:
-            self.queue.settle(location)
-        elif how == REQUEUE:
+            self.queue.ack(location)
+        elif how == LOST:
             self.queue.requeue(location)
         elif how == REJECT:
             self.queue.reject(location, False)
@@ -80,7 +78,7 @@ class Unacked:
 
     # holders
 
-    def hold(self, queue, consumer):
+    def make_holder(self, queue, consumer):
         """Make a Holder with its own slot, which let_go() frees. All basic.get calls on one queue
         (``consumer`` is None) share a Holder.
         """
@@ -167,7 +165,9 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """As settle(), for basic.reject and basic.nack. ``requeue``: REQUEUE, RETURNED, FAILED; 0 rejects."""
+        """Settle as settle() does, but return the messages (``requeue``: LOST, RETURNED or FAILED) or, if
+        ``requeue`` is 0, reject them.
+        """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
@@ -195,11 +195,11 @@ class Unacked:
         return self.aside_count > LONG or tag >= self.first_tag + LONG
 
     def settle_some(self, tag, how, limit):
-        """Settle up to ``limit`` of the oldest outstanding messages, up to ``tag``.
+        """Settle the oldest outstanding messages up to ``tag``, but at most ``limit`` messages.
 
-        Returns True if more of them are left.
+        Returns True if messages up to ``tag`` are still outstanding.
 
-        ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT.
+        ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
         while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
             self._settle_aside(self.aside_first, how)
@@ -259,7 +259,7 @@ class Unacked:
         return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
 
     def due_ms(self):
-        """When the first outstanding message exceeds the timeout of its queue, in Unix milliseconds, or 0.
+        """Unix milliseconds at which the first outstanding message exceeds its queue's timeout; 0: never.
 
         Entries are in order of delivery, so the search ends at the first entry that is young enough: it looks
         at one entry if all queues have the same timeout.

@@ -68,7 +68,7 @@ class Destination(_scheduler.TurnTaker):
         return [] if store is None else [store]
 
     def is_one_of(self, keys):
-        """True if ``keys`` has the key of a durable store of this destination."""
+        """True if the key of one of this destination's durable stores is in ``keys``."""
         return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
@@ -85,8 +85,8 @@ class Destination(_scheduler.TurnTaker):
 
 class Route:
     """Remembers ``queues``, the Destinations that messages reach, each once. The route is valid until the
-    exchange or the publisher's permission changes. A route is used without a look at bindings, so exchanges
-    have routes only if the key alone decides, or also one header or whether a message is delayed.
+    exchange or the publisher's permission changes. Its users do not look at bindings, so only exchanges that
+    route by the key, or also by one header or a delay, have routes.
 
     ``permission``: an ExchangeState that has only the revision of the publisher's rights, or None.
     ``watched``: a header's name as a short string; the route holds for messages with the same list (or no

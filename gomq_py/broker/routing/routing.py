@@ -14,7 +14,9 @@ from gomq_py.content.properties import Properties
 
 
 class Routing:
-    """Routes messages; VHost's base. ``exchanges``, ``queues``: by name; ``bindings_to(destination)``."""
+    """Routes messages; the base class of VHost. ``exchanges`` and ``queues`` are dicts by name;
+    ``bindings_to(destination)`` returns the bindings that lead to a destination.
+    """
 
     def __init__(self, bindings_to):
         self.exchanges = {}
@@ -232,8 +234,8 @@ class Routing:
 
 
 def takes_onward(exchange, keys):
-    """True if the onward exchange has a destination for a message with these keys. A retained message (by its
-    headers) does not count: no subscriber gets it.
+    """True if the onward exchange has a destination for a message with these keys. The destination that only
+    keeps retained messages does not count, because no subscriber gets the message from there.
     """
     onward, taken = exchange.onward, {}
     for key in keys if onward is not None else ():

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Trial:
-    """What try_out() found: ``steps`` in order; ``destinations`` of a publish; ``is_whole``: False if steps
+    """Result of try_out(): ``steps`` in order; ``destinations`` of a publish; ``is_whole``: False if steps
     were cut off; ``due_ms``: {delayed exchange: Unix milliseconds until which the message waits there}.
     """
 
@@ -117,7 +117,9 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function of a key that returns True if the binding alone leads such a message on."""
+    """Make a function that returns True for a routing key if the binding, without the exchange's other
+    bindings, matches a message with that key and ``headers``.
+    """
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):
@@ -135,7 +137,7 @@ def _rule(exchange, binding, headers):
 
 
 def _why(exchange, binding, key):
-    """The reason why a binding leads a message on, as text."""
+    """Text that tells why a binding matches a message."""
     if isinstance(exchange, DirectExchange):
         return f"the binding's key is the message's, '{key}'"
     if isinstance(exchange, TopicExchange):

@@ -72,8 +72,8 @@ class Events(Job):
         self._waiting.clear()
 
     def on_behalf_of(self, actor, do, *arguments):
-        """Return ``do(*arguments)``. Events emitted meanwhile name this user as the actor; if ``do``
-        switches, so do events that other users cause.
+        """Return ``do(*arguments)``. All events emitted meanwhile name this user as the actor, even events
+        that other users cause while ``do`` switches.
         """
         before, self.actor = self.actor, actor
         try:
@@ -280,7 +280,7 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Headers with the addresses of both ends; ``peer_host`` and ``peer_port`` may be told by a proxy."""
+    """Headers with the addresses of both ends; a proxy may have told ``peer_host`` and ``peer_port``."""
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

@@ -1,8 +1,8 @@
 """Resource watch: checks memory and disk regularly, and raises and lifts the broker's alarms.
 
-observability.resources measures; broker.signals.alarms tells the doors. One greenlet checks the more often,
-the sooner a resource could be used up, as RabbitMQ's disk monitor does, and at least every few seconds. A
-thread asks the file system, which may not answer; the greenlet checks memory meanwhile.
+observability.resources measures; broker.signals.alarms tells the doors. One greenlet checks every few
+seconds, and more often if a resource may soon be used up, as RabbitMQ's disk monitor does. A thread asks the
+file system, which may not answer; the greenlet checks memory meanwhile.
 """
 
 import gevent
@@ -71,8 +71,8 @@ class ResourceWatch:
         return max(self._settings.free_disk_min, MIN_SEGMENTS * self._settings.segment_size)
 
     def interval_s(self):
-        """Seconds until the next check: how soon memory or disk could reach its limit, within bounds. A
-        resource beyond its limit is checked most often, so that its alarm is lifted soon.
+        """Seconds until the next check: the time in which memory or disk could reach its limit, within
+        bounds. A resource beyond its limit is checked most often, so that its alarm is lifted soon.
         """
         rooms = [self.free_disk - self.disk_limit]
         if self.memory_limit:
@@ -80,7 +80,7 @@ class ResourceWatch:
         return min(max(min(rooms) / FILL_RATE, INTERVAL_MIN_S), INTERVAL_MAX_S)
 
     def look_at_memory(self):
-        """Raise the alarm if memory is over its limit, otherwise lift it. Returns True if it is over."""
+        """If memory is over its limit, raise the alarm and return True; else lift it and return False."""
         watermark = self._settings.memory_high_watermark
         self.memory_limit = (
             int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
@@ -95,7 +95,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Raise the alarm if too little disk is free, otherwise lift it; log a warning before that."""
+        """Raise the alarm if too little disk is free, otherwise lift it. Log a warning if disk runs low."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -111,7 +111,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is gone or replaced: it would lose messages; else lift it."""
+        """Raise an alarm if the data folder is gone or replaced, as messages would be lost; else lift it."""
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:

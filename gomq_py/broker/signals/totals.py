@@ -40,18 +40,20 @@ class Totals(Counters):
         self.confirmed += channel.confirmed_count
 
     def add_unkept(self, kind, delivered, dropped):
-        """Add a gone client's counts: ``dropped``, and ``delivered``, as if by queues of ``kind``."""
+        """Add the counts of a gone client's messages that no queue kept: ``delivered`` to the sums of the
+        queue type ``kind``, and ``dropped``.
+        """
         if delivered:
             self._add_queues(kind, of_delivered(delivered))
         self.dropped += dropped
 
     def delivered(self, kind):
-        """Count of messages delivered by deleted queues of this type, with those of add_unkept()."""
+        """Count of messages that deleted queues of this type, and clients in add_unkept(), have delivered."""
         counters = self.queues.get(kind)
         return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 
     def add(self, gone, names):
-        """Add the counters that have these names in ``gone``, another object."""
+        """Add the values of ``gone``'s attributes of these names to the counters of the same names."""
         for name in names:
             setattr(self, name, getattr(self, name) + getattr(gone, name))
 

@@ -88,7 +88,7 @@ class Bindings:
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Lead all bindings to ``destination`` to ``again`` instead, a new object of the same name."""
+        """Replace all bindings to ``destination`` by bindings to ``again``, a new object of the same name."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))

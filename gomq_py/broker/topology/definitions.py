@@ -100,14 +100,14 @@ def _user(user):
 
 
 def _rights(users, key):
-    """Yield permissions or topic permissions (``key``) of users, with the required keys only."""
+    """Yield the permissions or topic permissions (``key``) of users, with the keys of RabbitMQ's files."""
     for user in users:
         for right in list(getattr(user, key).values()):
             yield {name: getattr(right, name) for name in _LISTS[key]}
 
 
 def _parameters(vhost):
-    """Yield a vhost's parameters except policies, which have a list; with operator policies and limits."""
+    """Yield a vhost's parameters, operator policies and limits, but not its policies."""
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
@@ -227,9 +227,9 @@ def load(broker, path):
 
 
 class Report:
-    """Holds the result of an import. ``imported``: {list: count of entries}. Lines for the operator tell of
-    entries that were ``changed`` on import, ``ignored`` because they are unsupported, or ``refused`` for a
-    reason.
+    """Holds the result of an import. ``imported``: {list: count of entries}. The other lists hold lines for
+    the operator about entries that were ``changed`` on import, ``ignored`` because they are unsupported, or
+    ``refused`` for a reason.
     """
 
     def __init__(self):

@@ -1,7 +1,7 @@
 """Kinds: a register of this broker's kinds of exchanges and queues, and of each vhost's first contents.
 
-The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds, and may
-register more kinds before the first vhost is made. So does a door that keeps clients' state in queues.
+The code that builds the broker (node, or gomq-py-ctl for a folder without a broker) makes the Kinds. That
+code, and a door that keeps clients' state in queues, may register more kinds before the first vhost is made.
 
 Afterwards vhosts, the queue factory, recovery and exports get the Kinds, and know no kind by name.
 """
@@ -121,8 +121,8 @@ class Kinds:
         self._on_policies.append(told)
 
     def add_component(self, component, handler):
-        """Add a Component (broker.policies.parameters) of this name. The Component gets parameters of an
-        earlier run when all vhosts exist.
+        """Let ``handler``, a Component (broker.policies.parameters), handle the parameters of this component
+        name. At boot it gets the stored parameters when all vhosts exist.
         """
         self.components[component] = handler
 

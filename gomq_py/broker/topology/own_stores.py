@@ -56,7 +56,7 @@ class OwnStores:
 
     def reopen(self, name, done):
         """Reopen a store that a fault has closed, then call ``done(store, error)``; one of the two is None.
-        No call comes if the vhost is closed or deleted meanwhile.
+        ``done`` is not called if the vhost is closed or deleted meanwhile.
         """
         if self._is_closed:
             return
@@ -116,5 +116,5 @@ class OwnStores:
         """Remove a store of a deleted vhost."""
         name, (store, incarnation) = self._stores.popitem()
         if store is not None:
-            store.flush()
+            store.write_out()
         self._factory.remove_own(self._vhost.name, name, store, incarnation)

@@ -162,7 +162,8 @@ class QueueFactory:
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """Open the store of a queue with these arguments, by ``how(function, *arguments)``."""
+        """Open the store of a queue with these arguments. ``how(function, *arguments)`` calls the function.
+        """
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
             from gomq_py.storage.stores.stream_recovery import open_stream_store
@@ -186,8 +187,9 @@ class QueueFactory:
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
         """Give a delayed exchange its store. ``route_of(exchange, routing_key)`` returns the Route of due
-        messages; if None, ``route(exchange, message, headers, pending)`` routes each message. A durable store
-        that a fault closes, also at boot, is reopened later; then ``changed(exchange)`` is called.
+        messages; if it returns None, ``route(exchange, message, headers, pending)`` routes each message. If a
+        fault has closed a durable store, also at boot, the store is reopened later, and ``changed(exchange)``
+        is called.
 
         Raises OSError, StoreError; OutOfResources before any file is touched.
         """
@@ -312,7 +314,7 @@ class QueueFactory:
         return self._incarnations[queue]
 
     def configure(self, queue, settings):
-        """Apply these QueueSettings to a queue; with None take all limits from it."""
+        """Apply these QueueSettings to a queue; None removes all limits that settings gave the queue."""
         timeout_ms = None if settings is None else settings.consumer_timeout_ms
         timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
         if timeout_ms != queue.consumer_timeout_ms:
@@ -388,7 +390,7 @@ class QueueFactory:
 
 
 class Partings(Job):
-    """Frees the limits of deleted queues without files, in slices."""
+    """Frees the limits of deleted queues that have no files, in slices."""
 
     name = "parting queues from their limits"
 

@@ -162,7 +162,7 @@ def restore(vhost, description, parameters):
 
 
 def restore_global_parameters(parameters, values):
-    """Restore global parameters from {name: JSON text}. Returns the records of those that it left out."""
+    """Restore global parameters from {name: JSON text}. Returns the records of parameters that failed."""
     return _restore_all(
         {name: records.global_parameter_set(name, value) for name, value in values.items()},
         _restore_global_parameter, parameters,
@@ -307,13 +307,17 @@ def _exchange_record(vhost, exchange):
 
 
 def _queue_record(vhost, queue):
-    """The record of the queue that has this queue's name now, since a restart replaces it; or None."""
+    """The record of the queue that has this queue's name now (a restart puts a new object in the place of the
+    old); None if there is no durable queue of this name.
+    """
     now = vhost.queues.get(queue.name)
     return None if now is None or not now.durable else vhost.queue_record(now)
 
 
 def _binding_record(vhost, binding):
-    """The record of the binding as it is between the entities that have its ends' names now; or None."""
+    """The current record of a binding, whose destination may be a new object of the same name; None if the
+    binding is gone or not durable.
+    """
     source = binding.source
     if vhost.exchanges.get(source.name) is not source:
         return None

@@ -16,7 +16,9 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Makes a change of the model in slices, in the name of the user who began it. Goes on after errors."""
+    """Makes a change of the model in slices. Events name the user who began the change. After an error the
+    next step follows.
+    """
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -65,7 +67,7 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """Go on: only ``done()`` can have failed, and the next slice finds nothing left."""
+        """Return True, so that the job goes on: only ``done()`` can have failed, and no step is left."""
         return True
 
     def finish(self):

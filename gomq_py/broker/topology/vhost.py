@@ -117,8 +117,8 @@ class VHost(Routing):
                 changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed(watcher)`` when tracing is switched on or off; if ``changed`` is None, stop that.
-        ``changed`` is a function of the watcher's class, so that no bound method per watcher is kept.
+        """Call ``changed(watcher)`` when tracing is switched on or off; with ``changed`` None, no longer do
+        so. ``changed`` is a function of the watcher's class, so that no bound method per watcher is kept.
         """
         if changed is None:
             self._tracing_watchers.pop(watcher, None)
@@ -225,13 +225,13 @@ class VHost(Routing):
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """A Route for due messages of a delayed exchange; None if each must be routed by its headers."""
+        """A Route for due messages of a delayed exchange; None if routing needs each message's headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
-        """Publish a due message of a delayed exchange to its ``pending`` destinations or, if None, to all
-        that routing finds. Returns the destinations whose stores cannot take it now.
+        """Publish a due message of a delayed exchange to its ``pending`` destinations; if that is None, route
+        the message first. Returns the destinations whose stores cannot take the message now.
         """
         if pending is not None:
             return published(message, self.again(pending))
@@ -362,7 +362,7 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Pause or resume deliveries; a durable queue stays so after a restart. Raises OutOfResources."""
+        """Pause or resume deliveries; a durable queue stays paused after a restart. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -442,8 +442,8 @@ class VHost(Routing):
     # changes of the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False: for some milliseconds of CPU time at once, then as a job,
-        which goes on after errors. If a job is needed, ``before_rest()`` is called before it starts.
+        """Call ``step()`` until it returns False: for some milliseconds of CPU time now, the rest as a job,
+        which goes on after errors. ``before_rest()`` is called before such a job starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():
@@ -580,7 +580,7 @@ class VHost(Routing):
         shutdown.raise_failure()
 
     def durable_stores(self):
-        """Yield the open stores of durable queues and delayed exchanges, and the vhost's own."""
+        """Yield the open stores of durable queues, of durable delayed exchanges, and the vhost's own."""
         for queue in [*self.queues.values(), *self._delayed_stores()]:
             if queue.durable and queue.store is not None:
                 yield queue.store

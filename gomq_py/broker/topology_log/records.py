@@ -43,7 +43,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """``incarnation``: 16 octets that name a delayed exchange's store, or empty for another type."""
+    """Record an exchange. ``incarnation``: 16 octets that name a delayed exchange's store; else empty."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
@@ -56,8 +56,8 @@ def exchange_deleted(exchange):
 
 
 def queue_declared(queue, incarnation):
-    """``incarnation`` (16 octets) distinguishes this queue's folder from that of an earlier queue of this
-    name. The record is written again when the queue is paused, resumed or redefined.
+    """Record a queue; done again when it is paused, resumed or redefined. ``incarnation`` (16 octets)
+    distinguishes this queue's folder from the folder of an earlier queue of this name.
     """
     return {
         "op": "queue", "vhost": queue.vhost, "name": queue.name, "auto_delete": bool(queue.auto_delete),
@@ -108,8 +108,8 @@ def vhost_deleted(name):
 
 
 def parameter_set(vhost, component, name, value, waits, by=None):
-    """``value``: JSON text. ``waits``: True if no room of the broker used the parameter, or a part of it,
-    when it was set. ``by``: its setter (broker.policies.parameters), or None.
+    """Record a parameter. ``value``: JSON text. ``waits``: True if, when the parameter was set, no room used
+    it or a part of it. ``by``: the user who set the parameter (see broker.policies.parameters), or None.
     """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,

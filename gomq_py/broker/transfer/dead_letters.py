@@ -143,7 +143,7 @@ class DeadMessage:
 
 
 def dead_message(queue, settings, reason, location, copy, pending):
-    """Make a DeadMessage; faster than arguments of its class, which C would pass as a tuple."""
+    """Make a DeadMessage. Faster than ``DeadMessage(...)``, whose arguments C would pass as a tuple."""
     dead = DeadMessage.__new__(DeadMessage)
     dead.queue = queue
     dead.settings = settings
@@ -155,7 +155,7 @@ def dead_message(queue, settings, reason, location, copy, pending):
 
 
 class DeadLetterSource(Source):
-    """Is the base of both sources of dead letters: of untried ones, and of those that wait for room."""
+    """Is the base class of FreshDeadLetters and WaitingDeadLetters."""
 
     __slots__ = ("_all",)
 
@@ -242,12 +242,12 @@ class FreshDeadLetters(DeadLetterSource):
 
     def show(self, item, message):
         dead = item
-        if dead.copy is None and self._waiting.holds(dead):
+        if dead.copy is None and self._waiting.joins_lane(dead):
             return False
         return DeadLetterSource.show(self, dead, message)
 
     def no_room(self, item, pending):
-        self._waiting.hold(item, pending)
+        self._waiting.make_wait(item, pending)
         return LEFT_TO_SOURCE
 
     def broken(self, error):
@@ -265,7 +265,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._lanes = {}  # (queue, its settings, reason): Lane
         self._round = deque()  # keys of the lanes to try in this round
 
-    def hold(self, dead, pending):
+    def make_wait(self, dead, pending):
         """Make a dead letter wait, because the destinations in ``pending`` have no room for it."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
@@ -275,8 +275,8 @@ class WaitingDeadLetters(DeadLetterSource):
         )
         self.transfer.try_again_later()
 
-    def holds(self, dead):
-        """If others of its queue and reason wait, add the dead letter to their lane and return True."""
+    def joins_lane(self, dead):
+        """Add the dead letter to its queue and reason's lane, and return True; False if there is no lane."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -343,7 +343,7 @@ class Lane:
         )
 
     def put_back(self, pending):
-        """Put the dead letter that was taken last back to the front."""
+        """Put the dead letter taken last back in front; ``pending``: the destinations that still lack it."""
         self._first -= 1
         self._pending = pending
 
@@ -476,8 +476,8 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """Return the destinations without those that the message would reach in a cycle or that refuse
-        dead letters, and without the tees of these.
+        """Leave out of ``found`` the destinations that the message would reach in a cycle, the destinations
+        that refuse dead letters, and the tees of all these.
         """
         left_out = [
             destination for destination in found
@@ -489,7 +489,7 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Return destinations of an earlier slice as they are now: queues may be deleted or reopened."""
+        """Find destinations of an earlier slice anew: their queues may be deleted or reopened since then."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
@@ -509,8 +509,8 @@ class Death:
     __slots__ = ("properties", "keys", "_edit", "_deaths", "_reason")
 
     def __init__(self, message, queue, reason, routing_key, now_ms, first_deaths=None):
-        """``first_deaths``: a cache of one slice. Messages whose first deaths are alike get the same headers
-        from it.
+        """``first_deaths``: a cache, for one slice, of the headers for messages that die for the first time;
+        None: no cache.
         """
         edit = self._edit = PropertyEdit(message.get_properties())
         self._reason = reason
@@ -550,9 +550,9 @@ class Death:
 
 
 class Address:
-    """Holds what messages share that died with the same ``routing`` and ``properties``: ``death``, a Death;
-    ``key`` in octets; ``destinations``, or None to look them up per message; ``head``: the copies' exchange,
-    key and properties, as stored.
+    """Keeps the data that all dead letters with equal ``routing`` and ``properties`` share: ``death``, a
+    Death; ``key``: the new routing key in octets; ``destinations``: None if each message needs a look-up;
+    ``head``: exchange, key and properties of the copies, as stored.
     """
 
     __slots__ = (
@@ -586,7 +586,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` the dead-lettered message, in a CopyRoom. Returns False if it is too large."""
+        """Make ``copy`` the dead-lettered ``message``, in a CopyRoom. Returns False if it is too large."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -596,8 +596,8 @@ class Address:
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):
-    """Add a death to a message's raw headers. Returns (new headers, x-death entries, routing keys). The
-    headers are sorted by name, as in RabbitMQ.
+    """Add a death to a message's raw headers. Returns (new headers, sorted by name as in RabbitMQ; x-death
+    entries; routing keys). ``new_key``: the dead letter routing key; None: the message keeps its keys.
     """
     exchange = exchange.decode("utf-8", "surrogateescape")
     keys = [routing_key.decode("utf-8", "surrogateescape"), *texts_of(headers, EXTRA_KEYS)]
@@ -614,7 +614,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """Put this death in front of the x-death entries. Its fields are sorted if there were entries."""
+    """List the x-death entries; the entry of this queue and reason, new or counted up, comes first."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:

@@ -78,7 +78,7 @@ class DelayQueue(_routes.Destination):
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
-        """Keep a message until it is due. Returns 1, 0 if it is refused, or LATER if it waits for files."""
+        """Keep a message until it is due. Returns 1: kept; 0: refused; LATER: see Destination.publish."""
         if self.closed:
             self.unable = True
             return 0
@@ -138,11 +138,11 @@ class DelayQueue(_routes.Destination):
         self.unable = True
         self.complain("refuses messages: %s", error)
 
-    def flush(self):
+    def write_out(self):
         """Write the batch's messages to their files: they outlive a kill from here on."""
         if not self.closed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -165,10 +165,10 @@ class DelayQueue(_routes.Destination):
             self.store.close()
 
     def retire(self):
-        """Accept and release no more messages; the store stays open until its files are removed. It is
-        flushed, so that no message is released twice if a kill undoes the deletion.
+        """Accept and release no more messages; the store stays open until its files are removed. It
+        writes out, so that no message is released twice if a kill undoes the deletion.
         """
-        self.flush()
+        self.write_out()
         self.hold_back()
         self.closed = True
 
@@ -209,7 +209,7 @@ class DelayQueue(_routes.Destination):
             LOG.error(f"%s {text}", self.name, detail)
 
     def set_aside(self, location, error):
-        """Set aside a message that cannot be released or dropped, until the next boot."""
+        """Set a message aside until the next boot, because it cannot be released or dropped."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
@@ -269,7 +269,9 @@ class DueMessages(_engine.Source):
             self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
-        """Make the message wait. All others wait, too, unless only closed queues lack this message."""
+        """Make the message wait. All other messages wait, too, unless all destinations in ``pending`` are
+        closed queues.
+        """
         self.pending[item] = pending
         if are_closed(pending):
             self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)

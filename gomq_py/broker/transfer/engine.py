@@ -97,7 +97,7 @@ class Source:
         """Allow waiting messages to be taken again."""
 
     def paused(self, unsafe):
-        """Called when no message is left to take; ``unsafe`` of the sent messages are not safe yet."""
+        """Called when no message is left to take; ``unsafe`` counts sent messages that are not safe yet."""
 
 
 class Target:
@@ -112,12 +112,12 @@ class Target:
         raise NotImplementedError
 
     def slice_over(self):
-        """End a slice: give up what was kept for it."""
+        """Called at the end of each slice, so that a target can write its output and free its buffers."""
 
 
 class CopyRoom:
     """Is the buffer in which a slice makes its copies, one after the other, without a Python object for each.
-    ``p``: where to write, as many octets as ``has()`` granted; ``owner``: the object that has this memory.
+    ``p``: where to write the copy, once ``has()`` returned True; ``owner``: the object that holds the memory.
     """
 
     __slots__ = ("p", "owner", "_count")
@@ -126,7 +126,7 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Make room for ``count`` octets, over the copy before. Returns False if these are too many."""
+        """Make room for a copy of ``count`` octets, in place of the last copy. False if that is too much."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
@@ -160,10 +160,10 @@ class CopyRoom:
 
 
 class Transfer(Job):
-    """Is the job ``name``, which moves messages from ``source`` to ``target``. ``start`` it for new messages.
+    """Is the job that moves messages from ``source`` to ``target``. Call ``start`` when messages have come.
 
-    ``most``, ``most_octets``: limits of the messages, and octets of their bodies, that are sent and not yet
-    safe. Several slices are made safe together up to a limit. If both are 0, each slice is made safe alone.
+    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent and not yet safe. Slices
+    up to a limit are made safe together. If both are 0, each slice is made safe alone.
     """
 
     __slots__ = (
@@ -264,7 +264,7 @@ class Transfer(Job):
         return not pending or self._wait(self._source.no_room(item, pending))
 
     def _wait(self, how):
-        """Act on ``how``, what Source.no_room returned. Returns True if the next messages go on."""
+        """Act on ``how``, the answer of Source.no_room. Returns True if the next messages may be sent now."""
         if how != LEFT_TO_SOURCE:
             self.try_again_later()
         self._is_resting = how == ALL_WAIT
@@ -290,11 +290,11 @@ class Transfer(Job):
         )
 
     def _make_safe(self):
-        """Drop the sent messages once their copies are safe. Without a disk to wait for this happens at once;
-        the flush before it writes the copies to their files, ahead of the acks of the originals.
+        """Drop the sent messages once their copies are safe, at once if nothing waits for a disk. First flush
+        the copies to their files, so that the acks of the originals are written later.
         """
         if self._sent:
-            self._scheduler.flush()
+            self._scheduler.write_out()
             sent, octets = self._sent, self._sent_octets
             self._sent, self._sent_octets = [], 0
             self._unsafe += len(sent)
@@ -323,7 +323,7 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers leave that to the source."""
+        """Send nothing until copies can be made safe again. Without timers do nothing: the source decides."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)

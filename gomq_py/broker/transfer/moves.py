@@ -97,7 +97,9 @@ class Move(Source):
     def __init__(
         self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
     ):
-        """``count``: most messages to move; ``keep``: copy instead of moving; ``dry_run``: only count."""
+        """``wanted``: a Filter; None: all messages. ``count``: most messages to move; None: no limit.
+        ``keep``: copy instead of moving; ``dry_run``: only count.
+        """
         self.result = MoveResult()
         self._queue = queue
         self._done = done
@@ -169,7 +171,9 @@ class Move(Source):
         self._queue.wake()
 
     def set_aside(self, item, error, was_sent):
-        """Leave a message in its place if it cannot be copied; unacked if it cannot be dropped."""
+        """Keep a message: ready in its place if it cannot be copied, unacked if it was copied and cannot be
+        dropped.
+        """
         if was_sent:
             self._queue.set_aside(item, error, SETTING_ASIDE)
         else:
@@ -312,8 +316,8 @@ class Origin:
 
 
 def origin_of(headers):
-    """The Origin that a raw headers table tells, or None. x-death lists the latest death first, so the first
-    death is the last entry, or the last that x-first-death-* names.
+    """The Origin that a raw headers table tells, or None. x-death lists the latest death first. So the first
+    death is the last entry that has the queue and reason in x-first-death-*, or else simply the last entry.
     """
     if headers is None:
         return None

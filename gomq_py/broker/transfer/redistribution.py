@@ -2,8 +2,8 @@
 
 The queue factory calls it, and removes the queue's files afterwards. The deleted queue's ``redistribution()``
 returns a function that names each message's target; a Transfer for each queue works in slices. Messages
-without a target are dropped with the queue. So are messages that a kill finds still there, because the
-deletion is in the log already.
+without a target are dropped with the queue. If the broker is killed meanwhile, the messages left are dropped,
+too, because the deletion is in the log already.
 """
 from gomq_py.broker.transfer.engine import ALL_WAIT, NOTHING_TO_DROP, Source, Target, Transfer
 from gomq_py.broker.transfer.moves import copied
@@ -24,7 +24,7 @@ class Redistributions:
 
     def give(self, queue, target_of, gone):
         """Send each ready message of a retired queue to the Destination that ``target_of(message)`` returns,
-        and drop it if that is None. Once the copies are on disk, call ``gone()``.
+        or drop the message if that is None. Call ``gone()`` once all copies are on disk.
         """
         redistribution = Redistribution(queue, self._over)
         redistribution.transfer = Transfer(
@@ -34,7 +34,7 @@ class Redistributions:
         redistribution.transfer.start()
 
     def close(self):
-        """End all redistributions, because the broker stops. First sends those that need no new file."""
+        """End all redistributions, because the broker stops. First sends what can be sent at once."""
         for redistribution in list(self._transfers):
             transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():

@@ -18,7 +18,7 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
     count the message's octets among unfinished bodies.
     """
     message = publication.message
-    hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
+    hold = stream.pause_reading(getattr(message.lacking, "waits_for", WAITS_FOR))
     octets = message.get_body_length()
     hub.bodies.count_whole(octets)
 
@@ -31,15 +31,17 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
 
 
 class BlockedPublish:
-    """Publishes a Publication's message, which owns its octets, to the destinations from number ``at`` on;
-    number ``at`` answered LATER. It is in ``vhost.blocked_publishes`` until all destinations have answered.
+    """Publishes a Publication's message to the destinations from number ``at`` on; number ``at`` has answered
+    LATER. The message owns its octets. ``vhost.blocked_publishes`` holds the BlockedPublish until all
+    destinations have answered.
 
     ``taken``: True if all earlier destinations took the message. At the end, even if the client has gone,
-    ``done(taken, somebody_took)`` is called: True if all destinations took the message, and True if one from
-    ``at`` on did. If all queues were deleted before any had the message, it is routed anew.
-    ``before(destinations, None, taken)`` is called before each attempt, ``before(destinations, left, taken)``
-    after an attempt that stops at ``left`` (the first answers LATER) or ends with a refusal (``left`` is
-    empty): in the batch of that answer, so that no kill comes in between.
+    ``done(taken, somebody_took)`` is called: ``taken`` if all destinations took the message,
+    ``somebody_took`` if a destination from ``at`` on did. If all queues were deleted before any had the
+    message, it is routed anew. ``before(destinations, None, taken)`` is called before each attempt. After an
+    attempt, ``before(destinations, left, taken)`` is called if a destination answers LATER (``left``: this
+    and all later destinations) or if a destination refuses (``left`` is empty). That call is in the batch of
+    the answers, so a kill cannot part the two.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -80,7 +82,10 @@ class BlockedPublish:
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
-        """Publish. Returns False if a destination answers LATER. ``error``: why the first cannot take it."""
+        """Publish to the destinations left. Returns False if a destination answers LATER, else True.
+        ``error``: why the files of the first destination could not be made, or None; with an error this
+        destination refuses.
+        """
         destinations = self._still_there()
         if error is not None and destinations and destinations[0] is self._destinations[0]:
             destinations.pop(0).not_stored(error)
@@ -106,7 +111,9 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """List the remaining destinations without deleted queues, whose names other queues may have now."""
+        """List the remaining destinations, without queues that were deleted; a new queue of the same name is
+        not put in their place.
+        """
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each

@@ -11,8 +11,8 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources
 def check_credentials(logins, clients, username, password, host, deadline):
     """Log a client in from this address; count the login. Returns the User. Raises LoginRefused. May switch.
 
-    ``password``: octets, or None if a verified certificate names the user. Afterwards the door must ask
-    again whether ``clients`` admits connections.
+    ``password``: octets, or None if a verified certificate names the user. ``clients`` may have stopped
+    admitting connections meanwhile, so the door must check this afterwards.
     """
     try:
         if clients.refusing_logins:
@@ -45,7 +45,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Why an admitted User may not stay in the vhost of this name any more; None if it may stay."""
+    """Return why an admitted User may not stay in the vhost of this name, or None if the User may stay."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:

@@ -16,7 +16,7 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
     queue = _source(caller, name)
     if not keep:
         queue.check_taking()
-    target_caller.access.write("queue", target.name)
+    target_caller.access.check_write("queue", target.name)
     if target.is_state:
         where = described("queue", target.name, target_caller.vhost.name)
         raise AccessRefused(f"cannot put messages into {where}: its client gets what it has subscribed to")
@@ -25,9 +25,9 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
-    """Replay dead letters. Needs read on the queue and, for each message, write on the place where it goes,
-    with its routing keys. ``to``, ``clean``: see to_origin(). Returns (queue, route). Raises AccessRefused,
-    NotFound, ResourceLocked.
+    """Replay dead letters. Needs read on the queue and, for each message, write on the queue or exchange that
+    gets it, with its routing keys. ``to``, ``clean``: see broker.transfer.moves.to_origin(). Returns (queue,
+    route). Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
     queue.check_taking()
@@ -40,7 +40,9 @@ def to_where_they_died(caller, name, to="queue", clean=False):
 
 
 def _while_allowed(caller, queue, route, may_put=lambda: True):
-    """Make a ``route`` that also checks the rights for each message: without them messages stay."""
+    """Make a ``route`` that also checks the rights for each message; without the rights the message stays in
+    its queue.
+    """
 
     def asking(message):
         if not caller.access.may_read(queue.name):

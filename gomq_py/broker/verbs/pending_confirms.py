@@ -38,10 +38,10 @@ class UnsyncedQueues:
 
 
 class Answer:
-    """Is the answer to some publishes together; each door has its own class.
+    """Is one answer to one or more publishes; each door has its own class.
 
-    Either ``kept`` or ``lost`` is called, once, after all earlier answers. ``flush``: the
-    storage.flush.flushing.NextFlush that the answer waits for; None if the flush had begun already.
+    Once all earlier answers are sent, either kept() or lost() is called, once. ``flush``: the flush that the
+    answer waits for (storage.flush.flushing.NextFlush); None if this flush had begun already.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -61,13 +61,13 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """True if the answer must wait although the flush is over, with this ``error`` or None. Later
-        ``callback(error)`` is called, and asks again.
+        """Called after the flush, which ended with ``error`` or None. True if the answer must wait longer;
+        then ``callback(error)`` is called later, which calls must_wait() again. False if not.
         """
         return False
 
     def is_lost(self):
-        """True if the store of one of its queues has failed."""
+        """True if the store of a queue that the answer waits for has failed."""
         for queues in self.queues:
             for queue in queues:
                 if queue.failed:
@@ -95,7 +95,7 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last waiting answer. A door may add to it what needs no flush of its own."""
+        """The last waiting answer. A door may add publishes to it that need no flush."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):

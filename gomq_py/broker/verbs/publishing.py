@@ -81,9 +81,9 @@ class Publication:
 def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
     """A Route for messages of this exchange and routing key while it is current; None for the slow lane.
 
-    ``headers``: with the list in the header that the key's Route watches; not needed for clients whose
-    headers have no lists. ``tells_delayed``: True if the lane recognises delayed messages, and accepts
-    Routes that treat them apart.
+    ``headers``: the message's headers, needed only if the header that decides the route holds a list.
+    ``tells_delayed``: True if the lane recognises delayed messages, and accepts Routes that have other queues
+    for delayed messages.
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -125,7 +125,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 def check_address(caller, exchange, routing_key):
     """Check a message's exchange and routing key as prepare() does, before the rest has arrived."""
     found, routing_key = _addressed(caller, exchange, routing_key)
-    caller.access.write_topic(found, (routing_key,))
+    caller.access.check_write_topic(found, (routing_key,))
 
 
 def _addressed(caller, exchange, routing_key):
@@ -136,7 +136,7 @@ def _addressed(caller, exchange, routing_key):
         # destination, and no error.
         if topics is not None and caller.access.may_publish(topics, key):
             name, routing_key = topics.name, key
-    caller.access.write("exchange", name)
+    caller.access.check_write("exchange", name)
     found = vhost.exchange(name)
     if found.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{found.name}' in vhost '{vhost.name}'")
@@ -146,13 +146,13 @@ def _addressed(caller, exchange, routing_key):
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     """Make a Publication as prepare() does, without the check of write on the exchange."""
     vhost = caller.vhost
-    caller.access.write_topic(exchange, (routing_key,))
+    caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
     check_user_id(envelope.user_id, caller.access.user)
     lives_ms = envelope.lives_ms()
     more_keys = envelope.more_keys()
     persistent = envelope.is_persistent()
-    caller.access.write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
+    caller.access.check_write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())
@@ -179,7 +179,8 @@ def store(caller, publication, now_ms, wait=None):
     """Publish to the destinations. Returns True if all took the message, otherwise False.
 
     If destination number ``at`` needs files first, calls ``wait(publication, at, taken)`` and returns None.
-    ``wait`` makes a BlockedPublish, which calls stored() later. Without ``wait`` no message waits.
+    ``wait`` makes a BlockedPublish, which calls stored() later. If ``wait`` is None, the files are made at
+    once.
     """
     # The id is recorded first: a repeat must not be confirmed before this message is stored.
     is_noted = _is_noted(publication)
@@ -230,7 +231,9 @@ def stored(publication, taken, somebody_took):
 
 
 def store_and_wait(caller, publication, scheduler):
-    """Store a message without a channel, which the vhost counts. Returns the Publication. May switch."""
+    """Store a message that came by no channel, and count it for the vhost. Returns the Publication. May
+    switch.
+    """
     waited, now_ms = Event(), unix_ms()
 
     def end(taken, somebody_took):
@@ -259,12 +262,12 @@ def traced(caller):
 
 
 def _is_noted(publication):
-    """True if its exchange deduplicates and the message has an id."""
+    """True if the publication's exchange deduplicates, and the message has an id."""
     return publication.seen is not None and publication.seen[0] is not None
 
 
 def _is_duplicate(publication, now_ms):
-    """True if its exchange has seen the message's id before; otherwise False, and the id is noted."""
+    """True if the exchange has seen the message's id before. Otherwise notes the id and returns False."""
     seen = publication.exchange.deduplication
     return seen is not None and not seen.take(*publication.seen, now_ms)
 

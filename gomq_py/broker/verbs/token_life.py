@@ -22,10 +22,11 @@ class TokenLife:
         self._arm()
 
     def renew(self, secret, hold, renewed, refused):
-        """Verify a newer token (octets) from the client, then call ``renewed()`` or ``refused(error)``.
-        To verify it, the issuer's keys may be fetched.
+        """Verify a newer token (octets) from the client, then call ``renewed()`` or ``refused(error)``. To
+        verify it, the issuer's keys may be fetched.
 
-        ``hold`` is released when the token is verified: later requests need the new token's rights.
+        ``hold`` keeps the client from being read, and is released when the token is verified: the client's
+        later requests may need the new token's rights.
         """
         self._renewal = self._hub.spawn(self._renew, secret, hold, renewed, refused)
 

@@ -1,8 +1,8 @@
 """MQTT exchange: routes messages by topic filters, matched level by level (MQTT 5 §4.7).
 
-A type of exchange for broker.topology.kinds, above filter_tree. It turns routing keys into topics
-(mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings; an operator may bind queues to it by
-filters, and bind it to other exchanges, which feed it.
+A type of exchange for broker.topology.kinds, above filter_tree. The exchange turns routing keys into topics
+(mqtt.wire.topics.swapped). Its bindings are the sessions' subscriptions. An operator may bind queues to the
+exchange by filters, and feed the exchange from other exchanges by binding it to them.
 """
 from functools import cached_property
 
@@ -74,7 +74,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """(binding key, arguments) of a binding of a topic exchange that gets the same messages."""
+        """(binding key, arguments) with which a topic exchange would route the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -124,7 +124,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue may have lost messages. Returns whether it has any."""
+        """Replace the shares of a session whose queue may have lost messages. False if it has no shares."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -134,7 +134,7 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """The text of an error: topic filters of ``whose`` have + in too many places; ``most``: the limit."""
+    """An error text: the filters of ``whose``, a phrase, have + in too many places; ``most``: the limit."""
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 

@@ -1,7 +1,7 @@
-"""Expiries: notes when the messages of keys expire, and says which keys are due.
+"""Expiries: notes when each key's message expires, and says which keys are due.
 
-A leaf of mqtt.model beside key_index. Each key has one time, the earliest noted; at that time the caller
-looks at the key's message. So a key costs one entry, however often its message is replaced. Never switches.
+A leaf of mqtt.model. Each key has one time, the earliest noted; at that time the caller looks at the key's
+message. So a key costs one entry, however often its message is replaced. Never switches.
 """
 import heapq
 

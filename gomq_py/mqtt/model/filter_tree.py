@@ -23,9 +23,9 @@ _NUMBERED = 40
 class FilterNode:
     """A node of the tree: has the levels that may follow, and the destinations of filters that end here.
 
-    ``destinations``: of the filter that ends here; ``below``: of the same filter with ``#`` behind it. Each
-    is {destination: count}, or the only destination if it was added once, or None. ``levels`` is {level:
-    node}, or the only node, or None: most nodes have one child, and a dict is larger than a node.
+    ``destinations``: those of the filter that ends here; ``below``: those of the same filter followed by
+    ``/#``. Each is {destination: count}, or the only destination if it was added once, or None. ``levels`` is
+    {level: child}, or the only child, or None: most nodes have one child, and a dict is larger than a node.
     """
 
     __slots__ = ("level", "levels", "plus", "destinations", "below")
@@ -50,7 +50,7 @@ class FilterNode:
 
 
 class Arrangements:
-    """Counts the arrangements of ``+`` in filters, which are given as levels_of() returns them.
+    """Counts filters by their arrangement: the places of ``+`` and the number of levels (see levels_of()).
     ``costly_levels``: how many nodes a topic may reach because of ``+``, at most.
     """
 
@@ -61,7 +61,7 @@ class Arrangements:
         self._counts = {}  # (positions of +, levels before a #): count of filters
 
     def has_room(self, levels, most):
-        """Whether a further filter would leave ``costly_levels`` as it is, or at most ``most``."""
+        """Whether a filter may be added: ``costly_levels`` would not grow, or to no more than ``most``."""
         key = _arrangement(levels)
         return key is None or key in self._counts or self.costly_levels + len(levels) <= most
 
@@ -84,7 +84,7 @@ class Arrangements:
 
 
 class FilterTree:
-    """Maps topic filters to destinations. ``size``: additions held; ``arrangements``: where ``+`` stands."""
+    """Maps topic filters to destinations. ``size``: number of additions; ``arrangements``: Arrangements."""
 
     __slots__ = ("root", "size", "arrangements")
 
@@ -178,8 +178,9 @@ class FilterTree:
 
 
 class Shape:
-    """What filters of one shape have in common: ``pluses``, the positions of ``+``; ``levels``, how many
-    without a ``#``; ``is_below``, whether they end with ``#``. ``count``: how many filters have the shape.
+    """The properties that filters of one shape share: ``pluses``, the positions of ``+``; ``levels``, how
+    many they have, not counting ``#``; ``is_below``, whether they end with ``#``. ``count``: how many such
+    filters.
     """
 
     __slots__ = ("pluses", "levels", "is_below", "count")
@@ -198,8 +199,9 @@ class FilterSet:
     """The valid filters of one session; a shared filter matches like the filter behind its share name.
 
     Filters have one Shape if they have equally many levels, ``+`` in the same places and the same kind of
-    end. A topic matches at most one filter of a Shape: match() makes its text from the topic and looks it up.
-    So a filter costs no node, and a topic costs one lookup per Shape. Arrangements bounds the Shapes.
+    end. A topic matches at most one filter of a Shape: match() makes the filter's text from the topic, and
+    looks that text up. So a topic costs one lookup per Shape, and filters need no nodes. Arrangements bounds
+    the number of Shapes.
     """
 
     __slots__ = ("filters", "shapes", "shared")
@@ -273,7 +275,7 @@ def _reach(there, targets):
 
 
 def _lead(node, is_below, there):
-    """Set a node's ``below`` if ``is_below``, otherwise its ``destinations``."""
+    """Set a node's ``below`` (if ``is_below``) or its ``destinations`` to ``there``."""
     if is_below:
         node.below = there
     else:
@@ -321,7 +323,7 @@ def _is_below(topic_filter):
 
 
 def _arrangement(levels):
-    """(positions of ``+`` as a number, number of levels) of a filter; None if no level is ``+``."""
+    """(positions of ``+`` as bits of a number, number of levels) of a filter; None if no level is ``+``."""
     if "+" not in levels:
         return None
     return sum([_ONE << index for index, level in enumerate(levels) if level == "+"]), len(levels)

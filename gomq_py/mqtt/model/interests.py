@@ -1,7 +1,7 @@
 """Interests: decide how a session's client gets messages of a topic, by the matching subscriptions.
 
-Beside session, which has the subscriptions; below the door's deliveries, which ask for every message. The
-result for a topic is remembered until subscriptions or rights change. Never switches.
+The door's deliveries ask this module about every message; session has the subscriptions. The result for a
+topic is remembered until subscriptions or rights change. Never switches.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterSet
@@ -21,8 +21,8 @@ class Interest:
 
     ``topic``: its octets, with the pointer ``at``; empty if its messages cannot or may not go to the client.
     ``qos``: the highest that was granted; ``as_published``: RETAIN is kept; ``identifiers``: the MQTT 5
-    properties with the subscription identifiers. ``is_kept``: a subscription that is not shared leads to the
-    session's queue; ``is_shared``: a subscription is shared; ``is_wanted``: there is a subscription.
+    properties with the subscription identifiers. ``is_kept``: an unshared subscription leads to the session's
+    queue; ``is_shared``: a matching subscription is shared; ``is_wanted``: a subscription matches.
     """
 
     # ``own``: the Interest in the session's own publishes, if it differs (No Local), else None. An Interest
@@ -68,7 +68,9 @@ class Interest:
         return one
 
     def in_own(self):
-        """The Interest in messages of the session's own client, by subscriptions without No Local."""
+        """The Interest in publishes of the session's own client, for which No Local subscriptions do not
+        count.
+        """
         return self if self.own is None else self.own
 
 
@@ -123,7 +125,7 @@ class Interests:
         self.session = self.filters = None
 
     def find(self, at, start, length):
-        """The Interest in a topic. Its routing key is the ``length`` octets from ``start`` of a buffer."""
+        """The Interest in the topic with the routing key ``at[start:start + length]``; ``at``: a buffer."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
         key = b"" + at[start:start + length]  # as in RememberedRoutes.find
@@ -140,7 +142,8 @@ class Interests:
         return interest
 
     def name(self, key, alias):
-        """Set the alias by which the client knows a topic; ``key``: its routing key, known to find()."""
+        """Set the alias by which the client knows a topic; ``key``: its routing key, as last given to find().
+        """
         if self.aliases is None:
             self.aliases = {}
         self.aliases[key] = alias
@@ -183,7 +186,7 @@ class Interests:
         return interest
 
     def _matching(self, topic):
-        """The filters that match a topic (octets); _NONE if the octets are no topic name."""
+        """The filters that match a topic (octets); an empty tuple, _NONE, if the octets are no topic name."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:

@@ -73,12 +73,13 @@ class KeyIndex:
         return number
 
     def seek(self, key):
-        """(key, number) of the first key that is not less than this one; None if all are less."""
+        """(key, number) of the first key that is not less than ``key``; None if all are less."""
         part, at = self._first_from(key)
         return None if part == len(self._keys) else (self._keys[part][at], self._numbers[part][at])
 
     def page(self, key):
-        """Some (key, number) in order, from the first key not less than this one; [] if all are less."""
+        """A list of some (key, number), in order, from the first key not less than ``key`` on; [] at the end.
+        """
         part, at = self._first_from(key)
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
@@ -104,8 +105,8 @@ class KeyIndex:
 
 
 class TopicWalk:
-    """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7), by skips to the next possible
-    match. A filter without wildcards costs one lookup, a filter with ``+`` one per existing level.
+    """Finds the topics of a KeyIndex that a filter matches (MQTT 5 §4.7), and skips topics that cannot match.
+    A filter without wildcards costs one lookup; ``+`` costs one for each different level in its place.
 
     Until ``is_over``, each ``step()`` returns (topic, number) of a match, in order, or None. A walk may miss
     or find topics that are added or removed meanwhile.
@@ -174,5 +175,5 @@ def _behind(levels, topic):
 
 
 def successor(key):
-    """The first text that sorts behind the key, as keys hold no U+0000."""
+    """The least text greater than the key: the key and U+0000, which no key contains."""
     return key + "\0"

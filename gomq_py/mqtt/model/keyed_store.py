@@ -5,8 +5,8 @@ are taken from that store and stay unacked; an index in memory, rebuilt at boot,
 
 - *Replaced*: a message is deleted only once its successor is safe, so a power cut leaves one of them.
 - *Deleted*: a message without content (a tombstone) is written for the key. Once the tombstone is safe, the
-  key's older messages are deleted; it is deleted once that is safe, so that no older message comes back.
-  If there is no room for a tombstone, the message is deleted at once.
+key's older messages are deleted. Once these deletions are safe, the tombstone is deleted, so that no older
+  message comes back. If there is no room for a tombstone, the message is deleted at once.
 - *Healed*: a store that failed is closed and reopened as in a restart, again and again until that succeeds.
   Messages whose publishers were not answered may be there or not. If a key has several messages, the last,
   which the disk may have refused, is rewritten before the others are deleted.
@@ -40,12 +40,13 @@ TRY_AGAIN_MS = 1000
 
 
 class KeyedStore(Destination):
-    """A Destination with one message per key. ``name``: of the vhost's store, which the first message makes.
+    """A Destination with one message per key. ``name``: the vhost's store, created for the first message.
     ``key_of(message)`` returns the key (a text) of a stored message, None for a foreign message.
     ``tombstone(key)`` makes the Message that deletes the key's message.
 
-    ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all their bodies. ``closed``:
-    a fault or the end (``is_over``) closed it. ``when_open(store)`` returns steps to take after a reopening.
+    ``index`` (KeyIndex) has the location of each key's message; ``octets``: of all bodies together.
+    ``closed``: after a fault, or for good (``is_over``). ``when_open(store)`` returns steps to take after a
+    reopening.
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -63,7 +64,7 @@ class KeyedStore(Destination):
         self._outdated = []  # (key, location) to delete once everything written until now is safe
         self._tombstones = []  # locations of tombstones whose older messages are in _outdated
         self._gone = []  # tombstones to delete once the deletion of their messages is safe
-        self._settling = None  # (outdated, tombstones, gone) that wait for the disk
+        self._deleting = None  # (outdated, tombstones, gone) that wait for the disk
         self._segment = 0  # number of the segment written last
         self._rewriting = Rewriting(self)
         self._reopening = Reopening(self, name)
@@ -91,7 +92,8 @@ class KeyedStore(Destination):
         return self._store is None or self._store.outlives_kill()
 
     def delete(self, key):
-        """Delete the key's message, as durably as put(). Returns False if there is none, or if closed."""
+        """Delete the key's message, as durably as put(). False if the key has no message or this is closed.
+        """
         if self.index.get(key) is None or self.closed:
             return False
         if self._put(key, self._tombstone(key), True) != 1 and not self.closed:
@@ -147,7 +149,7 @@ class KeyedStore(Destination):
         location = self.index.pop(key)
         try:
             self.octets -= self._octets_at(location)
-            for outdated in (self._outdated, self._settling[0] if self._settling else []):
+            for outdated in (self._outdated, self._deleting[0] if self._deleting else []):
                 for each in [each for each in outdated if each[0] == key]:
                     outdated.remove(each)
                     self._store.delete(each[1])
@@ -199,7 +201,9 @@ class KeyedStore(Destination):
     # boot
 
     def recovered(self, store):
-        """At boot, load the messages of an earlier run; a store of None is reopened later. Blocks."""
+        """At boot, load messages of an earlier run. If the store could not be opened (None), reopen it later.
+        Blocks.
+        """
         if store is None:
             self.closed = self.failed = True
             self._reopening.begin()
@@ -233,7 +237,7 @@ class KeyedStore(Destination):
             yield
         self.index = KeyIndex(found)
         self._outdated, self._tombstones, self._gone = [], list(buried.values()), []
-        self._settling = None
+        self._deleting = None
         for key, location in found.items():
             if store.read(location, message):
                 self.octets += message.get_body_length()
@@ -262,27 +266,27 @@ class KeyedStore(Destination):
 
     # the scheduler's side
 
-    def flush(self):
+    def write_out(self):
         """End a batch: write messages and deletions into the files, where they outlive a kill."""
         if not self.closed and self._store is not None:
             try:
-                self._store.flush()
+                self._store.write_out()
             except StoreError as error:
                 self.fail(error)
 
     def turn(self):
         """End a batch: arrange that outdated messages are deleted once their successors are safe."""
-        if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
-            self._settling = self._outdated, self._tombstones, self._gone
+        if (self._outdated or self._tombstones or self._gone) and self._deleting is None and not self.closed:
+            self._deleting = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
-            self.vhost.when_safe(partial(self._settle, self._settling), lambda: self.failed, False)
+            self.vhost.when_safe(partial(self._delete_outdated, self._deleting), lambda: self.failed, False)
         return 0
 
-    def _settle(self, settling, error):
+    def _delete_outdated(self, deleting, error):
         """Delete outdated messages, now that their successors are safe, or try again later after an error."""
-        if self._settling is not settling:  # the store was reopened meanwhile
+        if self._deleting is not deleting:  # the store was reopened meanwhile
             return
-        (outdated, tombstones, gone), self._settling = settling, None
+        (outdated, tombstones, gone), self._deleting = deleting, None
         if self.closed:
             return
         if error is not None:
@@ -302,7 +306,7 @@ class KeyedStore(Destination):
             if tombstones:
                 store.mark()
             else:
-                store.flush()
+                store.write_out()
         except StoreError as fault:
             self.fail(fault)
             return
@@ -347,7 +351,7 @@ class KeyedStore(Destination):
     # ends
 
     def close(self):
-        """Stop for good. The message store below stays open; the vhost closes that."""
+        """Stop for good. The message store below stays open until the vhost closes it."""
         self.is_over = True
         self.stop()
 

@@ -52,7 +52,7 @@ class Moving(Job):
         return False
 
     def failed(self, error):
-        """Leave the records until the next segment is full."""
+        """Leave the records where they are until the next segment begins."""
         self._records.moving = None
         return False
 
@@ -107,7 +107,7 @@ class Replacing(RetryJob):
         return False
 
     def _tell_when_named(self):
-        """Release the replaced QoS2Records once the definitions on disk name another store."""
+        """End the replaced QoS2Records' ``is_stuck`` once the definitions on disk name another store."""
         self._vhost.when_safe(partial(self._named, self._sessions.qos2_records), _is_ours)
 
     def _named(self, after, error):

@@ -30,7 +30,7 @@ cdef class QoS2Records(_scheduler.TurnTaker):
     cdef uint64_t came_ms
     cdef public object moving
     cdef readonly dict outdated
-    cdef list unsettled
+    cdef list old_copies
     cdef readonly tuple together
     cdef object __weakref__
     @cython.locals(kept_at=uint64_t)
@@ -64,7 +64,7 @@ cdef class QoS2Records(_scheduler.TurnTaker):
     @cython.locals(shown=Message, place=Py_ssize_t, kind=int, state=int, now=uint64_t,
                    identifier=cython.uint, key=uint64_t)
     cpdef uint64_t again(self, uint64_t kept_at) except? 0
-    cpdef flush(self)
+    cpdef write_out(self)
     @cython.locals(at=cython.p_uchar, place=Py_ssize_t, message=Message, kept_at=uint64_t)
     cdef uint64_t _keep(
         self, int kind, int state, unsigned int identifier, uint64_t key, uint64_t location,

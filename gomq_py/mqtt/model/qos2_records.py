@@ -1,23 +1,23 @@
 """QoS2Records: keeps the QoS 2 packet identifiers of a vhost's durable sessions on disk, in a store of their
 own.
 
-Beside the sessions, below the door, above storage. A record outlives a kill once its function returns,
-because it is in the store's mappings and the store's files have names; a deletion outlives a kill from the
-end of the batch. Records are flushed soon, releases before PUBCOMP leaves. A rewritten record's old copy is
-deleted once the new one is on disk.
+The sessions and the door write records here. A record outlives a kill once the function that writes it has
+returned, because it is in the store's mapped files, which have names; a deletion outlives a kill from the
+end of the batch on. Records are flushed soon; deletions by PUBREL are flushed before PUBCOMP leaves. A
+rewritten record's old copy is deleted once the new copy is on disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
                 with the same identifier and DUP; if it is settled, PUBREL is sent. With acknowledgers
                 (followers), PUBLISH and PUBREL wait until they have the record: a new leader must know it
-    received    right before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
+    received    just before a QoS 2 message is given to its destinations, until its PUBREL: after a kill
                 the client's repeated PUBLISH is known and not stored twice
     partly      when some destinations have the message and the next waits for files, until all have it:
                 after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
-    doubt       clients may hold identifiers that are free here, so that from the next boot on PUBREL goes out
-                for each before it is used. The same holds if there is no ``trust``
-    trust       all sent messages are recorded. Both are written first; a power loss, or a disk without room
-                for a sent record, deletes trust: a deletion is all that a full disk can take
+    doubt       clients may hold identifiers that are free here: from the next boot on, PUBREL is sent for an
+                identifier before it is used. The same holds if there is no ``trust`` record
+    trust       all sent messages are recorded. Doubt and trust are a store's first records. A power loss, or
+                a full disk that refuses a sent record, deletes trust: a full disk accepts only deletions
 
 A received record has the places of its message in the destinations' logs. Boot checks them after a kill if
 the kill may have come before the message: for the last record, and for messages in files without names, which
@@ -66,7 +66,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
     __slots__ = (
         "vhost", "scheduler", "store", "failed", "message", "shown", "record", "at", "places_length",
-        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "unsettled",
+        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "old_copies",
         "together", "is_stuck", "waiting", "doubts", "trust_at", "doubt_at", "__weakref__",
     )
 
@@ -85,7 +85,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.sure_at = self.sure_mark = self.segment = self.trust_at = self.doubt_at = 0
         # {location of a rewritten record, or 1 + location of one that ended with its session: the old
         # location, to delete once that is safe}; and the keys that wait for moved()
-        self.outdated, self.unsettled = {}, []
+        self.outdated, self.old_copies = {}, []
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
@@ -113,7 +113,9 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def trust(self, trust_at, doubt_at, is_doubtful):
-        """Set ``trust_at`` and ``doubt_at``; write the records where they are 0. Doubt if ``is_doubtful``."""
+        """Use the trust and doubt records at these locations; write each whose location is 0. But if
+        ``is_doubtful``, keep no trust record, as after doubt().
+        """
         self.trust_at = trust_at
         if not trust_at and not is_doubtful:
             self.trust_at = self._keep(TRUST, 0, 0, 0, 0, 0)
@@ -127,7 +129,7 @@ class QoS2Records(_scheduler.TurnTaker):
         if self.trust_at:
             self.done(self.trust_at)
             self.trust_at = 0
-            self.flush()  # before the PUBLISH leaves
+            self.write_out()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
         """Whether there is an acknowledger (follower), which may lack the last records."""
@@ -141,8 +143,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """Record a message before ``destinations`` (a tuple) get it; ``had``: the message's places in
-        destinations that have it. Returns the record's location for received(), 0 if it cannot be kept.
+        """Record a message before ``destinations`` (a tuple) get it; ``had``: its places in those that have
+        it already. Returns the record's location for received(), 0 if the record cannot be kept.
         """
         if not self._opened():
             return 0
@@ -169,7 +171,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self.places_of(())
 
     def places_of(self, left):
-        """The places of the last begun() message, without those in ``left``, its last destinations."""
+        """The places of the last begun() message, except those in ``left``, the last of its destinations."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -195,7 +197,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
-        """Record that all destinations have the message of an earlier run. Returns its location, or 0."""
+        """Record that all destinations have an earlier run's message. Returns the record's location, or 0."""
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
     def received_before(self, key, identifier, is_sure, places):
@@ -221,7 +223,9 @@ class QoS2Records(_scheduler.TurnTaker):
                 self.fail(error)
 
     def sure(self, mark):
-        """Record that the messages up to ``mark``, a last_received, are on disk. PUBREC leaves after that."""
+        """Record that the messages of records up to the location ``mark`` are on disk. PUBREC leaves after
+        that.
+        """
         if mark <= self.sure_mark:
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
@@ -245,7 +249,7 @@ class QoS2Records(_scheduler.TurnTaker):
             return
         if has_ended:
             self.outdated[kept_at + 1] = kept_at  # no record begins there
-            self.unsettled.append(kept_at + 1)
+            self.old_copies.append(kept_at + 1)
             return
         if self.outdated:
             self._delete_outdated(kept_at)
@@ -274,23 +278,23 @@ class QoS2Records(_scheduler.TurnTaker):
         if not now:
             return kept_at
         self.outdated[now] = kept_at
-        self.unsettled.append(now)
+        self.old_copies.append(now)
         return now
 
     def moved(self):
-        """Delete old copies left by again(), and the records of ended sessions, once that is safe."""
-        if self.unsettled and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
-            unsettled, self.unsettled = self.unsettled, []
+        """Have old copies left by again(), and records of ended sessions, deleted after the next flush."""
+        if self.old_copies and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
+            old_copies, self.old_copies = self.old_copies, []
             self.await_flush()
-            self.vhost.when_safe(partial(self._settle, unsettled), lambda: self.failed, False)
+            self.vhost.when_safe(partial(self._delete_old_copies, old_copies), lambda: self.failed, False)
 
     # the scheduler's side
 
-    def flush(self):
+    def write_out(self):
         """End a batch: write deletions into the files, where they outlive a kill."""
         if self.store is not None and not self.failed:
             try:
-                self.store.flush()
+                self.store.write_out()
             except StoreError as error:
                 self.fail(error)
 
@@ -311,7 +315,7 @@ class QoS2Records(_scheduler.TurnTaker):
             QoS2Recovery(self).hand_out({self.key_of(session.queue): session for session in sessions})
         except StoreError as error:
             self.fail(error)
-        self.flush()
+        self.write_out()
 
     def fail(self, error):
         """Keep nothing more until another store has replaced the failed one."""
@@ -349,7 +353,7 @@ class QoS2Records(_scheduler.TurnTaker):
     # helpers
 
     def _note_places(self, destinations, message, had):
-        """Append to the next record the places ``had`` and those that ``destinations`` will have."""
+        """Put the places ``had`` and the message's next places in ``destinations`` into the next record."""
         room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         # The destinations in ``had`` stored the message at another time: do not search for it by time.
@@ -372,7 +376,9 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record; from BEGUN on it has the places noted last. Returns its location, 0 if it fails."""
+        """Write a record; states from BEGUN on include the places noted last. Returns its location, 0 on
+        failure.
+        """
         if not self._opened():
             return 0
         at = self.at
@@ -414,7 +420,7 @@ class QoS2Records(_scheduler.TurnTaker):
             self.places_length = length
 
     def _use(self, record):
-        """Use this bytearray for the records to be written."""
+        """Compose the next records in this bytearray."""
         self.record = record
         self.at = octets.pointer(record)
         self.message.buffer = self.at
@@ -434,14 +440,15 @@ class QoS2Records(_scheduler.TurnTaker):
             QUIET.error(
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
-    def _settle(self, moved, error):
-        """Delete old copies, now that this is safe; after an ``error`` the next moved() deletes them."""
+    def _delete_old_copies(self, moved, error):
+        """Delete old copies, because the new ones are safe; after an ``error`` the next moved() deletes them.
+        """
         if error is not None:
-            self.unsettled += moved
+            self.old_copies += moved
             return
         for kept_at in moved:
             self._delete_outdated(kept_at)
-        self.flush()
+        self.write_out()
 
     def _delete_outdated(self, kept_at):
         """Delete all older copies of a rewritten record."""

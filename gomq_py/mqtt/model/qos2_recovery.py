@@ -2,15 +2,15 @@
 boot, and blocks, because it reads records of messages.
 
 Each received identifier is restored as complete, restored as partly stored (for the destinations that have
-its message), or dropped; qos2_records has the rules. Restored ones are written anew, so that later boots need
-not check again. Sent identifiers may be missing after a power loss: that is recorded, too, and the sessions
-of that time stay doubtful in all later runs.
+its message), or dropped; qos2_records has the rules. Restored ones are recorded anew, so that later boots
+need not check them. Sent identifiers may be missing after a power loss; the loss is recorded, too, and all
+sessions that existed then stay doubtful in all later runs.
 
 Each record has no routing; its properties are:
 
     offset  octets
     0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
-    1       1       RECEIVED: IS_SURE; BEGUN: the places follow; MAY_BE_LOST: they follow and are checked
+    1       1       RECEIVED: IS_SURE; BEGUN: the body has places; MAY_BE_LOST: it has, and boot checks them
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
     12      8       SENT: location of the message; SURE: location, here, of the last record that is sure
@@ -40,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A record: its location, kind, state, location field, number and places."""
+    """A record: its own location, and its fields; ``place`` is the location field (offset 12)."""
 
     location: int
     kind: int
@@ -123,7 +123,7 @@ class QoS2Recovery:
         return entries
 
     def _judged(self, entry):
-        """(whether the message is in all places, the places that have it), by its identifier's last Entry."""
+        """(whether all places of an identifier's last Entry have its message, the places that have it)."""
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
@@ -144,14 +144,14 @@ class QoS2Recovery:
     def _forget(self):
         for location in self._over:
             self._store.delete(location)
-        self._store.flush()
+        self._store.write_out()
         self._over = []
 
     def _is_sure(self, entry):
         return entry.state == IS_SURE or entry.location <= self._sure_mark
 
     def _is_known(self, entry):
-        """Whether the entry's places have the message for sure, so that no store must be checked."""
+        """Whether the entry's places certainly have the message, so that the stores need not be read."""
         return (
             self._is_sure(entry) or self._last_end == STOPPED
             or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
@@ -164,11 +164,11 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """The ``noted`` places where a message is or was acked. Blocks, unless the message was stored just now
-    and is in memory.
+    """The ``noted`` places that have the message or had it until it was acked; ``came_ms``: its arrival.
+    Blocks, unless the message is new and still in memory.
     """
     return those_in(noted, {
-        key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})
+        key for key, place in places_in(noted) if key in stores and stores[key].has_record(place, came_ms)})
 
 
 def keys_in(noted):

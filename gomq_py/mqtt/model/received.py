@@ -1,6 +1,6 @@
 """Received: knows which QoS 2 packet identifiers a session's client has used and not released.
 
-Beside sent, below the door's inbound half; qos2_records keeps those of durable sessions. Never switches.
+The door's Inbound calls this; qos2_records keeps the identifiers of durable sessions. Never switches.
 """
 from functools import partial
 
@@ -23,14 +23,14 @@ class Received:
     """Knows the packet identifiers of one session's QoS 2 messages that wait for PUBREL.
 
     ``count``: how many identifiers. ``records``: the QoS2Records that keeps them under ``key``, or None.
-    ``begun_at``: the record of the message being stored, or 0. ``storing``: identifiers whose messages wait
-    for files, with callbacks. ``added``: how many identifiers were ever added. ``unsafe``: [``added`` at that
-    time, tuple of destinations] for messages that may not be on disk yet, in order. ``kept_since``: the value
-    of ``added`` when ``records`` replaced another QoS2Records. ``earlier``: a set of identifiers whose
-    messages an earlier run gave to all destinations, or None.
+    ``begun_at``: location of the record of the message being stored, or 0. ``storing``: identifiers whose
+    messages wait for files, with callbacks. ``added``: how many identifiers were ever added. ``unsafe``: a
+    list of [value of ``added``, tuple of destinations], for messages that may not be on disk yet, in order.
+    ``kept_since``: the value of ``added`` when ``records`` replaced another QoS2Records. ``earlier``: a set
+    of identifiers whose messages an earlier run gave to all destinations, or None.
 
     Identifiers lie in pages of 32, because clients number in sequence: most accesses hit the current page. An
-    empty page is dropped when another one is accessed:
+    empty page is dropped when another page is accessed. A page has:
 
         offset  octets
         0       8       per identifier: location of its record, NOT_KEPT, or 0: unknown
@@ -63,8 +63,9 @@ class Received:
         return self._value(identifier) != 0
 
     def begin(self, identifier, destinations, message):
-        """Begin an identifier, which is unknown or was passed to postpone(). ``destinations`` (a tuple) get
-        its message next; then the caller calls add(), not_stored() or postpone().
+        """Record that ``destinations`` (a tuple) get an identifier's message next; then the caller calls
+        add(), not_stored() or postpone(). The identifier is unknown, partly stored, or was passed to
+        postpone().
         """
         if self.records is None or self.closed:
             return
@@ -75,8 +76,9 @@ class Received:
                 self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
-        """Note that ``left``, the last ``destinations``, wait: the first of them answered LATER. ``taken``:
-        all before it took the message. Returns the function that BlockedPublish calls before each retry.
+        """Note that ``left``, the last of ``destinations``, lack the message: the first of ``left`` answered
+        LATER. ``taken``: all before it took the message. Returns a function that BlockedPublish calls before
+        each retry.
         """
         if not self.closed:
             self.storing[identifier] = [self._places_of(identifier)]
@@ -125,7 +127,7 @@ class Received:
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """The ``destinations`` that lack a message which is_partly(); otherwise all ``destinations``."""
+        """The ``destinations`` that lack an identifier's message: all of them, unless is_partly()."""
         if not self.is_partly(identifier):
             return destinations
         keys = keys_in(self.partly[identifier])
@@ -136,14 +138,14 @@ class Received:
         """
         if self.is_partly(identifier) and self.discard(identifier):
             # otherwise after a kill the new message would count as stored where the old one is
-            self.records.flush()
+            self.records.write_out()
 
     def _dismiss(self):
         """Delete the record of begin(), because not all destinations took the message."""
         if self.begun_at:
             begun_at, self.begun_at = self.begun_at, 0
             self.records.done(begun_at)
-            self.records.flush()
+            self.records.write_out()
 
     def is_storing(self, identifier):
         """Whether the message of an identifier waits for files."""
@@ -154,7 +156,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Complete a begin(): the message is stored, durably in ``queues`` (a tuple or None)."""
+        """Complete a begin(): the message is stored; ``queues`` (a tuple or None) hold it durably."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -184,8 +186,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Like not_stored(), for a client that gets no answer and will send the message again. Only
-        destinations that did not take the message will get it then.
+        """Like not_stored(), for a client that gets no answer and will send the message again. The repeat
+        goes only to those ``destinations`` that did not take the message.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -198,13 +200,15 @@ class Received:
             self.not_stored(identifier)
 
     def _held_by(self, identifier, destinations):
-        """The places of the begin() message in those ``destinations`` (which lacked it) that have it now."""
+        """The places of the begin() message in ``destinations``, which lacked it, as far as they have it now.
+        """
         noted, came_ms = self.records.noted(self.begun_at)
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """Like discard(), for a message that is sent again, because the stores of some ``destinations``
-        failed. Others may have the message. Identifiers of an earlier run stay: boot has flushed them.
+        """Like discard(), for a message that the client must send again, because the stores of some
+        ``destinations`` failed, but maybe not all. Keeps identifiers of an earlier run: boot has flushed
+        those.
         """
         if self.earlier is not None and identifier in self.earlier:
             return
@@ -244,8 +248,8 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """A list of tuples of queues, which must be flushed before PUBREC may leave for a known identifier.
-        If a queue has failed, the message may be lost.
+        """A list of tuples of queues to flush before PUBREC may leave for a known identifier. If one of the
+        queues has failed, the message may be lost.
         """
         awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)

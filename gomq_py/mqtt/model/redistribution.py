@@ -1,8 +1,8 @@
 """Redistribution: gives an ended session's unacknowledged messages to the other members of its shares (MQTT 5
 §4.8.2).
 
-Beside sessions; broker.transfer.redistribution carries it out. Messages of QoS 1 and 2 that came by a shared
-subscription go to the share again, except after a delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
+broker.transfer.redistribution moves the messages. Messages of QoS 1 and 2 that came by a shared subscription
+go to the share again, unless their delivery at QoS 2 has begun [MQTT-4.8.2-5]. Never switches.
 """
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
@@ -49,8 +49,8 @@ class Redistribution:
         return self._exchange.share(topic_filter)
 
     def _came_by(self, key):
-        """The shared filter by which the next message with this routing key came; None if no share gave it.
-        Each share gave the session one copy; its own subscriptions gave one copy together.
+        """The shared filter by which the next message with this routing key came; None if it came by an
+        unshared one. Each shared filter gave the session one copy; all unshared filters together gave one.
         """
         known = self._known.get(key)
         if known is None:

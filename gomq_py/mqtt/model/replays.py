@@ -1,7 +1,7 @@
 """Replays: send retained messages to sessions that have subscribed, filter after filter.
 
-Below retained, above the session's queue or sink, which gets copies with the QoS, RETAIN and identifier of
-one subscription (REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
+Retained starts a replay; the session's queue or sink gets copies with the QoS, RETAIN and identifier of one
+subscription (flag REPLAYED of wire.crossing). A job in slices, with at most WINDOW messages in the queue.
 Never switches.
 """
 from collections import OrderedDict
@@ -40,7 +40,7 @@ class Replay(Job):
 
     def add(self, subscription, last):
         """Replay for this subscription, too; restart its replay if one is running. ``last``: place of the
-        last message that was stored before the subscription.
+        last message that was stored before the client subscribed.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
         if waiting and next(iter(waiting)) == topic_filter:
@@ -66,7 +66,7 @@ class Replay(Job):
             if destination is None:
                 self._next()
                 continue
-            if self._walk is None and self._retained.waits.hold(self, last):
+            if self._walk is None and self._retained.waits.makes_wait(self, last):
                 return False
             room = self._room(destination)
             if not room:

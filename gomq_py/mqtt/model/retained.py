@@ -1,7 +1,7 @@
 """Retained: keeps the latest retained message of each topic of a vhost, and replays it to new subscriptions
 (MQTT 5 §3.3.1.3).
 
-A Destination, which gets publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP), as queues do. They
+Retained is a Destination for publishes with RETAIN (MQTT) or the header mqtt.retain (AMQP). The messages
 are stored as MQTT records (wire.crossing), by topic (keyed_store), on disk before the publisher is answered.
 An empty payload deletes the topic's message; expired messages are deleted. Never switches.
 """
@@ -31,7 +31,7 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """Keeps at most ``max_messages``, of ``max_octets`` together; a smaller message may replace a larger."""
+    """Keeps at most ``max_messages``, of ``max_octets`` in all; beyond these, only shrinks kept messages."""
 
     takes_publishes_only = True
 
@@ -115,7 +115,7 @@ class Retained(KeyedStore):
         return self._last, self._moves
 
     def came_at(self, location):
-        """The place in the order of arrival of the message at ``location``, for comparison in replays."""
+        """A number that orders messages by arrival, for the message at ``location``; replays compare it."""
         return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
@@ -148,9 +148,9 @@ class Retained(KeyedStore):
     # replay
 
     def replay(self, session, subscription, is_new, mark=None):
-        """Send a Session in slices the retained messages that a subscription matches, in the order of topics,
-        if its retain handling asks for them. ``is_new``: the session had no subscription to the filter;
-        ``mark``: mark() at the time of the subscribe, None: now.
+        """If a subscription's retain handling asks for retained messages, send those that it matches to its
+        Session, in slices, in the order of topics. ``is_new``: the session had no subscription to the filter;
+        ``mark``: the value of mark() when the client subscribed, None for now.
         """
         handling = subscription.retain_handling
         if handling == NEVER or handling == IF_NEW and not is_new:
@@ -225,15 +225,16 @@ class Retained(KeyedStore):
 
 class Waits:
     """Knows which messages wait for files, by the places they would have had, and which replays wait for
-    them. Such a message never reached a client that subscribed meanwhile: only its replay sends the message.
+    them. A client that subscribed meanwhile has not got such a message: only its replay sends the message.
     """
 
     def __init__(self):
         self.places = OrderedDict()
         self._replays = OrderedDict()  # replay: its place
 
-    def hold(self, replay, last):
-        """Whether a message of a place up to ``last`` still waits. If so, end() resumes the replay later."""
+    def makes_wait(self, replay, last):
+        """Whether a message with a place up to ``last`` still waits. If so, end() resumes the replay later.
+        """
         is_held = self._is_early(last)
         if is_held:
             self._replays[replay] = last
@@ -254,7 +255,7 @@ class Waits:
 
 
 class Waiting:
-    """Stands for the ``lacking`` of a message that waits for files; tells Waits when the wait is over."""
+    """Wraps the ``lacking`` function of a message that waits for files: tells Waits when the wait is over."""
 
     def __init__(self, waits, place):
         self._waits = waits

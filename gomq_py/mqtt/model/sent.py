@@ -1,8 +1,8 @@
 """Sent: knows which messages of a session were sent with a packet identifier and not acknowledged.
 
-Below the door's deliveries, above the session's queue and qos2_records. A Sent outlives the connection:
-unacknowledged messages come again with their identifiers. Each identifier from 1 on has a row of 24 octets,
-allocated on demand:
+The door's deliveries call this; it uses the session's queue and qos2_records. A Sent outlives the connection:
+unacknowledged messages are sent again with their identifiers. Each identifier from 1 on has a row of 24
+octets, allocated on demand:
 
     offset  octets
     0       8       location in the queue's store
@@ -11,7 +11,7 @@ allocated on demand:
                     octets of Unix milliseconds
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
-    22      1       1: sent by an earlier run, so that another message may lie there by now
+    22      1       1: sent by an earlier run, so that another message may have this location by now
     23      1       1: the client may hold an unknown message with this identifier (``doubts``)
 
 Identifiers are given in the order in which they became free. Never switches.
@@ -47,8 +47,8 @@ NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
 
 class Sent:
     """A table of messages in flight. ``queue``: where the messages are; ``window``: most in flight;
-    ``count``: in flight over this connection; ``used``: identifiers taken. ``to_release``: identifiers of
-    deleted messages, which need a PUBREL.
+    ``count``: how many are in flight over this connection; ``used``: how many identifiers are taken.
+    ``to_release``: identifiers of deleted messages, which need a PUBREL.
 
     ``records``: the QoS2Records that keeps QoS 2 messages under the session's ``key``; None: not kept.
     ``doubts``: a power cut deleted records before this table was made.
@@ -130,7 +130,7 @@ class Sent:
 
     def spare(self, message):
         """Take an is_owed() message at the queue's head out of the queue until its client is back, so that
-        messages behind it can be dropped. False if the client is connected: it must take the message first.
+        messages behind it can be dropped. Does nothing and returns False while the client is connected.
         """
         if self.is_connected:
             return False
@@ -151,7 +151,7 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Before all else, restore entries (identifier, location, record's location, time stored)."""
+        """Call this first: restores entries (identifier, location, record's location, time stored)."""
         self._grow(max([identifier for identifier, _, _, _ in entries]))
         for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
@@ -174,8 +174,8 @@ class Sent:
                 self._free(identifier, True)
 
     def begun(self):
-        """{location: when the message was stored (low octets), or 0 if it was sent in this run} of unsettled
-        messages whose delivery at QoS 2 began over an earlier connection.
+        """Unsettled messages whose delivery at QoS 2 began over an earlier connection, as {location: Unix ms
+        at which the message was stored (low octets), or 0 if it was sent in this run}.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -243,8 +243,8 @@ class Sent:
         return identifier
 
     def must_release(self):
-        """Whether every free identifier may still be in use at the client, so that the next QoS 2 message
-        must wait for a PUBCOMP. The doubtful identifiers are then in ``to_release``.
+        """Whether the next QoS 2 message must wait for a PUBCOMP, because the client may still use every free
+        identifier. Puts such identifiers into ``to_release``.
         """
         if self.first_free == 0 and not self._found(True):
             self._grow(self.capacity + 1)
@@ -265,8 +265,8 @@ class Sent:
         return self.awaits_one
 
     def known(self, location, timestamp_ms):
-        """The packet identifier with which the queue's next message was sent before, or 0. Drops entries in
-        front of it, whose messages are no longer in the queue.
+        """The packet identifier with which the queue's next message was sent before, or 0. Drops entries of
+        earlier messages, which are no longer in the queue.
         """
         while self.next_before < len(self.before):
             identifier = self.before[self.next_before]
@@ -301,7 +301,7 @@ class Sent:
         return self.at[(identifier - 1) * ROW + 20] & 3
 
     def nothing_left(self):
-        """Forget messages of an earlier connection that were not sent again: the queue is empty."""
+        """Forget an earlier connection's messages that were not sent again, because the queue is empty."""
         if self.before is not None and self.returning is None:
             for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
@@ -334,12 +334,12 @@ class Sent:
                 return WRONG
             self.count -= 1
             self._free(identifier)
-            self.queue.settle(octets.le64(self.at, row))
+            self.queue.ack(octets.le64(self.at, row))
             return NOTHING
         if state == QOS_2:
             if kind != PUBREC:
                 return WRONG
-            self.queue.settle(octets.le64(self.at, row))
+            self.queue.ack(octets.le64(self.at, row))
             if self.queue.closed:
                 return NOTHING
             self.at[row + 20] = RELEASED
@@ -367,7 +367,7 @@ class Sent:
         if state == QOS_1:
             return WRONG
         if state == QOS_2:
-            self.queue.settle(octets.le64(self.at, row))
+            self.queue.ack(octets.le64(self.at, row))
         elif state != RELEASED:
             return UNKNOWN if state == FREE else NOTHING
         self.count -= 1
@@ -388,7 +388,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """Identifiers of an earlier connection, released or else not settled, in the order of messages."""
+        """Released (or, if not ``is_released``, unsettled) identifiers of an earlier connection, in order."""
         found = []
         places = array("Q")  # by identifier
         before = 0
@@ -419,12 +419,12 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether a message with this time, at a row's location, is the message that was sent."""
+        """Whether the message now at a row's location, stored at this time, is the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """When a row's message was stored (low octets) if another may lie there after a restart; else 0."""
+        """When a row's message was stored (low octets); 0 if its location cannot have another message."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
@@ -482,7 +482,7 @@ class Returning(Job):
         super().__init__()
         self._sent, self._queue = sent, sent.queue
         self._is_over = False
-        self._queue.hold()
+        self._queue.hold_deliveries()
         self._queue.scheduler.start(self)
 
     def step(self):
@@ -491,10 +491,10 @@ class Returning(Job):
                 return True
             self._sent.returning = None
         self._is_over = True
-        self._queue.release()
+        self._queue.resume_deliveries()
         self._queue.emptied()
         return False
 
     def failed(self, error):
-        """Returns whether to go on: the message that failed comes again after a restart."""
+        """Returns whether to go on without the message that failed, which comes again after a restart."""
         return not self._is_over

@@ -60,7 +60,7 @@ class Subscription:
             self.identifier)
 
     def arguments(self):
-        """Arguments of its binding: QoS, and options that are not default. Equal options share one dict."""
+        """The binding's arguments: QoS, and options that are not default. Equal options share one dict."""
         return _arguments(*self._values()[1:])
 
 
@@ -97,14 +97,14 @@ def _number(options, key, most):
 class Session:
     """The state of a client id. ``user`` (by a token if ``of_token``) connected last, with protocol level
     ``version`` and expiry ``expiry_s``; ``kept``: limits of its queue. ``may_get(topic filter)``: whether the
-    client of ``connection`` may receive messages by this filter; ``may_get_all()``: by every filter, until
-    its rights change. ``connection`` and these two are None while the client is absent.
+    client of ``connection`` may receive messages by this filter; ``may_get_all()``: whether by every filter,
+    until its rights change. ``connection``, may_get and may_get_all are None while the client is absent.
 
     ``queue``: its SessionQueue, or None while no message is kept; ``sink``: the Destination of QoS 0 messages
     while connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: its definition was on
     disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by its bindings alone. ``sent``
-    and ``received``: packet identifiers in flight, over connections. ``is_doubtful``: after a power loss its
-    client may have more in flight.
+    and ``received``: packet identifiers in flight, which outlive connections. ``is_doubtful``: the client may
+    have further ones in flight, which a power loss deleted here.
     """
 
     def __init__(self, sessions, client_id):
@@ -142,8 +142,8 @@ class Session:
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
-        """Subscribe, or change a subscription, and make the queue if need be. Returns whether the filter,
-        which is valid, is new. Raises OutOfResources, PreconditionFailed.
+        """Subscribe, or change a subscription, and make the queue if need be. The filter must be valid.
+        Returns whether it is new. Raises OutOfResources, PreconditionFailed.
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)
@@ -186,11 +186,11 @@ class Session:
         return subscription is None or subscription.binding.destination is not self.sink
 
     def is_allowed_all(self):
-        """Whether its client may receive messages by every filter, until its rights change."""
+        """Whether the client may receive messages by every filter, until its rights change."""
         return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):
-        """The filters by which its client may receive messages now."""
+        """Those of ``filters`` by which the client may receive messages now."""
         may_get = self.may_get
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
@@ -224,7 +224,7 @@ class Session:
         self.interests.close()
 
     def _kept(self, queue):
-        """(QoS2Records, key of the session) of a durable session; (None, 0) of any other."""
+        """(QoS2Records, key of the session) for a durable session; (None, 0) for any other session."""
         if queue is None or not self.is_durable:
             return None, 0
         records = self._sessions.qos2_records
@@ -238,7 +238,8 @@ class Session:
             self.sent.moved_to(queue)
 
     def queue_deleted(self, queue, reason):
-        """End, because its queue was deleted. Ignores a queue object that another one has replaced."""
+        """End the session, because its queue was deleted. Ignores a queue that another object has replaced.
+        """
         if self.queue is queue:
             self._sessions.ended(self, reason)
 
@@ -265,7 +266,7 @@ class Session:
         return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
 
     def _lead(self, topic_filter, bindings):
-        """Set the bindings for a filter, of which the last is in force; [] ends the subscription."""
+        """Set a filter's bindings, the last of which is in force; [] ends the subscription."""
         self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:

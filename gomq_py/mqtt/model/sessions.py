@@ -1,7 +1,7 @@
 """Sessions: begins, resumes, hands over and ends the sessions of one vhost, by client id.
 
-Beside the MQTT exchange of the vhost, below the door. Never switches. A durable change is in the log when a
-function returns, and on disk when the door's ``durability.when_safe`` calls back.
+The door calls this; subscriptions go to the vhost's MQTT exchange. Never switches. A durable change is in the
+log when a function returns, and on disk when the door's ``durability.when_safe`` calls back.
 """
 from typing import Any, NamedTuple
 
@@ -39,9 +39,9 @@ class Connected(NamedTuple):
 
 
 class Sessions:
-    """The sessions of one vhost. ``by_client``: {client id: Session}; ``subscriptions``: how many all have,
-    ``shared`` of them shared. ``exchange``: has the subscriptions as bindings, and gets publishes to the
-    vhost's ``topic_exchange`` (source).
+    """The sessions of one vhost. ``by_client``: {client id: Session}; ``subscriptions``: number of all
+    subscriptions; ``shared``: number of shared ones. ``exchange``: has the subscriptions as bindings, and
+    gets publishes from the vhost's ``topic_exchange`` (source).
 
     A connection is any object with ``wants_will``, ``taken_over()`` (another connection has its client id)
     and ``session_ended(reason)``. Both end the connection without switching or touching the session; before
@@ -169,7 +169,8 @@ class Sessions:
         return source.find(self.vhost)
 
     def take_from(self, name):
-        """From now on let clients publish to the exchange of this name, once it exists."""
+        """Make the exchange of this name, which may be missing, the one that clients publish to from now on.
+        """
         vhost = self.vhost
         before = vhost.exchanges.get(vhost.topic_exchange)
         if before is not None and before.onward is self.exchange:
@@ -232,7 +233,8 @@ class Sessions:
             session.queue_added(queue)
 
     def queue_failed(self, session):
-        """Renew the shares of a session whose queue failed, to keep later publishes apart from lost ones."""
+        """Renew the shares of a session whose queue failed: a later publish must not count as lost with it.
+        """
         if self.exchange.queue_failed(session):
             self.vhost.routes_changed(self.exchange)
 
@@ -318,7 +320,7 @@ class Sessions:
         self.vhost.create_queue(PREFIX + client_id, owner is None, False, arguments, owner)
 
     def _check_free(self, client_id):
-        """Refuse a client id if a queue that is no session has the name of its queue."""
+        """Refuse a client id if the name of its session's queue belongs to a queue of another kind."""
         name = PREFIX + client_id
         if name in self.vhost.queues:
             raise ResourceLocked(

@@ -1,16 +1,16 @@
 """Shared subscriptions: give each message to one member of a group of sessions, which have one share name and
 filter (MQTT 5 §4.8.2).
 
-Beside the MQTT exchange, which has one SharedSubscription per share name and filter, made by the first
-binding and dropped with the last. Never switches.
+The MQTT exchange has one SharedSubscription per share name and filter, made by the first binding and dropped
+with the last. Never switches.
 """
 from gomq_py.broker.routing import route as _routes
 from gomq_py.broker.routing.route import LATER
 
 
 class Member:
-    """A member of a share: ``session`` with its ``target`` (queue or sink). ``count``: its bindings;
-    ``is_present``: it is among the connected members; ``is_allowed``: what may_get() found, as of ``rights``.
+    """A member of a share: ``session`` with its ``target`` (queue or sink). ``count``: number of bindings;
+    ``is_present``: counts as connected; ``is_allowed``: the result of may_get() when ``rights`` was current.
     """
 
     __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
@@ -33,7 +33,7 @@ class Member:
 
 
 class Rotation:
-    """Has ``members`` in the order of their turns; ``next`` is the index of the next one."""
+    """Has ``members`` in the order of their turns; ``next`` is the index of the member whose turn is next."""
 
     __slots__ = ("members", "next")
 
@@ -67,7 +67,7 @@ class SharedSubscription(_routes.Destination):
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
-        """``departed``: the exchange's destinations that are deleted and still bound."""
+        """``departed``: destinations of the exchange that are deleted, but whose bindings are left."""
         _routes.Destination.__init__(self, name, False)
         self.members = {}  # by target
         self.present = Rotation()
@@ -130,7 +130,7 @@ class SharedSubscription(_routes.Destination):
         return None
 
     def stores(self):
-        """The stores of all members: one of them has a message for all members."""
+        """The stores of all members; a message of the share is in only one of these stores."""
         return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, rotation):

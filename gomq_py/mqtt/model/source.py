@@ -1,7 +1,7 @@
 """Source: checks and names the exchange of a vhost that MQTT clients publish to and subscribe through.
 
-The source is the vhost's ``topic_exchange``; Sessions applies it. This module has the requirements for it,
-and the parameter that names it for one vhost: ``exchange`` of the component ``mqtt``.
+The source is the vhost's ``topic_exchange``, which Sessions uses. This module has the requirements for a
+source, and the parameter that names one vhost's source: ``exchange`` of the component ``mqtt``.
 """
 from gomq_py.broker.names import described, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError

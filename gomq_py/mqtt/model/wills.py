@@ -1,8 +1,8 @@
 """Wills: keeps messages to publish for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one each.
 
-Above keyed_store, which has them on disk; beside sessions, which report ends of connections and sessions. The
-door publishes wills (mqtt.server.will). A will is published when its connection has ended, unless DISCONNECT
-forbids it: after its delay, or when its session ends, if earlier; never once the client is back in its
+A keyed_store has the wills on disk; sessions report ends of connections and sessions. The door publishes
+wills (mqtt.server.will). After a connection's end, unless DISCONNECT forbids it, its will is published when
+the will's delay is over or the session ends, whichever comes first; but not if the client has resumed the
 session. Wills of clients connected when the broker ended are published after the restart, unless the client
 is back first. Never switches.
 
@@ -45,7 +45,8 @@ class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
     lifetime of the message, -1: unlimited. ``state``: see CONNECTED; ``due_ms`` (Unix milliseconds): when a
     WAITING will is due. ``of_token``: its user came with a token, whose rights another run does not know.
-    ``places``: QoS2Records.places() that have its message or are about to get it, checked as of ``came_ms``.
+    ``places``: QoS2Records.places() that have its message or are about to get it; ``came_ms``: Unix
+    milliseconds at which the message came there, 0 if unknown.
     """
 
     client_id: str
@@ -188,7 +189,7 @@ class Wills:
                 self._names[client_id] = will.user
 
     def _left_of(self, will, last_end, stores):
-        """The will of an earlier run for destinations that lack its message; None if all have the message."""
+        """An earlier run's will, due again for destinations that lack its message; None if all have it."""
         if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
             return None
         held = held_in(stores, will.places, will.came_ms)
@@ -273,8 +274,9 @@ class Wills:
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _begin(self, will, begun, destinations, message):
-        """Record the will's places before the door gives its message to those ``destinations`` that lack it
-        from an earlier run. Returns these, and appends them and the recorded will to ``begun``.
+        """Record the will's places before the door gives its message to the ``destinations`` that did not get
+        it in an earlier run. Returns those destinations; extends ``begun`` by their list and the recorded
+        will.
         """
         records = self.vhost.extras[EXTRA].qos2_records
         had = keys_in(will.places)
@@ -325,7 +327,8 @@ class Wills:
         return _will_of(message) if self.kept.get(client_id, message) else None
 
     def _unpublished(self, client_id):
-        """Like _get(), but also returns None for a will published in this run that could not be marked."""
+        """Like _get(), but also None for a will published in this run that could not be marked as published.
+        """
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):
@@ -365,7 +368,7 @@ def _message_of(will):
 
 
 def _routing_key(client_id):
-    """A readable key for people who inspect the record."""
+    """A record's routing key: the client id, for people who inspect the record."""
     return client_id.encode()[:255]
 
 

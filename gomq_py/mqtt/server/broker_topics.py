@@ -1,9 +1,9 @@
 """Broker topics: publishes ``$SYS/broker/...``, with Mosquitto's names, for clients that subscribe to them.
 
-Subscribe and the connection report sessions with such a filter. Every ten seconds, and soon after each
-subscribe, the values are published at QoS 0 to the MQTT exchange of each vhost that has such a session.
-Without such a session no value is computed and no timer runs. Values are never retained. Counting and
-publishing run in slices. Never switches.
+The connection, and subscribe, report sessions with a filter for these topics. While a vhost has such
+sessions, the values are published to its MQTT exchange at QoS 0, every ten seconds and soon after each
+subscribe. Without such a session no value is computed and no timer runs. Values are never retained. Counting
+and publishing run in slices. Never switches.
 """
 import math
 import time
@@ -197,7 +197,7 @@ class Telling(Job):
 
 class Loads:
     """Computes events per minute as in Mosquitto's ``$SYS/broker/load/...``: moving averages over three
-    periods, from the first call on. Counters may fall slightly: a closed client's may be added twice.
+    periods, from the first call on. A counter may fall slightly, after a closed client was counted twice.
     """
 
     def __init__(self):
@@ -206,7 +206,8 @@ class Loads:
         self._averages = {}  # {(name, minutes): in a minute}
 
     def updated(self, counts, now_s):
-        """{"name/Nmin": events per minute}, by {name: count}; {} at first. ``now_s``: a monotonic time."""
+        """{"name/Nmin": events per minute} from ``counts``, {name: count}; {} at first. ``now_s``: monotonic.
+        """
         if not self._counts:
             self._counts, self._last_s = counts, now_s
         elapsed_s = now_s - self._last_s

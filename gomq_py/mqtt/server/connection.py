@@ -155,7 +155,8 @@ class Connection(ClientConnection):
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _has_left(self):
-        """Leave the session, which is most of the work of an end. Always returns False."""
+        """Leave the session, in the loop. Always returns False: the client must then be told, in a greenlet.
+        """
         try:
             self._leave_session()
         except Exception:
@@ -239,8 +240,8 @@ class Connection(ClientConnection):
         return False
 
     def _check_owner(self, is_locked):
-        """Check that the user may take over or end another user's session. This needs the right to configure
-        the session's queue; if ``is_locked``, nobody may. Raises ResourceLocked, NoPermission.
+        """If the session is another user's, check that this user may take it over or end it: this needs the
+        right to configure its queue, and fails if ``is_locked``. Raises ResourceLocked, NoPermission.
         """
         session = self.sessions.by_client.get(self.client_id)
         if session is None or session.owner == self.user.identity:
@@ -280,7 +281,9 @@ class Connection(ClientConnection):
 
     @property
     def wants_will(self):
-        """Whether to publish the will: not before CONNACK, nor after DISCONNECT with code 0 (3.x: any)."""
+        """Whether to publish the will: False before CONNACK, and after DISCONNECT with code 0 (3.x: any
+        code).
+        """
         return self._is_connected and not (self.is_leaving and self.leave_code == 0)
 
     # events of the session
@@ -298,7 +301,9 @@ class Connection(ClientConnection):
         self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
 
     def how_it_broke(self):
-        """The reason why the connection broke: the fault of its stream, or what any client's would be."""
+        """The reason why the connection broke: its stream's error, or else the general reason; "" after a
+        bug.
+        """
         error = self.stream.error
         if error is None:
             return super().how_it_broke()

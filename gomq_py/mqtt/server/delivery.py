@@ -1,7 +1,7 @@
 """Delivery: writes PUBLISH packets for one client. Has the consumer of a session's queue, and the sink of QoS
 0 messages that no queue keeps.
 
-Above publication, which writes the packets, and sent (packet identifiers in flight); made by flows. The
+Flows makes both. They use publication, which writes packets, and sent (packet identifiers in flight). The
 consumer takes its turns and fills the hub's output buffer; its capacity is 0 while the output is blocked. The
 sink is a Destination without a store, bound like a queue. It gathers packets in a spare buffer of the hub
 while a read is walked, and sends them in its turn; a client that does not read loses messages beyond its
@@ -37,10 +37,10 @@ class SessionConsumer(consumers.Consumer):
 
     ``sink`` (or None) sends what it has gathered before any message of the queue. The queue calls
     ``ended(reason)`` when it drops this consumer. ``dropped``: how many messages the client does not accept
-    or do not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: QoS 2
-    messages are written, not sent. While ``unsafe`` is not None nothing is delivered: its octets wait until
-    acknowledgers (followers) know their QoS 2 messages; if empty, a QoS 2 message waits for a store of
-    identifiers.
+    or do not cross to MQTT. ``trace(message)``, if not None, sees each message sent. ``is_exact``: the
+    packets now written, not yet sent, have QoS 2 messages. While ``unsafe`` is not None nothing is delivered:
+    either its packets wait until acknowledgers (followers) know their QoS 2 messages, or, if ``unsafe`` is
+    empty, a QoS 2 message waits for a store of identifiers.
     """
 
     __slots__ = (
@@ -115,7 +115,8 @@ class SessionConsumer(consumers.Consumer):
                 self._release()
 
     def _deliver_traced(self, limit):
-        """Like ``_deliver``, one by one while there is time: to copy large headers may take 1 ms."""
+        """Like ``_deliver``, but message by message while there is time: copying large headers may take 1 ms.
+        """
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._look() > 0:
@@ -152,7 +153,7 @@ class SessionConsumer(consumers.Consumer):
                 limit -= 1
         finally:  # if the store fails on the next message, messages taken before it must still go out
             # Mark deliveries before the client can answer them.
-            queue.flush()
+            queue.write_out()
             if taken and self.is_exact and self._is_kept_elsewhere():
                 self._send_when_safe(bytes(out[:taken]))
             elif taken:
@@ -235,7 +236,7 @@ class SessionConsumer(consumers.Consumer):
         data = bytearray(size)
         if self._take(octets.pointer(data), 0, self.message) == 0:
             return 0
-        self.source.flush()
+        self.source.write_out()
         if self.is_exact and self._is_kept_elsewhere():
             self._send_when_safe(data)
         else:
@@ -257,7 +258,8 @@ class SessionConsumer(consumers.Consumer):
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once another store keeps identifiers; before, a kill could let two messages have one."""
+        """Resume once another store keeps identifiers: otherwise, after a kill, two messages might have one.
+        """
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 
@@ -303,7 +305,7 @@ class SessionConsumer(consumers.Consumer):
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def _is_not_released(self):
-        """Wait no more, until the broker is started again, for PUBCOMPs that are long overdue."""
+        """Stop waiting for PUBCOMPs that are long overdue, until the broker's next start."""
         self.release_timer = None
         if self.sent.awaits_one and self.sent.room() == 0:
             self.sent.doubts = False

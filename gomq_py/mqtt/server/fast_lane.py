@@ -133,7 +133,7 @@ class FastLane:
 
     def _walk(self, is_blocked, may_hold):
         """Walk to the end; but stop at the first PUBLISH if ``is_blocked``, and, if ``may_hold``, at a QoS 2
-        packet whose identifier cannot be kept (``held``). Returns the first offset not walked.
+        PUBLISH whose identifier cannot be kept. Sets ``held`` if so. Returns the first offset not walked.
         """
         walk = self.parts.walk
         while True:
@@ -143,9 +143,9 @@ class FastLane:
             if kind == PUBLISH:
                 if is_blocked:
                     self.held = True
-                    self.connection.hold_publishing()
+                    self.connection.pause_for_alarm()
                     return walk.at
-                if walk.qos == 2 and may_hold and self._inbound().hold():
+                if walk.qos == 2 and may_hold and self._inbound().pause_if_stuck():
                     self.held = True
                     return walk.at
                 if walk.plain and not self.is_slow and self._publish():
@@ -242,7 +242,9 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Store the message once destination number ``at`` can take it; the walk ends behind the message."""
+        """Store the message once the route's destination ``at`` can take it; end the walk behind this
+        PUBLISH.
+        """
         message = self.parts.message
         walk = self.parts.walk
         message.own()
@@ -252,7 +254,7 @@ class FastLane:
             self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
     def _stored(self, route, qos, packet_identifier, taken):
-        """Count a message that all destinations of the route were given, and note the answer."""
+        """Count a message that was offered to all destinations of the route, and note the answer."""
         is_routed = route.count() > 0
         if qos:
             queues = route.queues if route.durable or not taken else None
@@ -277,7 +279,7 @@ class FastLane:
         if size <= self.buffers.reserve:
             return start
         if self.is_blocked and at[start] >> 4 == PUBLISH:
-            self.connection.hold_publishing()
+            self.connection.pause_for_alarm()
             return start
         self.large = LargePacket(self.connection, FRONT, size, at[start] >> 4 == PUBLISH, self.limits)
         return self._gather(start, end)

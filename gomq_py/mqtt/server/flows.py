@@ -4,13 +4,13 @@ Inbound has a client's publishes at QoS 1 and 2: knows their packet identifiers,
 
     fast lane, slow lane > stored(), answer() > done() > verbs.pending_confirms > output
 
-Inbound is between the lanes of a connection and the flushes. Answers are noted as octets while a read is
+The lanes of a connection call Inbound, which asks for flushes. Answers are noted as octets while a read is
 walked, and leave together in the order of the publishes (MQTT 5 §4.6), once their messages are on disk. Never
 stores a message and never switches.
 
-Outbound sends all messages to one client, and takes the client's acknowledgements. Outbound is between the
-connection, whose lanes pass on acknowledgements, and the model's session. It has the consumer of the
-session's queue (delivery), the sink, and the messages in flight (sent). Never yields.
+Outbound sends all messages to one client, and takes the client's acknowledgements, which the connection's
+lanes pass on. Outbound has the consumer of the session's queue (delivery), the sink, and the messages in
+flight (sent). Never yields.
 """
 from functools import partial
 
@@ -83,7 +83,7 @@ class Inbound:
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """Begin a PUBLISH of QoS 1 or 2. Returns NEW if it is in flight now, else why it is not."""
+        """Begin a PUBLISH of QoS 1 or 2. Returns NEW if it is new, else PARTLY, AGAIN, IN_USE or TOO_MANY."""
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -94,14 +94,15 @@ class Inbound:
             self.unanswered += 1
         return NEW
 
-    def hold(self):
+    def pause_if_stuck(self):
         """Whether the store of identifiers is stuck. If so, reading stops until another store replaces it."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
         if not self.is_held:
             self.is_held = True
-            records.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
+            hold = self.connection.stream.pause_reading(WAITS_FOR_IDENTIFIERS)
+            records.when_replaced(partial(self._let_go, hold))
         return True
 
     def _let_go(self, hold):
@@ -109,7 +110,7 @@ class Inbound:
         hold.release()
 
     def is_new(self, qos, packet_identifier):
-        """Like begin(). Returns whether to store the message; if not, it is answered. Raises Refusal."""
+        """Like begin(). Returns whether to store the message; if not, answers it. Raises Refusal."""
         state = self.begin(qos, packet_identifier)
         if state == TOO_MANY:
             raise Refusal(
@@ -126,8 +127,9 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """Note the answer to a message that was given to all destinations; ``taken``: all took it. ``queues``
-        (tuple or None): to be flushed before the answer; if not ``taken``, all destinations.
+        """Note the answer to a message that was offered to all destinations; ``taken``: all took it.
+        ``queues`` (tuple or None): destinations to flush before the answer; if not ``taken``, all
+        destinations.
         """
         self.publishes += 1
         if qos:
@@ -178,9 +180,9 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """Answer a repeated PUBLISH of QoS 2. False: pause, as the message still waits for files."""
+        """Answer a repeated PUBLISH of QoS 2. If its message waits for files, pause instead: return False."""
         if self.received.is_storing(packet_identifier):
-            hold = self.connection.stream.hold(WAITS_FOR)
+            hold = self.connection.stream.pause_reading(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
             return False
         for queues in self.received.awaited(packet_identifier):
@@ -208,7 +210,7 @@ class Inbound:
             # flush.
             self.has_released = True
             self.unsynced.add(self.received.records.together)
-            self.hold()
+            self.pause_if_stuck()
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
         self.answer(PUBCOMP, packet_identifier, code)
 
@@ -240,7 +242,7 @@ class Inbound:
         self.pending.mute()
 
     def close(self):
-        """Drop answers, because the connection has ended. Flushes still count for the session."""
+        """Drop answers, because the connection has ended. The session still learns of flushes under way."""
         self.is_over = True
         self.connection = None  # breaks a reference cycle
         self.pending.mute()
@@ -249,8 +251,8 @@ class Inbound:
 
     def lost(self, answers, destinations):
         """The answers to send after a failed flush. ``destinations``: all that got the messages, if a store
-        has lost some; else None. If only the end of the connection can tell the client, identifiers stay
-        known: when messages come again, destinations that have them do not get them twice.
+        has lost some of them; else None. If no answer can report the failure, the connection fails, and
+        identifiers stay known: when messages come again, destinations that have them do not get them twice.
         """
         refused = Acknowledgements(self.version)
         noted = _parts(answers)
@@ -272,7 +274,7 @@ class Inbound:
 
 class Batch(Answer):
     """The answers of one read: ``pubacks`` of them are PUBACKs, ``confirms`` report that messages were taken.
-    ``added``, ``mark``: for Received.sure(), when the answers leave.
+    ``added``, ``mark``: arguments for Received.sure(), which is called when the answers leave.
     """
 
     __slots__ = ("inbound", "answers", "pubacks", "confirms", "added", "mark")
@@ -301,9 +303,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers wait for a new store of identifiers, because the old store failed. The old
-        store may still know identifiers that a PUBCOMP or refusal frees, and after a kill take a client's
-        next message for the old one.
+        """Whether the answers wait for a new store of identifiers, because the old store failed. A PUBCOMP or
+        refusal would free identifiers that the old store still knows: after a kill, the broker would take the
+        client's next message for a repeat.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
@@ -396,7 +398,7 @@ class Outbound:
     # for who looks on
 
     def trace(self, traced):
-        """Call ``traced(message)`` for each message sent from now on; stop that if it is None."""
+        """From now on call ``traced(message)`` for each message sent; None: call nothing any more."""
         self.traced = traced
         if self.sink is not None:
             self.sink.trace = traced
@@ -449,7 +451,7 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End a read: send its PUBRELs, once acknowledgers (followers) know what the client has taken."""
+        """End a read: send its PUBRELs, once acknowledgers (followers) know what the client acknowledged."""
         if self.answers is None or not self.answers.used or self.is_stopped:
             return
         answers = self.answers.take()

@@ -1,7 +1,7 @@
 """Large packets: gathers a packet that does not fit in front of a read, read by read.
 
-Below the fast lane; a client of the body budget (hub.budget). Rights and room for a PUBLISH's payload are
-checked as soon as its head has arrived. If they are refused, no more octets are kept.
+The fast lane calls this; the memory comes from the body budget (hub.budget). Rights and room for a PUBLISH's
+payload are checked as soon as its head has arrived. If the check fails, no more octets are kept.
 """
 from gomq_py.mqtt.server.flows import Refusal
 from gomq_py.mqtt.server.publish import check_head, is_answered, refuse_whole
@@ -48,7 +48,7 @@ class LargePacket:
         bodies = self._connection.hub.bodies
         if not self._left or bodies.grow(self, len(octets)):
             return True
-        self._hold = self._connection.stream.hold(WAITS_FOR)
+        self._hold = self._connection.stream.pause_reading(WAITS_FOR)
         return False
 
     def _check(self):
@@ -87,7 +87,8 @@ class LargePacket:
 
     @property
     def is_held_up(self):
-        """Whether the broker itself holds the connection's reading, which no client can bring about."""
+        """Whether the broker has paused the reading of this connection, so that the client is not to blame.
+        """
         return self._connection.stream.paused
 
     def resume_held(self):

@@ -165,7 +165,7 @@ class LoginAttempt(ClientLogin):
 
     def _usual_vhost(self):
         """The vhost of a client that names no vhost: by its certificate, else by port, else the default
-        vhost. The maps are RabbitMQ's global parameters, which may hold anything.
+        vhost. The maps are RabbitMQ's global parameters, whose values may be invalid.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
@@ -190,8 +190,8 @@ class LoginAttempt(ClientLogin):
         return name
 
     def _try_to_send(self, octets):
-        """Send a refusal to a client that may be gone already, and read on: unread octets would reset the
-        connection. May switch.
+        """Send a refusal to a client that may be gone, and read its further octets: a close with unread
+        octets would reset the connection. May switch.
         """
         if not octets:
             return
@@ -222,8 +222,8 @@ def _connack(connect, code):
 
 class Greeting:
     """What a CONNECT requests, within the limits of the settings; makes the CONNACK. ``expiry_s``: how long
-    the session outlives the connection. Request problem information has no effect: reason strings are sent in
-    DISCONNECT alone, which may always have them.
+    the session outlives the connection. Request Problem Information has no effect: reason strings are sent in
+    DISCONNECT alone, which may have them whatever the client requests.
     """
 
     def __init__(self, connect, settings):

@@ -1,8 +1,8 @@
 """Publication: writes a stored message as the PUBLISH packet for one client.
 
-Between delivery or sink and mqtt.wire. One object per connection, filled for each message: measure() gives
-the packet's size, then write() writes it where there is room. Properties of MQTT messages go out as stored;
-those of AMQP messages are crossed. Never switches.
+Delivery and its sink use one Publication per connection for all messages: measure() gives the packet's size,
+then write() writes the packet where there is room. Properties of MQTT messages go out as stored; those of
+AMQP messages are crossed. Never switches.
 """
 from gomq_py import octets
 from gomq_py.content import forms
@@ -61,7 +61,7 @@ class Publication:
         return self.interests.find(message.buffer, at + 1, message.buffer[at])
 
     def measure(self, message, interest, now_ms, qos):
-        """Octets of the packet for a message at ``qos`` (-1: the lower QoS of subscriptions and publish). A
+        """Octets of the packet for a message at ``qos`` (-1: the lower of granted and published QoS). A
         result over ``packet_max`` must not be sent; UNREADABLE: no client can get the message.
         """
         flags = message.flags

@@ -4,8 +4,8 @@ topics without a remembered route, and everything that is refused.
     publish                        PUBLISH -> Publication -> destinations, and its answer
     route_of, routing_of           the fast lane's route of a topic
 
-Between connection and broker.verbs.publishing, which defines a publish; complete and simple, never fast. A
-property test holds its answers equal to the fast lane's.
+The connection calls this; broker.verbs.publishing defines a publish. Complete and simple, never fast. A
+property test checks that both lanes give equal answers.
 """
 from functools import partial
 
@@ -25,7 +25,7 @@ _BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
-    """The envelope of a PUBLISH with this routing key. ``properties``: of MQTT 5, without their length."""
+    """The envelope of a PUBLISH. ``properties``: octets of its MQTT 5 properties, without their length."""
 
     __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
 
@@ -174,7 +174,9 @@ def is_text(payload):
 
 
 def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
-    """Go on after destination ``at`` of a fast-lane publish answered LATER; ``taken``: all before took it."""
+    """Retry a fast-lane publish once its destination number ``at``, which answered LATER, can take it.
+    ``taken``: all destinations before that took it.
+    """
     publication = publishing.begun(connection.vhost, message, destinations)
     _wait(connection, qos, packet_identifier, publication, at, taken)
 

@@ -57,7 +57,7 @@ def client_id_code(version):
 
 
 def session_code(error, version):
-    """CONNACK's code when the login was accepted and the session was not."""
+    """CONNACK's code for an error that refused the session after the login was accepted."""
     code, return_code = next(
         (codes for kind, codes in _SESSION.items() if isinstance(error, kind)), _UNAVAILABLE)
     return code if version >= MQTT_5 else return_code

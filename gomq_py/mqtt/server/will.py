@@ -1,7 +1,7 @@
 """Will: checks a CONNECT's will, and publishes it on behalf of the user who left it.
 
-Between the connection and mqtt.model.wills, which keeps wills and times them. A will is published with the
-user's rights at that time. Never switches.
+The connection calls this; mqtt.model.wills keeps wills, and decides when each is published. A will is
+published with the rights that the user has then. Never switches.
 """
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller

@@ -83,7 +83,7 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
 
 class PublishHead(NamedTuple):
     """The fields of a PUBLISH of which only the beginning has come. ``topic``: octets, empty if
-    ``topic_alias`` replaces it. ``payload_octets``: how many at most, as the properties are counted, too.
+    ``topic_alias`` replaces it. ``payload_octets``: the length of the whole payload.
     """
 
     qos: int
@@ -130,7 +130,7 @@ def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
 
 
 def _after_properties(octets, at, end, packet_end):
-    """The offset behind the properties whose length is at ``at``; None if more octets are needed."""
+    """The offset behind the properties whose length is at ``at``; None if that length is incomplete."""
     length = 0
     for place in range(at, end):
         length |= (octets[place] & 0x7F) << 7 * (place - at)

@@ -371,7 +371,7 @@ def flags_of(p, at, length, persistent):
 
 def write_block(out, at, p, start, length, expiry_s):
     """Write basic properties as properties of a PUBLISH, without their length, at ``out[at]`` (block_bound()
-    octets are free). ``expiry_s``: -1: unlimited. Returns the offset behind; -1: malformed.
+    octets are free). ``expiry_s``: -1 if unlimited. Returns the offset behind them; -1 if malformed.
     """
     scan = PropertyScan()
     if scan.scan(p, start, start + length) != 0:

@@ -161,7 +161,7 @@ class PacketWalk:
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
     def part(self, at, length):
-        """A copy of ``length`` octets from ``at`` of the buffer, which has the packet found last."""
+        """A copy of ``length`` octets from offset ``at`` of the buffer that is being walked."""
         return bytes(self.buffer[at:at + length])
 
     def take_publish(self, p, at, end):
@@ -258,7 +258,9 @@ class PacketWalk:
         return -1
 
     def take_text(self, p, at, end, accepted):
-        """Take a string with no scan_text() bits but ``accepted``. Returns the offset behind; -1 if wrong."""
+        """Take a string. Returns the offset behind it; -1 if scan_text() finds more than the ``accepted``
+        bits.
+        """
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1

@@ -34,8 +34,9 @@ UTF8_STRING_PAIR = Type("UTF-8 String Pair", fields.Reader.utf8_string_pair, fie
 
 
 class Property(NamedTuple):
-    """A row of the table. ``packets``: where it may occur; ``repeats``: where it may repeat. ``check(name,
-    value)`` raises an MQTTError for a bad value; ``senders``: packet -> the only side that may send it.
+    """A row of the table. ``packets``: types that may have the property; ``repeats``: types that may have it
+    several times. ``check(name, value)`` raises an MQTTError for a bad value; ``senders``: {packet type: the
+    only side that may send the property}.
     """
 
     identifier: int

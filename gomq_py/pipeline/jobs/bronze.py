@@ -15,7 +15,9 @@ MAX_OFFSETS = "1000000"
 
 
 def source_options(reading, checkpoint):
-    """Options of the source for a job that reads streams from their beginning, in bounded batches."""
+    """Return the source's options for a job that by default reads streams from their beginning, in bounded
+    batches.
+    """
     options = {"maxOffsetsPerTrigger": MAX_OFFSETS, "startingOffsets": "earliest", **reading}
     if "startingTimestamp" in reading:
         options.pop("startingOffsets")
@@ -23,8 +25,8 @@ def source_options(reading, checkpoint):
 
 
 def with_times(rows):
-    """Replace a null ``timestamp`` by the batch's time. Consumers of other brokers do not learn when messages
-    came. If Spark repeats a batch its time is the same.
+    """Replace a null ``timestamp`` by the batch's time: consumers of other brokers do not learn when messages
+    came. If Spark repeats a batch, the batch's time stays the same.
     """
     return rows.withColumn("timestamp", f.coalesce("timestamp", f.current_timestamp()))
 

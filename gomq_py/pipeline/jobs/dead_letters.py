@@ -17,7 +17,9 @@ def rows(spark, reading=None, table=None):
 
 
 def deaths(messages):
-    """Messages that died, with the columns ``died_in``, ``reason``, ``deaths`` (how often), ``hour``."""
+    """Return the messages that died, with the columns ``died_in`` (queue), ``reason``, ``deaths`` (how often
+    the message died there) and ``hour``.
+    """
     death = f.from_json(f.col("headers")["x-death"], DEATHS)[0]
     return messages.withColumn("death", death).where("death is not null").select(
         f.col("death.queue").alias("died_in"), f.col("death.reason").alias("reason"),

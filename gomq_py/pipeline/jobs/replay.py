@@ -9,7 +9,9 @@ from pyspark.sql import functions as f
 
 
 def chosen(messages, where=None, keep_deaths=False):
-    """The messages that match ``where``, by queue and offset, without headers of deaths by default."""
+    """Return the messages that match ``where`` (an SQL expression), ordered by queue and offset. Headers
+    about deaths are removed, unless ``keep_deaths``.
+    """
     if where:
         messages = messages.where(where)
     if "headers" in messages.columns and not keep_deaths:

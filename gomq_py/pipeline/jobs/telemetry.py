@@ -18,7 +18,9 @@ _NEEDED = "queue string, offset bigint, timestamp timestamp, routing_key string,
 
 
 def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
-    """Make the job's queries: {name: DataStreamWriter}. ``schema``: a Schema; ``prefix`` begins the names."""
+    """Make the job's queries: {name: DataStreamWriter}. ``schema``: a Schema; each name begins with
+    ``prefix``.
+    """
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
 
@@ -56,13 +58,15 @@ def windows(rows, schema):
 
 
 def returned(schema):
-    """The Spark type of what a Decoder returns: an array of readings, or of one error."""
+    """Return the Spark type of a Decoder's result: an array of readings, or of one error."""
     fields = "".join(f", `{name}`: {_SPARK[kind]}" for name, kind in schema.fields)
     return f"array<struct<error: string, device: string, time: timestamp{fields}>>"
 
 
 class Decoder:
-    """Decodes a message to its readings, as a UDF in Spark's workers: mapInArrow would need pandas."""
+    """Decodes a message to its readings. It runs as a UDF in Spark's workers, since mapInArrow would need
+    pandas.
+    """
 
     def __init__(self, schema):
         self._schema = schema

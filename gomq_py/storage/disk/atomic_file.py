@@ -35,9 +35,10 @@ def replace(files, path, octets):
 
 
 def write_temporary(files, path, octets):
-    """Write the new content into a log beside ``path``, without a flush. Returns the log, open.
+    """Write the new content into a temporary file beside ``path``, without a flush. Returns this file, an
+    open log.
 
-    Raises OSError and leaves nothing behind.
+    Raises OSError; then the temporary file is removed.
     """
     file = files.open_log(f"{path}{TEMPORARY}.{next(_numbers)}")
     try:

@@ -102,8 +102,8 @@ class DataDir:
     """The data folder at a path.
 
     ``open`` locks it, ``close`` unlocks it. Once open, ``last_end`` says how the last run ended, ``listed``
-    is {folder: segment_list.Listed} of the segments that run left in queue folders, and ``logs_left`` is
-    {name: {log id: octets}} of its logs; both are empty if that run did not record them.
+    is {folder: segment_list.Listed} of the segments that this run left, and ``logs_left`` is {name: {log id:
+    octets}} of this run's logs. Both dicts are empty if the last run did not record them.
     """
 
     def __init__(self, path, files=None, lock=True):
@@ -217,7 +217,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record {name: LogScan.left} of the logs that this boot has read. A boot after a kill uses it.
+        """Record {name: LogScan.left} of the logs that this boot has read, for the boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -352,7 +352,7 @@ class DataDir:
     def _note_run(self):
         """Read how the last run ended, and note that a run has begun.
 
-        Does not use Files, nor does the lock: both are about this machine.
+        Writes without Files, because followers must not get this note: it is about this machine only.
         """
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -374,8 +374,8 @@ class DataDir:
             self._write_whole(LAST_RUN, text)
 
     def _note_anew(self, logs):
-        """Replace the note of the logs; a kill leaves the old note or the new one. Its name needs no flush: a
-        log that replaces another is renamed later, in the same folder.
+        """Replace the note of the logs; a kill leaves the old note or the new one. The folder is not flushed
+        here: the rename of the log, which follows, has it flushed.
         """
         self._logs = logs
         self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
@@ -545,15 +545,15 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of the last run, if it ended in order and wrote the list."""
+    """{folder: segment_list.Listed} of the last run; empty unless it ended in order and wrote the list."""
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
-    """How the last run ended. ``lock_text``: the lock file's text then, None without a file.
+    """How the last run ended. ``lock_text``: the former text of the lock file, None without a lock file.
 
-    An earlier version of the broker that ran since has overwritten the lock file and left the note, which is
-    then of another run.
+    An earlier version of the broker overwrites the lock file and leaves the note. If such a version ran last,
+    the note is not about the last run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
@@ -622,7 +622,7 @@ def _logs_now(path):
 
 
 def _octets_of(path, most=-1):
-    """Content of a file, ``most`` octets of it unless -1; empty if unreadable: a boot can do without."""
+    """Content of a file, at most ``most`` octets (-1: all). Empty if it is unreadable: the boot goes on."""
     if not os.path.isfile(path):
         return b""
     try:

@@ -7,14 +7,14 @@ succeeded, in order. Tests replace ``Files`` by one that fails the Nth call or f
 
 Nothing here retries, swallows or logs: the caller gets an ``OSError`` (ENOSPC, EIO, EMFILE...) with the path.
 Everything runs on the hub's thread except what ``storage.flush.group_commit`` calls from its pool: ``sync``
-(unless its flush waits as greenlets do), ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``,
+(unless it gets a ``flush`` that switches), ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``,
 ``make_log``, ``unmake`` and the first half of a ``Change``. Never decides what is durable: that is
 ``storage.flush.group_commit``.
 
-A mapped file needs no descriptor: a flush of its mapping reports the disk's errors as one of a descriptor
-would (to the kernel both are one open file). So only the first ``MAPPED_DESCRIPTORS``, and files often
-written with calls, have one. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps
-them in memory, with room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
+A mapped file needs no descriptor: ``msync`` of the mapping reports the disk's errors as ``fdatasync`` of the
+descriptor would. So only the first ``MAPPED_DESCRIPTORS`` mapped files, and files often written with calls,
+have one. A log takes bytes in two ways: ``append`` writes them at once; ``accept`` keeps them in memory, with
+room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
 """
 import contextlib
 import copy
@@ -25,7 +25,7 @@ from collections import Counter
 
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS
 from gomq_py.storage.disk.open_file import (
-    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, hold, reserve_room, take_room,
+    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, reserve_room, retain_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
 from gomq_py.storage.disk.register import Register
@@ -55,8 +55,8 @@ class Change:
     """Changes a name in two halves: ``act`` makes the change and may block, so a thread calls it; ``told``
     tells the replicators, in the hub.
 
-    ``needed``: a missing file or folder fails the flush that waits for the change, as any other error does.
-    Without ``needed`` it does not.
+    ``needed``: if the file or folder is missing, the flush that waits for the change fails. Without
+    ``needed`` only other errors make that flush fail.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -119,13 +119,13 @@ class Files:
     def make(self, path, size, fetched=True):
         """``create`` for a thread: the hub calls ``made`` later to tell replicators.
 
-        The system's cache then has the whole file; with ``fetched=False``, for files that are written with
-        calls, only the file's head. Blocks.
+        ``fetched``: put the whole file into the system's cache; False, for files that are written with calls:
+        only the first page. Blocks.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
     def make_unnamed(self, folder, size, fetched=True):
-        """Create a file without a name, in a thread; otherwise as ``make``, without ``made``. Blocks."""
+        """Create a file without a name, as ``make`` does; no replicator hears of it. Blocks; for a thread."""
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
@@ -160,7 +160,7 @@ class Files:
         return self._described_or_not(file)
 
     def _described_or_not(self, file):
-        """Let a mapped file keep its descriptor, unless too many have one. Returns the file."""
+        """Let a mapped file keep its descriptor, or close that if enough files have one. Returns the file."""
         if file.map is not None and CAN_FLUSH_MAPPINGS:
             if len(self._described) < self.mapped_descriptors:
                 file.count_in(self._described)
@@ -217,7 +217,7 @@ class Files:
             self.register.appended(file, start, end)
 
     def reading(self, file):
-        """A Reading of a mapped file. Raises OSError."""
+        """Return a Reading, which keeps a mapped file open for a slow reader. Raises OSError."""
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
@@ -323,7 +323,7 @@ class Files:
                 self.reserve(file, count)  # no reserve ahead from the last room of a disk
 
     def accept(self, file, octets):
-        """Add bytes for ``sync_log`` to write. An OSError, as from ``make_room``, leaves all as before."""
+        """Add bytes for ``sync_log`` to write. Raises OSError as ``make_room`` does; then adds nothing."""
         self.make_room(file, len(octets))
         file.accepted.append(octets)
         file.end += len(octets)
@@ -364,9 +364,9 @@ class Files:
         self._resized(file)
 
     def rename(self, source, target, file=None):
-        """Rename a file or folder. Replaces one that has the name ``target``.
+        """Rename a file or folder. A file that has the name ``target`` is replaced.
 
-        ``file``: the open File, whose path follows. Blocks.
+        ``file``: the open File of ``source``; its ``path`` becomes ``target``. Blocks.
         """
         self.renaming(source, target, file).make()
 
@@ -387,7 +387,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """A Change that unlinks a file. ``aside``, as in File.close, frees its room in the background."""
+        """A Change that unlinks a file. ``aside``, if given, frees the room in the background: File.close."""
         path = os.fspath(path)
 
         def told(kept):
@@ -401,7 +401,7 @@ class Files:
         )
 
     def close(self, file, aside=None):
-        """Close the file now, or when the last holder releases it; ``aside`` as in File.close."""
+        """Close the file, or let its last holder close it. ``aside`` (see unlinking) does the closing."""
         file.close(aside)
 
     # folders
@@ -506,14 +506,14 @@ class Files:
 
     @property
     def may_sync_in_hub(self):
-        """Whether the hub may call ``sync``: not if a test has put a function there that blocks."""
+        """Whether the hub may call ``sync``. False if a test has replaced it: its function may block."""
         return getattr(self.sync, "__func__", None) is Files.sync
 
     def sync(self, file, flush=None):
         """Flush the file's size and all bytes written to it (mapping included) before this call.
 
-        Blocks, for ``storage.flush.group_commit`` and boot; with ``flush(file)``, which waits for the disk in
-        another way, it may be called in the hub's thread.
+        For ``storage.flush.group_commit`` and boot. Blocks, unless it gets a function ``flush(file)`` that
+        switches while the disk works; then the hub may call it.
         """
         size = file.size
         try:
@@ -580,13 +580,13 @@ class Files:
     def _unlink_keeping(self, path):
         """Unlink a file without freeing its room yet.
 
-        Returns the holder of the file, for ``_let_go``; None if the room was freed here, because too many
-        files wait, or because nothing can hold this file.
+        Returns an object for ``_let_go``, which frees the room. None if the room is freed already: too many
+        files wait for that, or this file cannot be opened.
         """
         kept = None
         if len(self._leaving) < LEAVING:
             with contextlib.suppress(OSError):
-                kept = hold(self._open(path, os.O_RDWR | os.O_NOFOLLOW))
+                kept = retain_room(self._open(path, os.O_RDWR | os.O_NOFOLLOW))
                 self._leaving.add(kept)
         try:
             self._unlink(path)

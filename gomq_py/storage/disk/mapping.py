@@ -2,8 +2,8 @@
 
 Below files. On Linux a mapping holds the open file that it was made of. ``msync`` flushes that file as
 ``fdatasync`` does, and fails if the disk has refused anything since the file was opened or last flushed, also
-in the system's own write-back. A descriptor opened again for the flush would hear only of unreported
-errors.
+in the system's own write-back. A flush by a descriptor opened later would miss errors that the system has
+reported to somebody else before.
 """
 import ctypes
 import errno
@@ -62,7 +62,7 @@ def flush_mapping(mapping):
 def advise(mapping, start, count, advice):
     """Call ``madvise`` for a part of a mapping.
 
-    Blocks, and does not hold the interpreter's lock, as Python's own ``madvise`` does. Raises OSError.
+    Blocks without the interpreter's lock, which Python's own ``madvise`` would hold. Raises OSError.
     """
     if _libc().madvise(address_of(mapping) + start, count, advice):
         number = ctypes.get_errno()

@@ -24,9 +24,10 @@ _KEEP_SIZE = 0x01
 class File:
     """An open file.
 
-    ``map``: its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
-    extend and close. ``fd``: its descriptor; -1 if only mapped, or closed; ``identity``: (device, inode)
-    then. ``cached``: the system's cache has pages up to here; later bytes are better written with calls.
+    ``map``: the read-write mapping, None for a log or an empty file; truncate, extend and close make pointers
+    into it invalid. ``fd``: the descriptor; -1 if the file is closed, or only mapped: ``identity`` is then
+    (device, inode). ``cached``: end of the pages in the system's cache; a call writes later bytes faster than
+    the mapping does.
 
     A file held by ``retain`` (for a sync, a follower, a backup) is not closed, and must not be recycled. Hub
     thread only.
@@ -66,7 +67,7 @@ class File:
         return f"<File {self.path} fd={self.fd} size={self.size}>"
 
     @property
-    def held(self):
+    def is_retained(self):
         """Whether somebody holds the file, so that it must stay open with its content."""
         return self._holders > 0
 
@@ -88,7 +89,7 @@ class File:
         return os.pread(self.fd, end - start, start)
 
     def remap(self, fd=-1):
-        """Map the whole file again, at its present size; by ``fd`` if it has no descriptor.
+        """Map the whole file again, at its present size. ``fd`` is for a file without a descriptor.
 
         Raises BufferError while a view of the old mapping exists.
         """
@@ -175,18 +176,19 @@ class Reading:
 class LogFile(File):
     """An open log.
 
-    ``size``: length of the file; ``accepted``: bytes to be written behind it, in order, up to ``end``.
+    ``size``: length of the file; ``accepted``: the next bytes to write, in order; ``end``: ``size`` when they
+    are written.
 
-    ``room``: end of the reserved room; None if the disk cannot reserve, and then each append is written at
-    once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the hub
-    changes everything else.
+    ``room``: end of the reserved room; None if the file system cannot reserve: then an append writes at once.
+    The thread that flushes the log changes ``size`` and takes from ``accepted``; the hub changes everything
+    else.
 
     ``is_relied_on``: promises depend on this log; False for a second log while the first one has everything.
 
-    ``failure``: the error of a failed flush. It stays: bytes that the log held by then may be lost. The hub
-    calls ``failed()``, if set, at the failure, and again while promises are asked for. ``fails_all``: after a
-    failure all promises fail. False for a log on which no queue depends: then only the flushes that include
-    the log fail.
+    ``failure``: the error of a failed flush, for good, because bytes may be lost. ``failed()``, if set, is
+    called in the hub at the failure, and from time to time when somebody asks for a promise. ``fails_all``:
+    all promises fail after a failure; False for a log on which no queue depends: then only flushes that
+    include this log fail.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -210,7 +212,7 @@ class LogFile(File):
 
     @property
     def is_in_use(self):
-        """Whether promises depend on this log; not if another log has replaced it."""
+        """Whether promises depend on this log; False if another log has replaced it."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
@@ -222,12 +224,12 @@ class LogFile(File):
         self.accepted.clear()
 
 
-def hold(fd):
-    """Keep an unlinked file's room on the disk, without its descriptor if possible. Takes ``fd`` over, and
-    returns (mapping or None, descriptor or -1), for ``close_parts``.
+def retain_room(fd):
+    """Keep the room of a file that is unlinked next, by a mapping if possible. Takes over the descriptor
+    ``fd``; returns (mapping or None, descriptor or -1), which ``close_parts`` takes.
 
-    A purge may unlink thousands of files at once. Python 3.13 cannot map an empty file, which has no room to
-    keep.
+    A mapping needs no descriptor: a purge may unlink thousands of files at once. An empty file is not mapped:
+    it has no room to keep.
     """
     if not CAN_FLUSH_MAPPINGS:
         return None, fd

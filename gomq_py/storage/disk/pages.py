@@ -14,10 +14,7 @@ _WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # for pages whose touch raise
 
 
 def fetch_ahead(file, whole=True):
-    """Have the system make all pages of the file, or the first one only; returns the file.
-
-    At the first touch of a new mapping Linux would fetch its whole readahead at once: 4 MiB took 4 ms.
-    """
+    """Have the system read all pages of the file into its cache, or the first page only. Returns the file."""
     if hasattr(os, "posix_fadvise"):
         file.cached = file.size if whole else min(mmap.PAGESIZE, file.size)
         os.posix_fadvise(file.fd, 0, file.cached, os.POSIX_FADV_WILLNEED)
@@ -25,7 +22,7 @@ def fetch_ahead(file, whole=True):
 
 
 def fetch_on(file, end):
-    """Have the system make the missing pages up to ``end``. Quick for a few."""
+    """Have the system read the pages up to ``end`` that its cache lacks. Quick if they are few."""
     if file.fd >= 0:
         os.posix_fadvise(file.fd, file.cached, end - file.cached, os.POSIX_FADV_WILLNEED)
     file.cached = end
@@ -56,8 +53,8 @@ def let_go(file):
     """Unmap the file's pages from the process until they are touched again; written data stays in the
     system's cache.
 
-    For a file that is flushed next and not used meanwhile. Flushing mapped pages interrupts every processor
-    that runs a thread of the process once a page, 2048 times for 8 MiB; this call interrupts it once.
+    For a file that is flushed next and not used meanwhile. A flush of mapped pages interrupts the processors
+    on which the process runs once for each page, 2048 times for 8 MiB; this call interrupts them once.
     """
     if CAN_FLUSH_MAPPINGS and file.map is not None:
         with contextlib.suppress(OSError):  # for example locked in memory: the flush then costs more

@@ -30,7 +30,7 @@ class FolderRemovals:
         """Remove a folder and its content, then call ``done()`` if given. The folder stays if an ``error``
         kept the queue's deletion from the disk.
 
-        ``store``: the store that has its files open, or None; ``whose``: the queue, as the log names it.
+        ``store``: the store that has its files open, or None; ``whose``: the queue's name for log lines.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)
@@ -113,4 +113,6 @@ class FolderRemovals:
 
 
 def _nothing():
-    """Do nothing: the removal of a folder begins when this piece of background work has had its turn."""
+    """Do nothing: work for a thread, whose ``done`` runs once the thread has made the folder asked for
+    before.
+    """

@@ -48,7 +48,7 @@ class Replicator:
         raise NotImplementedError
 
     def renamed(self, file_id, source, target):
-        """A file or folder was renamed. It replaced the one that had the name ``target``, if any."""
+        """A file or folder was renamed to ``target``, and may have replaced a file of that name."""
         raise NotImplementedError
 
     def unlinked(self, file_id, path):

@@ -2,9 +2,9 @@
 missing files.
 
 data_dir writes it when a run has ended in order without failures. The next boot reads it, and invalidates it
-before anything changes. So a missing file was removed by somebody or by the file system. After a kill, or a
-loss of power, there is no list: a missing file may have been emptied, or never flushed. Text, a line for each
-folder with segments:
+before anything changes. So a listed file that is missing was removed by somebody or by the file system. After
+a kill, or a loss of power, there is no list: the broker itself may have removed a missing file, or its name
+was never flushed. The list is text, with a line for each folder with segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
@@ -18,8 +18,9 @@ _POSITIONS = "positions"
 
 
 class Listed(NamedTuple):
-    """What the segment list has of a folder: ``{segment number: messages left}`` without empty segments; for
-    a stream its next offset and stream_offsets.checksum of its consumers' positions (None: unknown).
+    """One folder in the segment list. ``counts``: {segment number: messages left}, without empty segments. Of
+    a stream: ``next_offset``, and ``positions``, the stream_offsets.checksum of its consumers' positions
+    (None: unknown).
     """
 
     counts: dict
@@ -42,7 +43,9 @@ def _pairs(entry):
 
 
 def decode(content):
-    """Decode {folder: Listed} that ``encode`` made; the caller has checked that it is complete."""
+    """Decode {folder: Listed} from ``content``, the whole output of ``encode``; the caller has checked its
+    digest.
+    """
     listed = {}
     for line in content.decode("ascii").splitlines():
         folder, next_offset, *pairs = line.split(" ")

@@ -25,9 +25,8 @@ class Failures(list):
 class Background:
     """The three workers of a GroupCommit, each with a greenlet and a thread of its own.
 
-    ``short`` takes pieces that end soon, ``long`` pieces that may take long together, so that no short one
-    waits for them, ``for_readers`` pieces that consumers wait for. ``threads_of()`` returns the pool of
-    threads.
+    ``short`` takes work that ends soon, ``long`` takes work that may last, for which no short work must wait,
+    and ``for_readers`` takes work that consumers wait for. ``threads_of()`` returns the pool of threads.
     """
 
     def __init__(self, threads_of):
@@ -78,9 +77,9 @@ class BackgroundWorker:
     def add(self, function, *arguments, done=None, first=False):
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes.
 
-        ``done(result, error)``, if given, is called in the hub after it, and must neither switch nor raise.
-        ``first``: do this before other work, because somebody waits for it. If this makes several files,
-        ``first`` is their number: as many pieces of other work come next.
+        ``done(result, error)``, if given, is called in the hub afterwards, and must neither switch nor raise.
+        ``first``: do this before other work, because somebody waits for it. A number (of files that
+        ``function`` makes) instead of True: then so many pieces of other work are done next.
         """
         if first:
             self._first.append((function, arguments, done, int(first)))
@@ -132,7 +131,7 @@ class BackgroundWorker:
 
     @staticmethod
     def _do_each(pieces):
-        """In a thread: do these pieces. Returns Failures; logs nothing, as the log's locks are the hub's."""
+        """In a thread: do these pieces. Returns Failures; logs nothing: the log's locks are the hub's."""
         failures = Failures()
         for function, arguments, _ in pieces:
             try:

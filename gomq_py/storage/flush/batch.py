@@ -1,11 +1,11 @@
-"""Batch: keeps what one flush covers, the names that change before it, the callbacks that wait for it, and
-the failures that outlast it.
+"""Batch: keeps what one flush covers, the changes of names made before the flush, the callbacks that wait for
+it, and the failures that count for later flushes, too.
 
 Below group_commit, which fills the next batch while it flushes one. A batch never flushes. FlushFailures
-remembers failed logs and folders, because a second flush of the same file or folder would succeed without
-what the first one lost. So a failed folder fails everything in it for the rest of the run, and a failed log
-fails every promise until another file has taken its place. NameChanges has files get, change and lose their
-names in a thread: a rename or an unlink may wait for the disk, and the hub may not.
+remembers failed logs and folders, because a second flush of the same file or folder would succeed although
+the first flush lost bytes. So a failed folder fails everything in it for the rest of the run, and a failed
+log fails every promise until another file has taken its place. NameChanges has a thread name, rename and
+unlink files: these calls may wait for the disk, and the hub must not wait.
 """
 import logging
 import os
@@ -17,10 +17,10 @@ logger = logging.getLogger("gomq_py.storage.sync")
 
 
 class FlushBatch:
-    """What one flush covers. ``stores``: store -> whether its acks are flushed, too; ``acks``: stores of
-    which only acks are flushed, some time after ``acks_since``; ``logs`` are held, ``folders`` are paths.
-    ``is_hurried``: a callback cannot wait until there is more to flush. ``failures``: store, log, path of a
-    folder or change of a name -> its error.
+    """What one flush covers. ``stores``: {store: whether its acks are flushed, too}; ``acks``: stores with
+    only acks to flush, a while after the time ``acks_since``; ``logs``: retained LogFiles; ``folders``:
+    paths. ``is_hurried``: a callback must not wait for more marks. ``failures``: {store, log, path of a
+    folder, or Change of a name: its error}.
     """
 
     __slots__ = ("stores", "acks", "acks_since", "logs", "folders", "callbacks", "is_hurried", "failures")
@@ -39,8 +39,8 @@ class FlushBatch:
     def collect(self, function, unawaited):
         """The jobs that flush the stores' files, as (function, file, its store). The files are retained.
 
-        A store that failed before fails this flush, too, unless only its acks are due (``unawaited``): nobody
-        waits for acks, and confirms of other stores do not depend on them.
+        A store that failed before fails this flush, too, unless the store is in ``unawaited``: only its acks
+        are due, and no confirm depends on acks.
         """
         jobs = []
         for store, acks_too in list(self.stores.items()):
@@ -114,7 +114,7 @@ def call_back(callback, of_logs, other):
 
 
 class Particular:
-    """A callback that does not hear of some failures, because they do not concern it."""
+    """Base of callbacks that are not told of every failure. A subclass says which failures concern them."""
 
     __slots__ = ("_callback",)
 
@@ -209,8 +209,8 @@ class FlushFailures:
                     self.unwritten[file] = None
 
     def take_unwritten(self):
-        """Take the logs that could not be written; they are held. The next flush tries again. Until that
-        flush, no callback may hear that nothing is left to flush.
+        """Take the retained logs that could not be written: the next flush tries again. Until then no
+        callback may be told that nothing is left to flush.
         """
         unwritten, self.unwritten = self.unwritten, {}
         return unwritten
@@ -268,8 +268,8 @@ class FlushFailures:
                 path = os.path.dirname(path)
 
     def _have_replaced(self, file):
-        """Have the owner of a failed log write another one: at once, and then every REPLACE_AGAIN_S while
-        promises are asked for.
+        """Call the owner of a failed log, which then writes another log: at once, and at most every
+        REPLACE_AGAIN_S when somebody asks for a promise.
         """
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
@@ -309,12 +309,12 @@ class NameChanges:
         """Have names changed in a thread, in the order asked, before the next flush. ``after_sync`` covers
         the changes.
 
-        ``changes``: storage.disk.files.Change; each is made only if those before it in the list were made.
-        ``done(error or None)`` is called in the hub, and must neither switch nor raise. A change that fails
-        fails the flush for all its callbacks. A missing file is a failure only if the change needs it.
+        ``changes``: a list of storage.disk.files.Change; the first error ends the list. ``done(error or
+        None)`` is called in the hub, and must neither switch nor raise. If a change fails, all callbacks of
+        the flush get the error; a missing file counts as failure only if ``Change.needed`` is set.
 
-        ``soon``, for files that are to be used again: these changes come before others, within ``SOON_S``
-        unless a flush runs then, and cause no flush.
+        ``soon`` (for files that are to be reused): make these changes before others and within ``SOON_S``, or
+        after the flush that runs then; they cause no flush.
         """
         if soon and self._gathers_soon:
             if not self._soon:
@@ -332,7 +332,9 @@ class NameChanges:
         return bool(self._changes or self._soon or self._is_making_alone)
 
     def soon_at(self):
-        """The time, by time.monotonic(), by which changes wanted soon are to be made; 0 without any."""
+        """The time, by time.monotonic(), by which changes wanted soon are to be made; 0 if there are no such
+        changes.
+        """
         return self._soon_since + SOON_S if self._soon else 0.0
 
     def take(self):
@@ -341,8 +343,8 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have the changes made in order, and tell the replicators. ``failures`` gets change -> error. May
-        switch.
+        """Have a thread make the changes in order, and tell the replicators. ``failures``, a dict, gets change
+        -> error. May switch.
         """
         if not changes:
             return
@@ -365,8 +367,8 @@ class NameChanges:
                 logger.exception("a callback after a change of names failed")
 
     def make_alone(self, failures):
-        """Make all changes while nothing is flushed. No callback may hear before the end of this that nothing
-        is left to do. May switch.
+        """Make all changes while nothing is flushed. Until the end of this, no callback may be told that
+        nothing is left to do. May switch.
         """
         self._is_making_alone = True
         self.make(self.take(), failures)

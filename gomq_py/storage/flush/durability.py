@@ -54,8 +54,8 @@ class Durability:
         whether the callback is about one of them; it must not raise. Without ``concerns`` each failure
         counts. ``hurry=False``: the flush may wait for more changes.
 
-        Returns the NextFlush of ``GroupCommit.after_sync``, if any, which also covers changes until it
-        begins.
+        Returns the NextFlush if the callback waits for the flush that begins next, else None. The NextFlush
+        also covers changes made until it begins.
         """
         if not self._acknowledgers and not self._promises:
             return self.disk.after_sync(callback, hurry, concerns)
@@ -89,7 +89,7 @@ class Durability:
 
     @property
     def has_acknowledgers(self):
-        """Whether there are acknowledgers, which may lack changes that a killed process leaves here."""
+        """Whether there are acknowledgers. They may lack changes that a killed process leaves here."""
         return bool(self._acknowledgers)
 
     def add(self, acknowledger):
@@ -149,7 +149,8 @@ class Durability:
             self._keep()
 
     def _keep(self):
-        """Call back the promises that are kept or refused, in order. A callback may ask for more."""
+        """Call back the promises that are kept or refused, in order. A callback may ask for another promise.
+        """
         if self._is_keeping:
             return
         self._is_keeping = True

@@ -1,10 +1,10 @@
 """Flush threads: flush files without the interpreter's lock.
 
-A leaf below flusher; all of it is C in ``flush_threads.pxd``, and interpreted Python's threads flush instead.
-A flush thread sleeps on a semaphore of its own, flushes the files that are wanted, and writes to an eventfd,
-which the hub's loop watches. A flush costs four system calls beside its own and wakes one thread, and nothing
-waits for the interpreter's lock. A thread of Python's takes that lock twice for each flush, from the hub, and
-makes ten futex calls.
+A leaf below flusher, written as C in ``flush_threads.pxd``. If this module is interpreted, there are no flush
+threads, and Python's threads flush. A flush thread sleeps on a semaphore of its own, flushes the files that
+are wanted, and writes to an eventfd, which the hub's loop watches. A flush costs four system calls beside its
+own and wakes one thread, and nothing waits for the interpreter's lock. A thread of Python's takes that lock
+twice for each flush, from the hub, and makes ten futex calls.
 """
 from typing import Any
 

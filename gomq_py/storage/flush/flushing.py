@@ -7,9 +7,9 @@ files: the hub's pool serves name resolution and hashing, which must not wait fo
 does not judge them.
 
 CommitDelay holds flushes up. A flush costs the processor some 150 us and waits for the disk, so on a fast
-disk 10 000 confirmed messages a second would be thousands of flushes a second. Flushes that overlap, or
-answer several asks, therefore begin apart. A client that waits for one confirm before the next publish never
-overlaps with a flush of its own, and is not held up.
+disk 10 000 confirmed messages a second would be thousands of flushes a second. So if flushes overlap, or one
+flush answers several clients, the next one begins later. A client that waits for one confirm before the next
+publish never overlaps with a flush of its own, and is not held up.
 
 SyncWatch logs that a flush hangs, while it hangs and when it has ended. A thread of the operating system
 looks, because a disk that hangs may hold the hub's thread, too; it looks only while something is being
@@ -74,7 +74,7 @@ class SyncWatch:
                 logging.WARNING, "flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
 
     def running(self):
-        """The paths that are being flushed, the oldest flush first; none if nothing is logged."""
+        """The paths that are being flushed, the oldest flush first; empty if ``after_s`` is 0."""
         return [path for path, _, _ in list(self._running.values())]
 
     def stop(self):
@@ -161,8 +161,9 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next. Until it ``has_begun`` it covers all marks, so a callback that waits for it
-    may answer for later marks, too: each later mark calls ``join``. ``joined`` counts these calls.
+    """The flush that begins next. It covers all marks made until ``has_begun``. So a caller whose callback
+    waits for this flush may promise later changes by the same callback; it calls ``join`` for each.
+    ``joined`` counts these calls.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -173,7 +174,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more mark for which a waiting callback answers."""
+        """Count one more promise that a waiting callback answers."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -206,7 +207,9 @@ class CommitDelay:
         self._may_begin_s = began_s + GATHER_S if overlaps or answered >= GATHER_FROM else 0.0
 
     def hold_up(self, flusher):
-        """Return when the next flush may begin: ``flusher`` pauses; if it is None, at once. May switch."""
+        """Return when the next flush may begin: after a pause by ``flusher``; at once if that is None. May
+        switch.
+        """
         due, self._may_begin_s = self._may_begin_s, 0.0
         left = due - time.monotonic() if due and flusher is not None else 0.0
         if left > 0:
@@ -307,8 +310,8 @@ class Flushing:
     """Runs at most ``threads`` flushes at one time. ``others``: further threads of the pool, for work that no
     flush waits for. ``slow_s``: a flush that takes longer is logged while it runs; 0: none is logged.
 
-    A job is (function, its argument: a file or a path, its owner). ``at_work``: work in threads that the
-    cycle waits for, or waited for when it was cut short.
+    A job is (function, its argument: a file or a path, owner: a store, log or path). ``at_work``: results of
+    the pool's threads that the present cycle waits for, or waited for until it was cut short.
     """
 
     __slots__ = (
@@ -346,9 +349,9 @@ class Flushing:
         self._files.sync(file, self.flusher.flush)
 
     def run(self, jobs, unbegun):
-        """Run the jobs: in greenlets that wait for the disk as for a socket if they can, else in threads of
-        the pool. Returns (owner, error) of the jobs that failed. ``unbegun``, a dict, gets the error of each
-        owner that got no thread. May switch.
+        """Run the jobs: those of stores in greenlets that wait for the disk as for a socket, if there is a
+        Flusher; all others in threads of the pool. Returns (owner, error) of the jobs that failed.
+        ``unbegun``, a dict, gets the error of each owner that got no thread. May switch.
         """
         in_hub = self.sync_in_hub
         here = [job for job in jobs if job[0] == in_hub]

@@ -103,7 +103,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_messages(self, store):
-        """Note that the store has messages to flush. Its acks may stay, because confirms do not need them."""
+        """Note that the store has messages to flush. Its acks need no flush: no confirm depends on acks."""
         self._next.stores.setdefault(store, False)
         self._begin_soon()
 
@@ -138,10 +138,11 @@ class GroupCommit:
 
         Callbacks come in the order given, and must neither switch nor raise. ``hurry=False``: the flush may
         wait for more marks. If files of some stores could not be flushed, these stores are fenced, and
-        ``concerns()`` is asked whether that concerns the caller; it must not raise. Without ``concerns`` each
-        failure is reported. A failed log concerns all: in that sync, and in later ones until another log has
-        taken its place, because a second flush would succeed without what the first one lost.
-        ``about_logs=False``, for housekeeping that no promise depends on: a failed log is not reported.
+        ``concerns()`` is asked whether the callback is about one of them; it must not raise. Without
+        ``concerns`` each failure is reported. A failed log is reported to all callbacks, also after later
+        syncs, until another log has taken its place: a second flush would succeed although the first one lost
+        bytes. ``about_logs=False``, for housekeeping that no promise depends on: a failed log is not
+        reported.
 
         Returns the NextFlush if the callback waits for the flush that begins next, else None.
         """
@@ -484,8 +485,8 @@ class GroupCommit:
             release(unwritten)
 
     def _answer(self, of_logs, other):
-        """Call all callbacks of this sync, also those added meanwhile without a mark. ``of_logs`` and
-        ``other`` as in call_back. May switch.
+        """Call all callbacks of this sync, also those added meanwhile without a mark. ``of_logs``: the error
+        of a failed log, ``other``: of anything else, or None. May switch.
         """
         if len(self._in_flight) < LOOKS:
             for _ in range(LOOKS):

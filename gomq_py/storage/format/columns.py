@@ -1,9 +1,10 @@
-"""Columns: reads many records of a segment at once, into the buffers that columnar programs (Arrow) take.
+"""Columns: reads many records of a segment at once, and gives each field as a column, in buffers for Arrow.
 
-For programs that read a stream in bulk (Spark); format.record draws the octets. A Block holds, for up to
-``capacity`` rows, their offsets and times and, of each field with a length, the places: ``starts`` and
-``lengths``, 32 bits each; the start is -1 if a row lacks the field. gather() copies one field of all rows
-into one piece. A walk checks both checksums of every record. A leaf: octets in, octets out; no I/O.
+For programs that read a stream in bulk (Spark); format.record defines the octets. A Block holds up to
+``capacity`` rows: their offsets and times and, for each field of variable length, where it lies in the
+segment: ``starts`` and ``lengths``, 32 bits each; the start is -1 if a row lacks the field. gather() copies
+one field of all rows into one buffer. A walk checks both checksums of every record. A leaf: octets in, octets
+out; no I/O.
 """
 from gomq_py import octets
 from gomq_py.storage.format import record
@@ -33,11 +34,11 @@ AMQP = 1
 
 
 class Block:
-    """Holds the rows of one walk, and is then filled again: ``count`` rows, ``body_bytes`` octets of bodies,
-    ``at`` where the next record begins.
+    """Holds the rows of one walk; the next walk replaces them. ``count``: the rows; ``body_bytes``: octets of
+    their bodies; ``at``: position of the record behind them.
 
-    ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``
-    is every flag that any row has. ``others``: rows whose properties are of another kind than AMQP's.
+    ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``:
+    the flags of all rows, joined by OR. ``others``: count of rows whose properties are not basic.
     """
 
     __slots__ = (
@@ -59,12 +60,12 @@ class Block:
         self.others = 0
 
     def walk(self, buffer, at, end, seed, first_offset, first, until):
-        """Take the records from ``at`` to ``end`` with ordinals from ``first`` on, before ``until``. Returns
-        the reason of the walk's end.
+        """Take the records in [``at``, ``end``) whose ordinals are from ``first`` to ``until`` - 1. Returns
+        why the walk ended.
 
         ``first_offset``: offset of the segment's record with ordinal 0. The caller sets ``next_ordinal`` to 0
-        at the segment's first record; later walks go on from there. Records before ``first`` are passed over,
-        with only their headers checked.
+        at the segment's first record; later walks continue the count. Of records before ``first`` only the
+        headers are checked.
         """
         self.count = self.body_bytes = self.skipped = self.others = 0
         if end > len(buffer) or end > LARGEST_START:
@@ -131,18 +132,20 @@ class Block:
         return 0
 
     def accept(self, buffer):
-        """After MISSING from walk(): let the next walk take the record at ``at``. Returns its ordinal."""
+        """Let the next walk take the record at ``at`` although ordinals before it are MISSING. Returns its
+        ordinal.
+        """
         self.next_ordinal = octets.le32(octets.pointer(buffer), self.at + 16)
         return self.next_ordinal
 
     def skip(self):
-        """After a walk that ended with SPOILED: let the next walk begin behind the record at ``at``."""
+        """Let the next walk begin behind the record at ``at``, with which a walk ended as SPOILED."""
         self.at += self.skipped
         self.next_ordinal += 1
 
     def seek(self, buffer, at, end, seed):
-        """After a walk that ended with DAMAGED: position of the next sound header from ``at`` (a multiple of
-        8 behind the segment's start) to ``end``; -1 if there is none.
+        """Return the position of the first sound header in [``at``, ``end``), or -1; for use when a walk
+        ended as DAMAGED. ``at`` is a multiple of 8 behind the segment's start.
         """
         if end > len(buffer):
             raise ValueError(f"seek to {end} in a buffer of {len(buffer)} octets")
@@ -172,7 +175,8 @@ class Block:
         octets.put_le32(octets.pointer(self.lengths), place, length)
 
     def scan_properties(self, buffer):
-        """Find the basic properties of all rows, for gather_property(). Returns every flag that any row has.
+        """Find the basic properties of all rows, for gather_property(). Returns the rows' flags, joined by
+        OR.
         """
         self.property_flags = self._scan_properties(
             octets.pointer(buffer), octets.pointer(self.starts), octets.pointer(self.lengths),
@@ -218,8 +222,8 @@ class Block:
         return found
 
     def gather(self, field, buffer):
-        """One field of all rows as (ends, content): ``ends`` holds count + 1 positions in ``content``, 32
-        bits each.
+        """Return one field of all rows as (ends, content). ``ends`` are count + 1 numbers of 32 bits: row n
+        has the octets from ends[n] to ends[n + 1].
         """
         ends, size = self._measured(self.lengths, field)
         content = bytearray(size)
@@ -230,8 +234,8 @@ class Block:
         return ends, content
 
     def gather_property(self, place, buffer):
-        """One property of all rows as (bitmap of the rows that have it, ends, content), see gather(). For use
-        after scan_properties().
+        """Return one property of all rows, after scan_properties(): (bitmap of the rows that have the
+        property, ends, content), the last two as in gather(). ``place``: number of the property.
         """
         present = bytearray((self.count + 7) // 8)
         ends, size = self._measured(self.property_lengths, place)

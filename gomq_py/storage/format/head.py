@@ -7,13 +7,13 @@
          8    4  schema version 1
         12    4  segment number
         16   16  incarnation of the queue: random, made when it was declared
-        32    8  generation: never the same twice, so that a recycled file is nobody's
+        32    8  generation: unique, so that old content of a recycled file is not valid
         40    8  offset of the first record (streams); 0 otherwise
         48    4  capacity of the msgs file in octets
         52    8  0
         60    4  CRC-32C of octets 0..59: the seed of every other checksum in the file
 
-    msgs only: the seal, written when all before it has been flushed.
+    msgs only: the seal, written when all records have been flushed.
 
     offset size
         64    4  records                           0 octets at 64..111: not sealed
@@ -37,7 +37,7 @@
         88    4  0
         92    4  CRC-32C of octets 72..91, from the seed + 4
 
-Both files then hold what format.record draws, from 128 on. A leaf: no I/O.
+From 128 on, both files hold what format.record describes. A leaf: no I/O.
 """
 from struct import Struct
 from typing import NamedTuple
@@ -108,8 +108,8 @@ class AcksSeal(NamedTuple):
 
 
 def decode(head, magic=None):
-    """The ``Head`` in these 64 octets. None if they hold no valid head, or a head of another schema version
-    or, with ``magic``, of another kind of file.
+    """Decode a ``Head`` from 64 octets. None if the head is invalid, of another schema version, or of another
+    kind of file than ``magic``, if given.
     """
     if len(head) < 64:
         return None
@@ -147,7 +147,8 @@ def decode_acks_seal(seed, head):
 
 
 def decode_mark(seed, salt, head, at):
-    """The position in the 8 octets at ``head[at]`` (synced or delivered through); 0 if its checksum is wrong.
+    """Decode a mark: the position in the 8 octets at ``head[at]``; 0 if its checksum is wrong. ``salt``: what
+    the mark's kind adds to the seed.
     """
     part = head[at:at + 8]
     if len(part) < 8 or not _is_closed(seed + salt, part, 8):

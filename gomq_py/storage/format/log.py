@@ -14,11 +14,12 @@ Little-endian. The first record, ordinal 0 without payload, marks the log's birt
     32  4  CRC-32C of octets 0 to 32
     36     payload
 
-The log id keeps a record of another log, or one quoted in a payload, from being taken for ours. Behind a bad
-head a scan looks for our id and a higher ordinal in a valid head, octet by octet. "Known to be on disk"
-tells a disk fault (damage below it) from the ordinary end of a crash; above it the octets themselves tell: an
-unfinished append is short, or unwritten parts of a sector read as zeros. Written by storage.logs.framed_log;
-read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never interpreted.
+The log id tells a record of this log from a record of an older log, or one quoted in a payload. Behind a bad
+head a scan searches, octet by octet, for a valid head with this log id and a higher ordinal. Damage in octets
+known to be on disk is a fault of the disk. Damage behind them is the ordinary end of a crash if it looks like
+that: the last append is short, or unwritten parts of sectors read as zeros. storage.logs.framed_log writes
+and reads logs, ``fsck`` reads them. A leaf: octets in, records out; no I/O, and a payload is never
+interpreted.
 """
 import os
 from struct import Struct
@@ -56,8 +57,8 @@ class LogError(Exception):
 class Damage:
     """Octets [start, end) of a log that hold no valid record.
 
-    ``promised``: a disk fault, because the octets were known to be on disk, or no crash leaves such octets.
-    If False, the damage is the ordinary end of a crash.
+    ``promised``: the damage is a disk fault, because the octets were known to be on disk, or a crash cannot
+    leave such octets. If False, the damage is the ordinary end of a crash.
     """
 
     __slots__ = ("start", "end", "reason", "promised", "torn")

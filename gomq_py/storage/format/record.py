@@ -21,10 +21,10 @@ Little-endian. In the msgs file every record begins at a multiple of 8 octets fr
          .    4  CRC-32C of properties and body
          .       zeros up to a multiple of 8
 
-Both checksums continue from the segment's seed, the checksum of its head: content of a file's earlier life,
-or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by it, by
-recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is believed
-before it was compared with the end of the data.
+Both checksums continue from the segment's seed, the checksum of its head: so records of the file's earlier
+use, and octets of a body that look like a record, fail the check. storage.segments.segment writes records;
+segment, recovery, ``fsck`` and Spark read them. A leaf: octets in, offsets out; no I/O. A length is compared
+with the end of the data before it is used.
 
 A *location* says in one number where a record lies in a store: level of priority (8 bits) << 56 | number of
 the segment (28 bits) << 28 | position (28 bits), in octets from the start of the msgs file. Locations of one
@@ -47,13 +47,13 @@ The *acks file* says which records of its segment are gone, and how often others
        4  position           REQUEUED: the record there came back, followed by
        5  count * 8          COUNT: how many deliveries of it have failed, counting the one in progress;
                              overwritten in place, perhaps followed by
-       6  due * 8            DUE: when it may be delivered again (due_value), if it still counts as many;
+       6  due * 8            DUE: when it may be delivered again (due_value), if COUNT is unchanged;
                              overwritten in place
 
-An entry with a wrong checksum does not count: its page never reached the disk, or is of the file's earlier
-life. So entries may have gaps and are read past them. A run costs two entries and is only written for three
-records or more, so an acks file with one entry for each record its segment can hold always has room for the
-next ack; REQUEUED, COUNT and DUE never use that room.
+An entry with a wrong checksum is ignored: its page never reached the disk, or is of the file's earlier use.
+So ignored entries may lie between valid ones. A run costs two entries and is only written for three records
+or more, so an acks file with one entry for each record its segment can hold always has room for the next ack;
+REQUEUED, COUNT and DUE never use that room.
 """
 from array import array
 
@@ -136,10 +136,8 @@ def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
     source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
-    """Write a record at ``p[at]`` from three ranges of ``source``; the caller has made sure of the room.
-    ``is_there``: the body is in its place already.
-
-    Returns its size.
+    """Write a record at ``p[at]``, where the caller has made sure of room. ``is_there``: the body is written
+    already. Returns the record's size.
     """
     routing = at + 40
     properties = routing + routing_length
@@ -212,8 +210,8 @@ def content_is_sound(p, at, seed):
 
 
 def find(p, at, end, seed, ordinal):
-    """Where the next sound header with an ordinal of at least ``ordinal`` begins, from ``at`` (a multiple of
-    8) on; -1: none before ``end``.
+    """Position of the first sound header from ``at`` (a multiple of 8) on whose ordinal is at least
+    ``ordinal``; -1 if no such header lies before ``end``.
     """
     while at + SMALLEST_RECORD_BYTES <= end:
         count = min(SEARCH_BYTES, end - at)
@@ -342,7 +340,7 @@ def put_entry(p, index, seed, word):
 
 
 def get_entry(p, index, seed):
-    """The word of the entry, or 0 when none is there. The caller has checked the index against the file."""
+    """The word of the entry; 0 if empty or damaged. The caller has checked the index against the file."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):
@@ -364,8 +362,8 @@ def due_value(due_s, count):
 
 
 def due_of(value, count, now_s):
-    """The time in a DUE entry, in Unix seconds within four years of now; 0 if the entry was written for
-    another count.
+    """The time in a DUE entry, in Unix seconds; 0 if the entry is for another count. The entry has 28 bits,
+    so the time is taken to be within four years of ``now_s``.
     """
     if value & 1 != count & 1:
         return 0
@@ -380,9 +378,10 @@ def is_among(position, runs):
 class Acks:
     """The content of an acks file.
 
-    ``runs``: start, end, start, end... of what is gone, sorted, without overlap, half open; ``counts``:
-    position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``: index behind
-    the last entry; ``holes``: entries before it that do not count and may be used again.
+    ``runs``: [start, end, start, end...] of acked records, sorted, without overlap, each ``end`` exclusive;
+    ``counts``: position -> (count, index of the COUNT entry); ``dues``: position -> due_value; ``entries``:
+    index behind the last entry; ``holes``: count of ignored entries before this index, which may be written
+    again.
     """
 
     __slots__ = ("runs", "counts", "dues", "entries", "holes")
@@ -443,8 +442,8 @@ def _collect(p, seed, limit, acks, found):
 def _merge(found, runs):
     """Append sorted ranges (start << 32 | end) to ``runs``, and merge those that overlap.
 
-    Adjacent ranges stay apart: a single entry does not end where its record does, and is recognised by its
-    length.
+    Adjacent ranges stay apart, because the range of a single ACKED entry does not end at its record's end:
+    readers know such a range by its length.
     """
     last_end = -1
     for item in found:

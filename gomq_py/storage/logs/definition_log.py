@@ -1,16 +1,15 @@
 """Definition log: the definitions of operators and clients, as a log of changes that is replayed at boot.
 
-Above storage.logs.framed_log and storage.logs.log_records, below its users: broker.broker keeps vhosts and
-their content in one, auth.users the users in another. A record is a field table (content.fields) with a key
-``op``. An append is in the file, and on the disk, once the committer has synced: answers to clients wait for
-that. Never switches.
+Above storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in
+one such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``.
+An append is on the disk once the committer has synced: answers to clients wait for that. Never switches.
 
-A log that has become long is compacted if most of it is waste, by a prior count of the model. Compaction
-writes a second log beside the first, while every change goes to both; once the second is on disk it takes the
-first one's name. Count and compaction run in slices. The snapshot is taken while the model changes and is
-right nevertheless: a record describes a state and not a change of one, a change after a slice follows it in
-the log, and repeated records describe the latest state. The second log is opened, renamed and removed in the
-committer's threads, so that a slow disk does not block the hub.
+A long log is compacted if it has many more records than the model has definitions, which are counted first.
+Compaction writes a second log beside the first, while every change goes to both; once the second log is on
+disk it gets the first log's name. Count and compaction run in slices. The model may change between slices,
+because a record describes a whole definition: a later record of the same definition replaces the earlier one.
+The second log is opened, renamed and removed in the committer's threads, so that a slow disk does not block
+the hub.
 
 After a failed flush a log may have lost its content: promises that depend on it are refused while it is in
 use. It is compacted at once, and with each later change until that succeeds: the model has everything.
@@ -39,11 +38,11 @@ LOOKS = 16
 class DefinitionLog:
     """One log. ``open`` it, and exhaust ``replay``, before the first ``append``.
 
-    ``what``: its content, for log lines; ``shapes``: the forms of its records (storage.logs.log_records). It
-    is long with ``slack`` records beyond twice the size of a snapshot. ``born_whole``: see FramedLog;
-    ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)`` is called in a thread to save the next
-    boot's ``left``: before another log replaces this one and, with ``notes_growth``, soon after each flush of
-    new records.
+    ``what``: names its content in log lines; ``shapes``: see log_records.read_record. The log is long, and is
+    compacted, when it has more than ``slack`` records beyond twice those of a snapshot. ``born_whole``: see
+    FramedLog; ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)`` is called in a thread to save
+    the next boot's ``left``: before another log replaces this one and, with ``notes_growth``, soon after each
+    flush of new records.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class DefinitionLog:
 
     @property
     def lacks_records(self):
-        """Whether replay missed more than the torn end of a crash, of which nothing was promised."""
+        """Whether replay missed records that may have been promised: more than the torn end of a crash."""
         return bool(
             self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage)
         )
@@ -147,9 +146,9 @@ class DefinitionLog:
                 LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
-        """Note records that replay returned and their reader cannot use.
+        """Note records of replay() that their reader cannot use.
 
-        Keeps all unusable records in a separate file. For boot: blocks.
+        Keeps these records, and those that replay() left out, in a separate file. For boot: blocks.
         """
         left_out = [*self._unreadable, *map(encode_table, records)]
         if not left_out:
@@ -175,11 +174,11 @@ class DefinitionLog:
     def compact_when_long(self, snapshot):
         """Compact from now on when the log is much longer than a snapshot.
 
-        ``snapshot()`` iterates over functions, each returning the record of one definition or None if it is
-        gone; None instead of a function stands for something not durable. The iteration goes on while the
-        model changes: it must not raise then, nor take long for one definition.
+        ``snapshot()`` returns an iterator over functions. Each function returns the record of one definition,
+        or None if the definition is gone; instead of a function the iterator may yield None, for a definition
+        that is not durable. The model changes during the iteration, which must neither raise nor be slow.
 
-        Starts at once if the log is long, or damaged, so that the next boot does not meet the damage again.
+        Compacts at once if the log is long, or damaged: the next boot must not meet the damage again.
         """
         self._snapshot = snapshot
         if self._log.holds_damage:
@@ -272,7 +271,8 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """In a thread: save ``left``."""
+        """In a thread: save the length of this log on the disk, and the id of the log that will replace it.
+        """
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
@@ -359,7 +359,9 @@ class DefinitionLog:
             raise
 
     def _replace(self, following, error):
-        """Rename the second log, which is on disk. The sync that does so also flushes the folder."""
+        """Rename the second log, which is on disk, by the committer's next sync, which also flushes the
+        folder.
+        """
         if self._next is not following:
             return
         if error is not None:
@@ -388,7 +390,7 @@ class DefinitionLog:
             following.close()
 
     def _give_up(self, reason):
-        """Go on with the first log alone; the next attempt follows when it has grown by as much again."""
+        """Go on with the first log alone. The next attempt follows when the log is twice as long."""
         LOG.warning("%s: compaction given up: %s", self._what, reason)
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
@@ -444,7 +446,7 @@ class Count(Walk):
 
 
 class Rewriting(Walk):
-    """Writes the present definitions to the log that will replace ``log``'s."""
+    """Writes the present definitions of ``log`` to ``following``, the log that will replace it."""
 
     def __init__(self, log, definitions, following):
         super().__init__(log, definitions)

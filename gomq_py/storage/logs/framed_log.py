@@ -4,8 +4,8 @@ rebuilt by a replay.
 Above ``storage.disk.files``. Appends are kept in memory, with room reserved on the disk, until the
 committer's thread writes and flushes them. So a full disk refuses an append, a slow one delays nothing, and a
 killed process loses appends that no sync has covered. Without a syncing committer, or if the file system
-cannot reserve room, an append writes at once. A damaged record costs that record: it is reported, and later
-ones are found again.
+cannot reserve room, an append writes at once. A damaged record is reported and skipped; the records behind it
+are still found.
 
 storage.format.log defines the records. Never blocks outside of ``replay`` and ``rewrite``, unless more is
 appended between two syncs than was reserved; never interprets a payload.
@@ -28,9 +28,9 @@ class FramedLog:
 
     Opening a new one blocks.
 
-    ``is_new``: the log never had a record. ``born_whole``: it begins with ``rewrite``, so unreadable content
-    is no crash's fault. ``committer``: each append is marked there; without one the caller flushes.
-    ``fails_all``: see LogFile. ``left``: see LogScan.
+    ``is_new``: the log never had a record. ``born_whole``: its first content comes from ``rewrite``, so a
+    crash cannot leave it unreadable. ``committer``: flushes each append; without a committer the caller
+    flushes. ``fails_all``: see LogFile. ``left``: see LogScan.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class FramedLog:
 
         The content is written again and flushed: after a kill, or a failed flush, it may only be in the
         system's cache, and must not be lost later. Damage is listed in ``damage``; a log with more than a
-        torn end is first copied to ``<path>.damaged``. Raises LogError for an unknown version, and for a log
-        that was born whole and is entirely unreadable; its file is then left as it is.
+        torn end is first copied to ``<path>.damaged``. Raises LogError, and leaves the file as it is, if the
+        log has an unknown version, or is ``born_whole`` and has no readable record.
         """
         if self._replayed:
             return
@@ -214,7 +214,7 @@ class FramedLog:
                 )
 
     def _set_aside(self):
-        """Keep a copy of a damaged log for manual recovery, beside those of earlier damage."""
+        """Keep a copy of a damaged log for manual recovery, beside the copies of earlier damage."""
         content = self.file.read(0, self.file.size)
         for number in range(1, KEPT_COPIES + 1):
             self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")
@@ -235,8 +235,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Keep records that a log's reader cannot use in ``<path>.left-out``, itself a log, beside those of
-    earlier boots: compaction drops them from the log.
+    """Append records that a log's reader cannot use to the log ``<path>.left-out``, because compaction drops
+    these records from their own log.
 
     Blocks; for boot. Raises OSError.
     """

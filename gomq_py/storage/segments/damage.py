@@ -1,6 +1,7 @@
-"""Damaged records: handles failed checksums. One damaged record costs one record, never the queue.
+"""Damaged records: handles failed checksums. A damaged record is lost alone: its queue stays open.
 
-For recovered (a record of an earlier run's segment) and for recovery (the scan of an unsealed segment).
+For segments.recovered, which reads segments of earlier runs, for stores.recovery, which scans unsealed
+segments, and for stores.stream_store, whose readers meet damage.
 """
 import os
 
@@ -18,8 +19,8 @@ UNKNOWN = -1
 
 
 class DamageNotes:
-    """Keeps what damage this module and recovery find in one broker: messages and places by folder, known
-    damaged bytes of streams, paths of copies.
+    """Remembers the damage found in one broker. ``lost``: messages by folder; ``places``: damaged places by
+    folder; ``known``: bytes of streams that an earlier run reported; ``kept_paths``: paths of copies.
 
     A thread that reopens a queue writes here, too: each folder has one writer at a time.
     """
@@ -37,8 +38,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """Returns (records, bytes of bodies) that the segment's seal and acks promise and that are missing. All
-    sound records lie from ``behind`` on.
+    """Return (records, bytes of bodies) that are missing: the unacked ones by the segment's seal and acks,
+    less those found. All sound records not yet taken lie from ``behind`` on.
     """
     recovered = segment.recovered
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, recovered.next_ordinal)

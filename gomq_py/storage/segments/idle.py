@@ -3,7 +3,7 @@
 An empty queue costs no disk and no mapping: ten thousand queues that each had one message would otherwise
 keep 600 MB and twenty thousand maps. Stores report when they become empty. One timer per broker runs only
 while there is an empty store with a segment. A store that got a message since the last check is checked again
-later, so a queue that is empty now and then pays nothing.
+later, so a busy queue that is empty for a moment keeps its segment.
 """
 from collections import deque
 
@@ -17,8 +17,8 @@ PAUSE_MS = 25
 
 
 class Resting:
-    """Has idle stores give their segments back. ``start(after_ms, callback)`` starts a timer of the hub with
-    ``stop()``; if it is None, no store gives anything back.
+    """Has idle stores give their segments back. ``start(after_ms, callback)`` starts a timer of the hub and
+    returns it; the timer has ``stop()``. If ``start`` is None, no store gives its segment back.
     """
 
     def __init__(self, start):

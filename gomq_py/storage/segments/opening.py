@@ -30,8 +30,9 @@ class Opening:
 
 
 def open_files(store, number, end, acks_bytes, written_here, read_to):
-    """Open and map a segment's files. The msgs file must reach to ``end``, and is read up to ``read_to``; no
-    acks file if ``acks_bytes``, its least size, is 0. Blocks; may run in a thread. Raises OSError.
+    """Open and map a segment's files. The msgs file must reach to ``end``, and is read up to ``read_to``.
+    ``acks_bytes``: least size of the acks file; 0: the segment has none. ``written_here``: this run made the
+    segment. Blocks; may run in a thread. Raises OSError.
     """
     msgs = open_whole(store, "msgs", number, end)
     acks = None
@@ -55,7 +56,8 @@ def open_files(store, number, end, acks_bytes, written_here, read_to):
 def open_whole(store, kind, number, end):
     """Open a file of a segment, which must reach to ``end``.
 
-    Raises OSError, also if it was cut short: touching a mapping behind the end of its file kills the process.
+    Raises OSError, also if the file was cut short: touching a mapping behind the end of its file kills the
+    process.
     """
     file = store.files.open(store.path_of(kind, number))
     if file.size < end:
@@ -92,7 +94,8 @@ class Opener:
     def come_to(self, store, segment, can_wait):
         """Map the files of a closed segment, because a reader has reached it.
 
-        Returns False if a thread must open them: then the reader, which ``can_wait``, waits. Raises OSError.
+        If the reader ``can_wait``, a thread may have to open them: then returns False, and the reader waits
+        until the listener's ``segment_opened``. Raises OSError.
         """
         opening = self._openings.get(segment.number)
         if opening is None and can_wait and store.may_open_aside():
@@ -132,7 +135,7 @@ class Opener:
         _close(opening.store, opening.files)
 
     def drop(self, store, segment):
-        """Forget an Opening: no reader will reach the segment, or it was opened otherwise."""
+        """Forget an Opening: no reader will reach its segment, or the segment was opened in the hub."""
         opening = self._openings.get(segment.number)
         if opening is not None:
             self._forget(opening)
@@ -178,10 +181,10 @@ class Proof:
 
 
 class Openings:
-    """Keeps the files being opened or opened ahead; one object per broker.
+    """Keeps the files that threads open, or have opened ahead of a reader. One object per broker.
 
-    ``aside`` adds work to the committer's background, for readers; None: there are no threads.
-    ``start_timer`` as in Resting.
+    ``aside(function, *arguments, done=...)`` calls the function in a thread; None: there are no threads.
+    ``start_timer(after_ms, callback)`` starts a timer of the hub; None: unused files stay open.
     """
 
     def __init__(self, aside, start_timer):
@@ -201,7 +204,7 @@ class Openings:
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Call ``open_files(store, *what)`` in a thread, then ``Opener.opened`` in the hub."""
+        """Call ``open_files`` with ``*what`` in a thread, then ``opening.store.opener.opened`` in the hub."""
         self._aside(
             open_files, opening.store, *what,
             done=lambda files, error: opening.store.opener.opened(opening, files, error),

@@ -2,9 +2,9 @@
 
 Fresh pages cost more than all else of an append (16-byte messages in and out: 0.19 us instead of 0.09; 1 KiB:
 1.5 instead of 0.4), so segments are recycled: descriptor and mapping kept, file renamed into place. This is
-safe because a new generation in the head seeds every checksum; a pair that ever held something durable is
-reused only after the removal of both names was flushed; only pairs made in this run, and not in use, are
-recycled.
+safe for three reasons: a new generation in the head seeds every checksum; a pair that ever held something
+durable is reused only after the removal of both names was flushed; and the pool takes back only unused pairs
+of this run.
 
 Making a pair and freeing its room take milliseconds, tens of them on a busy disk: a thread does both. A
 writer announces a roll in time (``expect``), and the roll takes what is ready. Emptied pairs are renamed in
@@ -62,9 +62,9 @@ UNCACHED = "uncached"
 class SegmentPool:
     """Provides pairs of files for new segments and takes back emptied ones.
 
-    ``folder`` is the pool's own and holds nothing else. ``in_threads=False``: nothing is made ahead, and
-    returned files are removed at once, for callers that compare folders between two steps. ``start_timer`` as
-    in Resting.
+    ``folder`` holds the pool's files only. ``in_threads=False``: files are made when they are taken, and
+    removed at once when they return, for callers that compare folders between two steps. ``start_timer``: the
+    ``start`` of Resting.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class SegmentPool:
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Return two mapped files for a segment of this size, under these names now or before the next sync
-        flushes. Raises OSError, leaving no file. ``failed(error)`` is called if they cannot be named, so that
-        their content is lost with the process.
+        """Return two mapped files for a segment of this size. They get these names now or before the next
+        flush; ``failed(error)`` is called if they cannot be named: then their content ends with the process.
+        Raises OSError, leaving no file.
 
         The acks file is named first: a kill in between must not leave messages without their acks.
         """
@@ -208,24 +208,24 @@ class SegmentPool:
         return msgs_bytes in self._kept
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether a writer can take such files, with these folders, without waiting: the files exist, or
-        there are no threads.
+        """Whether a writer can take files of this size and kind (``shelf``) without waiting: files and
+        ``folders`` exist, or there are no threads.
         """
         if self._aside is None or self._closed:
             return True
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make files of this size and kind, and missing ``folders``, outermost first.
-        ``callback(error or None)`` is called then, and must neither switch nor raise. Files that it does not
-        take go to the next writer. Nothing is made for a ``store`` that has ended meanwhile.
+        """Have a thread make files of this size and kind (``shelf``), and missing ``folders``, outermost
+        first. Then ``callback(error or None)`` is called, which must neither switch nor raise. If it does not
+        take the files, the next writer does. Nothing is made for a ``store`` that has ended meanwhile.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have files of this size and kind made ahead for a writer that will soon take them."""
+        """Have files of this size and kind (``shelf``) made ahead for a writer that will soon take them."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -246,7 +246,7 @@ class SegmentPool:
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take the files of an emptied segment: recycle the pair, or unlink it.
 
-        ``msgs`` and ``acks`` are None for files that are not open, ``msgs_path`` is None without a file.
+        ``msgs`` and ``acks`` are None for files that are not open; ``msgs_path`` is None if there is no file.
 
         If anything of the segment may be on the disk (``synced``: content or name were flushed), the removal
         of the msgs file's name is flushed before the acks file is touched: a power cut must not restore the
@@ -269,7 +269,7 @@ class SegmentPool:
     def retire_unnamed(self, msgs):
         """Take the file of a transient queue's segment."""
         if (
-            msgs.map is not None and not msgs.held
+            msgs.map is not None and not msgs.is_retained
             and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0)
         ):
             self._unnamed[msgs.size].append(msgs)
@@ -439,8 +439,8 @@ class SegmentPool:
             LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
-        """Make nothing for stores that have ended: their folders may have been removed, and would be made
-        again. Their callbacks come soon, not now, because a store may be inside its append.
+        """Drop the requests of stores that have ended: making files would make their removed folders again.
+        Their callbacks come soon, not now, because a store may be inside its append.
         """
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
             gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
@@ -453,8 +453,8 @@ class SegmentPool:
             self._drop_aside(_each_file(surplus))
 
     def _drop_spares(self, aside):
-        """Remove all spare files; ``aside`` as in File.close frees their room. Returns whether there were
-        any.
+        """Remove all spare files; ``aside(function, *arguments)`` frees their room in the background. Returns
+        whether there were any.
 
         Blocks.
         """
@@ -495,7 +495,7 @@ class SegmentPool:
     # emptied pairs being returned
 
     def _change(self, changes, done=None, soon=False):
-        """Have names changed by the committer, which logs errors, or here without threads."""
+        """Have the committer change names, and log errors; without threads change them here."""
         if self._aside is not None:
             self.committer.names.change(changes, done, soon)
             return
@@ -505,7 +505,7 @@ class SegmentPool:
             done(None)
 
     def _leaving(self, pair, path):
-        """The change that moves the msgs file, which a sync may hold, into the pool, or unlinks it."""
+        """The change that moves the msgs file, perhaps held by a sync, into the pool, or unlinks it."""
         msgs = pair.msgs
         if (
             msgs is not None
@@ -541,7 +541,7 @@ class SegmentPool:
         """Move the acks file of the pair too, after the changes ``leaving``."""
         msgs, acks = pair.msgs, pair.acks
         if (
-            pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
+            pair.pool_path is not None and acks is not None and not msgs.is_retained and not acks.is_retained
             and acks.size == capacity_for(msgs.size)
         ):
             pair.acks_path, path = (
@@ -576,7 +576,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """Forget that the pair is being returned: it has arrived, or will not."""
+        """Count this pair no longer among those being returned, because it has arrived, or is lost."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1
@@ -629,7 +629,7 @@ class SegmentPool:
         return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in kinds]
 
     def _clear_folder(self):
-        """Remove the files of an earlier run, whose pages on the disk are unknown."""
+        """Remove the files of an earlier run: nobody knows which of their pages the disk has."""
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):

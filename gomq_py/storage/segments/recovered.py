@@ -19,12 +19,13 @@ AHEAD_BYTES = 1 << 20
 
 
 class Recovered:
-    """The state of an earlier run's segment. ``counts`` and ``dues`` are from its acks file (format.record),
-    while that is open; ``patchy``: the file's entries have gaps, after a power cut; ``sealed_entries``: their
-    count by the file's seal, or -1. ``delivered``: end of the records that had been delivered.
+    """The state of a segment of an earlier run. While its acks file is open, ``counts`` and ``dues`` are that
+    file's (record.Acks); ``patchy``: the file's entries have gaps, after a power cut; ``sealed_entries``:
+    count of entries by the file's seal, or -1. ``delivered``: end of the records that were delivered in an
+    earlier run.
 
-    ``proven``: all before it was read through the system since the opening. ``proof``: what a thread reads
-    now.
+    ``proven``: end of the bytes of the msgs file that were read since the opening, and are safe to touch.
+    ``proof``: the Proof of the bytes that a thread reads now, or None.
     """
 
     __slots__ = (
@@ -99,9 +100,10 @@ class Recovered:
                 return at
 
     def _find_ready(self, segment, at):
-        """find() without picks. Returns -1 for damage at [``_damaged_at``, ``_damaged_end``), -3 if the bytes
-        up to ``_wanted_end`` must be read first. The next call then goes on from ``looked_at``, behind acked
-        records: if it began at ``at``, it would take them for damage, because their ordinals have been seen.
+        """Do find(), ignoring picks. Returns -1 for damage at [``_damaged_at``, ``_damaged_end``), -3 if the
+        bytes up to ``_wanted_end`` must be read first. Then the next call starts at ``looked_at``, behind
+        acked records: starting at ``at``, it would take them for damage, because their ordinals have been
+        seen.
         """
         if at == self._checked_at:  # for repeated peeks
             return at
@@ -195,9 +197,10 @@ class Recovered:
         return False
 
     def look_ahead(self, store, segment, at):
-        """Have a thread read the next part, if a cursor at ``at`` comes near.
+        """Have a thread read the next part of the file if a cursor at ``at`` is close to the end of the read
+        part.
 
-        Returns the position of the next check.
+        Returns the cursor position from which this must be called again.
         """
         proven = self.proven if self.proof is None else self.proof.end
         due = max(proven - AHEAD_BYTES // 2, proven // 2)

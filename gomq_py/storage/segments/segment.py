@@ -37,12 +37,13 @@ class Segment:
     ends at ``end``, at most at ``capacity``. For streams: ``first_offset`` of the record with ordinal 0, and
     ``readers``, the count of cursors in it.
 
-    The system has pages of the msgs file up to ``cached``; the mapping must not be written behind it.
+    ``cached``: end of the msgs file's cached pages, and of what may be written through the mapping.
 
-    ``recovered``: its state from an earlier run (segments.recovered); None if made in this run, whose records
-    need no check. ``picked``: its records that were taken out of order, or None. ``is_direct``: open, and
-    ``recovered`` and ``picked`` are None. The msgs file is on the disk up to ``flushed``. ``synced_once``:
-    its first flush has begun. ``named_in``: count of flushes begun when its files were named.
+    ``recovered``: the Recovered of an earlier run's segment; None for one of this run, whose records need no
+    check. ``picked``: the Picked of records taken out of order, or None. ``is_direct``: open, and
+    ``recovered`` and ``picked`` are None. ``flushed``: end of the records on the disk. ``synced_once``: its
+    first flush has begun. ``named_in``: how many of the committer's flushes had begun when its files were
+    named.
     """
 
     __slots__ = (
@@ -133,7 +134,7 @@ class Segment:
         return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
 
     def encode(self, p, at, message, body_is_there):
-        """Write the next record at ``p[at]``; outside of the mapping, call wrote() later.
+        """Write the next record at ``p[at]``; if ``p`` is not the mapping, call wrote() later.
 
         Returns its size.
         """
@@ -184,7 +185,7 @@ class Segment:
         return size
 
     def head_end(self, at):
-        """Latest end of the header and routing of a record at ``at``."""
+        """Latest possible end of the header and routing of a record at ``at``."""
         return min(self.end, at + LOOK_BYTES)
 
     def size_of(self, at):
@@ -192,8 +193,8 @@ class Segment:
         return record.measure(self.p, at, self.end)
 
     def is_whole(self, at, came_ms):
-        """Whether a record at ``at``, which has been read, is complete and has the right checksums; and this
-        time, unless that is 0.
+        """Whether a record at ``at``, which has been read, is complete and has the right checksums, and came
+        in at ``came_ms`` (0: at any time).
         """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
@@ -205,8 +206,8 @@ class Segment:
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """When the record at ``at`` came in, in Unix milliseconds; approximate while its place is not
-        verified; 0 if there is no record.
+        """When the record at ``at`` came in, in Unix milliseconds; 0 if there is no record. Until its bytes
+        are known to be readable: when the segment's first record came in.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -269,11 +270,10 @@ class Segment:
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due):
-        """Write the failed deliveries of a record and, unless -1, the value of a DUE entry (acks.due_value):
-        over the COUNT entry given as index + 1, and the DUE entry behind it, or as new entries.
+        """Write a record's failed deliveries (``count``) and ``due`` (record.due_value; -1: none). ``entry``:
+        index + 1 of the COUNT entry to overwrite, with the DUE entry behind it; 0: add new entries.
 
-        Returns the COUNT entry's index + 1; 0 if the remaining room is reserved for acks, so that the count
-        is not kept over a restart.
+        Returns the COUNT entry's index + 1; 0 if only room for acks is left: a restart forgets the count.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):
@@ -308,7 +308,7 @@ class Segment:
         return self.entry_capacity - self.entries - (self.count + to_come - self.acked) - 2
 
     def _find_room(self, count):
-        """In a file with gaps (after a power cut), go to ``count`` free entries in a row."""
+        """In an acks file with gaps (after a power cut), go on to ``count`` free entries in a row."""
         if self.recovered is None or not self.recovered.patchy:
             return 0
         free = 0
@@ -476,13 +476,13 @@ class Picked:
 
 
 class AckRun:
-    """Consecutive messages of one segment that are deleted and become one entry of its acks file: sixteen
-    bytes for a whole batch instead of eight for each.
+    """Consecutive deleted messages of one segment, which two entries of its acks file tell: sixteen bytes for
+    a whole batch instead of eight for each message.
 
-    Written when the next delete is not adjacent, when a batch ends, and before the segment's files are
-    removed.
+    The run is written when the next delete is not adjacent, when a batch ends, and before the segment's files
+    are removed.
 
-    ``segment``: that of the messages, or None. ``count`` records from ``start`` to ``end`` are not written
+    ``segment``: the messages' segment, or None. ``count`` records from ``start`` to ``end`` are not written
     yet; the last begins at ``last``.
     """
 

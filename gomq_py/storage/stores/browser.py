@@ -1,8 +1,9 @@
 """Browser: walks the ready messages of a store, oldest first, without changing anything.
 
 Only reads its message_store, which may change between two calls: a browser skips messages that left, and does
-not show messages that came after it. It maps closed segments for reading, and closes them again.
-Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between them.
+not show messages that came after the browser was made. It maps closed segments for reading, and closes them
+again. Reads only what it shows; ``skip`` and ``next`` never switch, so a long walk has to give way between
+them.
 """
 import heapq
 import mmap
@@ -260,10 +261,10 @@ def browse(store):
 
 
 def _mapped(file, path, end):
-    """Map a file for reading, read from the disk up to ``end``: the open ``file`` if its name is gone, else
-    the file at ``path``.
+    """Map a file for reading, after reading it from the disk up to ``end``. Maps the open ``file`` if that
+    has a descriptor, else the file at ``path``.
 
-    Raises OSError, ValueError. A bad sector must raise here: in the mapping it would end the process.
+    Raises OSError, ValueError. A bad sector raises here; a read of the mapping would end the process.
     """
     if file is not None and file.fd >= 0:
         read_range(file.fd, 0, end)
@@ -277,8 +278,7 @@ def _mapped(file, path, end):
 
 
 def _sorted_runs(requeued):
-    """Iterate over the locations of requeued messages in order, sorted in parts when read; None without any.
-    """
+    """Iterate over the locations of requeued messages, sorted. Returns None if there are no such messages."""
     if requeued is None or requeued.heap.count == 0:
         return None
     locations = requeued.heap.snapshot()

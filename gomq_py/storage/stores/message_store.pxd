@@ -44,7 +44,7 @@ cdef class MessageStore(segment_log.SegmentLog):
     @cython.locals(segment=Segment)
     cpdef body_file(self, Message message)
     @cython.locals(segment=Segment)
-    cpdef int flush(self) except -1
+    cpdef int write_out(self) except -1
 
     @cython.locals(segment=Segment)
     cdef Segment _roll(self, Py_ssize_t size, bint may_wait)

@@ -137,13 +137,13 @@ class MessageStore(segment_log.SegmentLog):
         self._have_requeued().counts.put(self._peeked_location, count - 1, entry)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait; 0 if it need not: Store.peeked_due_s."""
+        """Unix seconds until which the peeked message must wait, or 0: no wait. As Store.peeked_due_s."""
         recovered = self.read_segment.recovered
         return 0 if recovered is None else recovered.due_before(self.read_at, self._peeked_count, now_s)
 
     def delete(self, location):
-        """Remove an unacked message for good. Neighbours deleted in order become one entry of the acks file,
-        at the latest in flush().
+        """Remove an unacked message for good. Neighbours deleted in order are written together into the acks
+        file, at the latest in write_out().
         """
         at = record.position_of(location)
         segment = self._run.segment
@@ -212,8 +212,8 @@ class MessageStore(segment_log.SegmentLog):
         except OSError:
             return None
 
-    def flush(self):
-        """End a batch, as Store.flush: all changes, deliveries and deletes included, survive a kill."""
+    def write_out(self):
+        """End a batch, as Store.write_out: all changes, deliveries and deletes included, survive a kill."""
         if self._staged:
             self._write_staged()
         segment = self._write
@@ -307,7 +307,7 @@ class MessageStore(segment_log.SegmentLog):
         self.read_at = HEAD_BYTES if self._last is None else self._last.end
         self._ahead_at = 0
         self.ready_count = self.ready_bytes = 0
-        self.flush()
+        self.write_out()
         if not self._noted:
             self._note()
         return count
@@ -397,7 +397,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def give_segment_back(self):
         """Give the write segment back. The next message gets a small one, as in a new queue."""
-        self.flush()
+        self.write_out()
         segment = self._write
         self._begin_small()
         self._peeked = 0
@@ -411,8 +411,8 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED for a queue that grows, because its records are written with calls. While the cursor is in
-        the write segment, records are written through its mapping.
+        """UNCACHED for a queue that grows: its records are written with calls. But while the cursor is in the
+        write segment, they are written through the mapping.
         """
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
@@ -443,7 +443,7 @@ class MessageStore(segment_log.SegmentLog):
             segment_log.SegmentLog._leave_behind(self, segment)
 
     def _finish(self, segment):
-        """Discard a segment, in which no message is wanted any more; not the write segment."""
+        """Discard a segment whose messages are all acked. It must not be the write segment."""
         if self.read_segment is not None and segment.number > self.read_segment.number:
             self._unlink(segment)
         if segment is self._run.segment:
@@ -482,7 +482,7 @@ class MessageStore(segment_log.SegmentLog):
     # picked messages, which the cursor skips
 
     def _before_cursor(self, location):
-        """The segment of a location that the cursor has not reached, or None."""
+        """The segment of a location, or None if the cursor has passed the location."""
         self._end_stage()
         number = record.number_of(location)
         segment = self._segments.get(number)
@@ -500,7 +500,7 @@ class MessageStore(segment_log.SegmentLog):
         self.unacked_bytes += count * body_length
 
     def _unlink(self, segment):
-        """Remove a segment ahead of the cursor, of which all messages were picked, from the chain."""
+        """Take a segment ahead of the cursor out of the chain, because all its messages were picked."""
         before = self.read_segment
         while before is not None and before.next is not segment:
             before = before.next
@@ -512,7 +512,7 @@ class MessageStore(segment_log.SegmentLog):
     # purge
 
     def _purge_requeued(self):
-        """Drop the requeued messages, with their segment if nothing else of it is unacked."""
+        """Drop the requeued messages. A segment without other unacked messages is dropped as a whole."""
         self._turn_run_to(None)
         whole, others = self.requeued.empty(self._segments, self._write, self.unacked_count > 0)
         for segment in whole:
@@ -526,7 +526,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def _delete_few(self, segment):
         """Delete ready messages of the cursor's segment one by one: those before its last picked message, and
-        a few of the write segment. A run for each of many purges would use up the room for acks.
+        a few of the write segment. Else many small purges would fill the acks file with runs.
         """
         while (
             (segment.picked is not None
@@ -540,7 +540,7 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Drop the ready messages of a segment, and with them ``count`` messages from ``start`` on."""
+        """Drop the ready messages of a segment. Unless ``count`` is 0, ack all records from ``start`` on."""
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:
@@ -602,7 +602,7 @@ class MessageStore(segment_log.SegmentLog):
     def _find_recovered(self, segment):
         """Move the cursor to the next ready record of an earlier run's segment.
 
-        False: it is at the end, or has to wait, or the store is fenced because the disk cannot read a record.
+        Returns False at the end, if the cursor has to wait, or if the disk fails: then the store is fenced.
         """
         recovered = segment.recovered
         try:

@@ -38,7 +38,7 @@ cdef class PriorityStore(_store.Store):
     @cython.locals(store=MessageStore)
     cpdef int unpick(self, uint64_t location) except -1
     cpdef uint64_t oldest_ready_ms(self) except? 0
-    cpdef int flush(self) except -1
+    cpdef int write_out(self) except -1
     cpdef int mark(self) except -1
     @cython.locals(store=MessageStore, count=Py_ssize_t)
     cpdef Py_ssize_t purge(self) except -1

@@ -61,16 +61,16 @@ class PriorityStore(_store.Store):
         return 0
 
     def place_of(self, size):
-        """A number for the next record's place on the lowest level, made if missing: Store.place_of."""
+        """The place of the next record on the lowest level, as Store.place_of. Makes the level if missing."""
         store = self._levels[0]
         if store is None:
             store = self._level(0)
         return store.place_of(size)
 
-    def holds(self, place, came_ms):
-        """Whether a message lies, or was acked, at a place of the lowest level, as Store.holds."""
+    def has_record(self, place, came_ms):
+        """Whether a message lies, or was acked, at a place of the lowest level, as Store.has_record."""
         store = self._levels[0]
-        return store is not None and store.holds(place, came_ms)
+        return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
         """Show the oldest ready message of the highest level that has one."""
@@ -132,7 +132,7 @@ class PriorityStore(_store.Store):
             self._put_on(store)
 
     def peeked_due_s(self, now_s):
-        """Unix seconds until which the peeked message must wait, if wait_until() said so; otherwise 0."""
+        """Unix seconds until which the peeked message must wait, or 0: no wait. As Store.peeked_due_s."""
         return self._shown.peeked_due_s(now_s)
 
     def wait_until(self, location, count, due_s):
@@ -184,10 +184,10 @@ class PriorityStore(_store.Store):
     def body_file(self, message):
         return self._of(message.location).body_file(message)
 
-    def flush(self):
+    def write_out(self):
         """End a batch on every level: all changes so far survive a kill of the process."""
         for store in self._used:
-            store.flush()
+            store.write_out()
 
     def mark(self):
         """Have the acks of every level on the disk by the next sync."""
@@ -319,7 +319,7 @@ class PriorityStore(_store.Store):
         return store
 
     def _raise_top(self, number):
-        """Note that a message of this level is ready, so that no lower level is next."""
+        """Note that a message of this level is ready: peek() must not begin at a lower level."""
         if number > self._top:
             self._top = number
 

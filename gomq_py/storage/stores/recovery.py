@@ -31,8 +31,9 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """Result of opening a store: counts of ready messages, of scanned segments and of lost records that were
-    once flushed; unknown files; missing files that the last run left, and the count of their messages.
+    """Result of opening a store. ``ready_count``: ready messages; ``scanned``: segments read record by
+    record; ``lost``: damaged records that were once flushed; ``removed``: paths of unknown files; ``gone``:
+    missing files that the last run left; ``gone_count``: messages in them.
     """
 
     ready_count: int = 0
@@ -108,7 +109,7 @@ class Recovery:
             self.store.begin_behind(max((*numbers, *listed)))
 
     def _counts_listed(self):
-        """{number: messages left} of the segments that held some at the last orderly stop, as far as known.
+        """{number: messages left} of segments that the last orderly stop left messages in; empty if unknown.
         """
         return {} if self.listed is None else self.listed.counts
 
@@ -186,8 +187,8 @@ class Recovery:
         return head
 
     def _sound_acks(self, number, acks_head, acks):
-        """Give the acks file room for all acks and a valid head, and return it. Entries made under another
-        head then have wrong checksums.
+        """Return the acks file with room for all acks and a valid head; repairs or creates it if necessary.
+        Entries of another head then have wrong checksums.
         """
         path = self.store.path_of("acks", number)
         size = record.capacity_for(acks_head.capacity)
@@ -301,8 +302,8 @@ class Recovery:
         )
 
     def _note_settled(self, number, segment, runs):
-        """Note for the rest of the boot that all messages of a segment are acked. ``segment`` gives its file;
-        without a file, ``runs`` are the acked ranges in its acks file (format.record).
+        """Note, for has_record() during the rest of the boot, that all messages of a segment are acked.
+        ``runs``: the acked ranges in its acks file (format.record), if it has no msgs file.
         """
         if self.store.pool.settled is not None:
             self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
@@ -310,8 +311,8 @@ class Recovery:
     # unwanted files
 
     def _remove_pair(self, number, msgs, acks):
-        """Remove the files of an earlier queue of this name, or new ones without content: a crash leaves such
-        recycled and fresh segments.
+        """Remove files of an earlier queue of this name, or files without content: a crash leaves such files
+        when they were about to become a segment.
 
         Files with unreadable heads, or in which the last run left messages, are kept under another name;
         files with messages of another queue are quarantined.
@@ -422,8 +423,8 @@ class Recovery:
         )
 
     def _report_damaged_acks(self, segment, unreadable):
-        """Report that acks of an orderly stop are unreadable, keep the file's content, and tell how many
-        acked messages come back, by the last run's list of segments.
+        """Report that acks of an orderly stop are unreadable, and keep the file's content. The last run's
+        list of segments tells how many acked messages come back.
         """
         left = None if self.listed is None else self.listed.counts.get(segment.number)
         back = 0 if left is None else segment.count - segment.acked - left
@@ -439,14 +440,14 @@ class Recovery:
         )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the file holds the acks of another segment and no crash explains that. A crash leaves such
-        files only where they were recycled.
+        """Whether the file holds the acks of another segment and no crash explains that. A crash can leave
+        another segment's acks only in a recycled file.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Quarantine another segment's acks that somebody has put here. Returns None, for no acks file."""
+        """Quarantine an acks file of another segment, which somebody has put here. Returns None."""
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(
@@ -456,8 +457,8 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """Remove the acks file of a missing segment. If the last orderly stop left messages in it, they are
-        lost: that is reported, and the file is quarantined.
+        """Remove the acks file of a missing segment. If the segment had messages at the last orderly stop,
+        they are lost: the loss is reported, and the acks file is quarantined.
         """
         path = self.store.path_of("acks", number)
         file = self.files.open(path)

@@ -126,8 +126,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Maps a location to (failed deliveries, index of its acks entry plus 1, or 0). 16 bytes a slot, open
-    addressing.
+    """Maps the location of a message to its failed deliveries and the index + 1 of its COUNT entry in the
+    acks file (0: none). A hash table with open addressing, 16 bytes a slot.
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -178,8 +178,8 @@ class DeliveryCounts:
         return 0
 
     def tally(self, bounds, counted):
-        """Add 1 to ``counted[n]`` for each location, for the first n whose ``bounds[n]`` (ascending) is not
-        below its count; to the last element if its count is above all bounds.
+        """Count the messages by their failed deliveries: ``counted[n]`` grows by those with at most
+        ``bounds[n]`` (ascending) and more than ``bounds[n - 1]``, the last element by those above all bounds.
         """
         for at in range(self._mask + 1):
             if self._keys[at]:
@@ -215,7 +215,9 @@ class DeliveryCounts:
 
 
 class Requeued:
-    """Keeps the messages of one store that came back: ``heap`` of the ready ones, ``counts`` of failures."""
+    """Keeps the messages of one store that came back: ``heap``: the locations of the ready ones; ``counts``:
+    the failed deliveries of ready and unacked ones.
+    """
 
     __slots__ = ("heap", "counts")
 
@@ -273,11 +275,11 @@ class Requeued:
         return written or entry
 
     def empty(self, segments, write, keeps_counts):
-        """Take all ready messages, for a purge. Returns the segments without other unacked messages, and the
-        ordered locations of the ready messages in other segments.
+        """Take all ready messages, for a purge. Returns (segments in which no other message is unacked: the
+        purge drops these whole, sorted locations of the ready messages in other segments).
 
-        The ``write`` segment is among the others if dropping it whole does not pay. ``keeps_counts``: keep
-        the counts of messages that are not ready.
+        The ``write`` segment counts as another segment if it has few messages. ``keeps_counts``: keep the
+        counts of messages that are not ready.
         """
         heap, self.heap = self.heap, LocationHeap()
         whole = {}

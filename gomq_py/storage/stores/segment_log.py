@@ -41,11 +41,10 @@ MARK_EVERY = 0.125
 class SegmentLog(_store.Store):
     """A store whose messages lie in segments: ``_segments`` has them by number, ``next`` links them,
     ``_last`` is the newest, ``_write`` the one being written. Subclasses decide what is written, and
-    implement ``flush`` and ``_is_idle``.
+    implement ``write_out`` and ``_is_idle``.
 
-    ``_staged`` bytes of records, the last of which begins at ``_last_staged``, are in the pool's stage and
-    not yet in the file: they belong behind ``_write.end``, and are written when the batch ends or a caller
-    needs them.
+    ``_staged``: bytes of records in the pool's stage, to be written at ``_write.end`` when the batch ends or
+    a caller needs them; the last record begins ``_last_staged`` bytes into them.
     """
 
     __slots__ = (
@@ -100,10 +99,10 @@ class SegmentLog(_store.Store):
     def close(self):
         """Refuse all further calls; files stay.
 
-        The files are sealed and closed at once or, if not all is on the disk, after the next sync;
-        ``committer.stop`` waits for it.
+        The files are sealed and closed at once or, if not all is on the disk, after the next sync, which
+        ``committer.stop`` waits for.
         """
-        self.flush()  # may fence
+        self.write_out()  # may fence
         if self.failure is not None:
             return
         self._stop(StoreClosed(self.folder, 0, "the store is closed"))
@@ -125,8 +124,8 @@ class SegmentLog(_store.Store):
             self._close_files()
 
     def listed(self):
-        """The Listed of a closed store's folder, for the segment list; None without segments or after an
-        error.
+        """The Listed of a closed store's folder, for the segment list; None if the store has no segments, or
+        has failed.
         """
         if self._fenced or not self._segments:
             return None
@@ -149,7 +148,7 @@ class SegmentLog(_store.Store):
                 self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Stop the store. The caller removes the folder, when it likes."""
+        """Stop the store. The caller removes the folder later."""
         self.listener = None  # store and listener hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = self._closing = False
@@ -194,9 +193,10 @@ class SegmentLog(_store.Store):
             return record.location_of(0, self._next_number, HEAD_BYTES)
         return record.location_of(0, segment.number, segment.end + self._staged)
 
-    def holds(self, place, came_ms):
-        """Whether a message lies, or was acked, at a place, as Store.holds. A segment whose messages were all
-        acked is removed; unless the power failed, a later segment proves that the missing one was acked.
+    def has_record(self, place, came_ms):
+        """Whether a message lies, or was acked, at a place, as Store.holds. The pool takes a segment back
+        once all its messages are acked: so a missing segment held this message if a later segment exists,
+        unless the power has failed.
         """
         number, position = record.number_of(place), record.position_of(place)
         self._end_stage()
@@ -234,7 +234,7 @@ class SegmentLog(_store.Store):
         """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a commit of a
         transaction, or an operator's request.
         """
-        self.flush()
+        self.write_out()
         if self._unsynced:
             self.committer.mark(self)
 
@@ -242,7 +242,7 @@ class SegmentLog(_store.Store):
 
     def sync_files(self, acks_too):
         """The files that the sync beginning now must flush. Raises StoreClosed if the store was fenced."""
-        self.flush()  # before the check for a fence, because it may fence
+        self.write_out()  # before the check for a fence, because it may fence
         if self._fenced:
             raise self.failure
         self._marked = False
@@ -328,8 +328,8 @@ class SegmentLog(_store.Store):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file. Returns False if the body can only be
-        copied. Raises StoreError after fencing the store.
+        """Write the body of the next record to the segment's file, if body_view() gives a view of the body;
+        else returns False. Raises StoreError after fencing the store.
         """
         view = message.body_view()
         if view is None:
@@ -423,7 +423,7 @@ class SegmentLog(_store.Store):
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """Make the next segment as small as a new log's first; there is no write segment."""
+        """Make the next segment as small as the first one of a new log. Ends the use of a write segment."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
@@ -614,7 +614,7 @@ class SegmentLog(_store.Store):
     # announcing to replicators
 
     def _announce(self, segment):
-        """Announce all that was written to an open segment since the last time, as ranges."""
+        """Tell the replicators the ranges written to an open segment since the last time."""
         if segment.announced < segment.end:
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
@@ -626,8 +626,8 @@ class SegmentLog(_store.Store):
             segment.announced_entries = segment.entries
 
     def announce_acks(self, segment):
-        """Announce new ack entries to the replicators, after new messages: a deleted message may have
-        been written anew at the end.
+        """Announce new ack entries to the replicators, after new messages: an entry may ack a message
+        whose copy has just been appended.
         """
         if segment.announced_entries < segment.entries:
             if self._write is not None:
@@ -657,9 +657,9 @@ class SegmentLog(_store.Store):
         segment.unsynced |= what
 
     def _mark_acks(self, segment):
-        """Note that acks were written.
+        """Note that acks were written, so that the committer flushes them.
 
-        While nothing of the segment has been flushed, a power cut loses them with their messages.
+        Before the segment's first flush they need no flush: a power cut loses the acks with their messages.
         """
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)

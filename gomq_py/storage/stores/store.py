@@ -18,13 +18,13 @@ class Store:
 
     ``durable=False``: the files have no names and no acks.
 
-    ``key``: the first 8 bytes of its incarnation as a number: it identifies the store in others' records.
+    ``key``: the first 8 bytes of its incarnation as a number, by which records of other files name the store.
     ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
     ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
     count)`` and, after ``open_aside``, ``segment_opened(store)``.
 
-    A subclass implements the methods that raise NotImplementedError. The methods for taking messages find
-    nothing here; stores that have messages to take override them.
+    A subclass implements the methods that raise NotImplementedError. The base's methods for taking messages
+    find no message; stores whose messages are taken override them.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Store:
         """
         raise NotImplementedError
 
-    def flush(self):
+    def write_out(self):
         """End a batch: all changes so far survive a kill of the process, and are announced."""
         raise NotImplementedError
 
@@ -76,9 +76,10 @@ class Store:
         """
         return 0
 
-    def holds(self, place, came_ms):
-        """Whether the complete record of a message lies at a place of place_of(), or was acked there.
-        ``came_ms``: when the message came in, Unix milliseconds; 0: any time. Blocks to read it.
+    def has_record(self, place, came_ms):
+        """Whether the complete record of a message lies at ``place`` (from place_of()), or was acked there.
+        ``came_ms``: when the message came in, Unix milliseconds; 0: at any time. Blocks while it reads the
+        record.
         """
         return False
 
@@ -97,7 +98,8 @@ class Store:
     # taking messages
 
     def peek(self, message):
-        """Show the next message without taking it. Returns False if there is none, or while ``is_waiting``.
+        """Show the next message without taking it. Returns False if no message is next, or while
+        ``is_waiting``.
 
         The message shown is valid until the next peek, read, shift, or switch.
         """
@@ -121,7 +123,7 @@ class Store:
 
     def postpone(self):
         """Take the message of the last peek, of which shows_recovered() is true, without delivering it.
-        requeue() makes it ready again as it was.
+        requeue() makes this message ready again, unchanged.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 
@@ -149,9 +151,9 @@ class Store:
         return False
 
     def body_file(self, message):
-        """A Reading of the file with the body of a shown message, at ``body_at``, if that file is never
-        overwritten or reused; otherwise None, also for a message that was copied since (Message.own). The
-        caller closes it.
+        """Return a Reading of the file in which a shown message's body lies, from ``message.body_at`` on; the
+        caller closes it. None if this file may be overwritten or reused, or if Message.own() has copied the
+        message.
         """
         return None
 
@@ -221,7 +223,7 @@ class Store:
         raise NotImplementedError
 
     def forget_files(self):
-        """Stop the store. The caller removes the folder, when it likes."""
+        """Stop the store. The caller removes the folder later."""
         raise NotImplementedError
 
     def fence(self, error):

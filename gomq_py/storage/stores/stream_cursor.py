@@ -37,10 +37,11 @@ class StreamCursor:
         self._can_wait = True
 
     def seek(self, offset):
-        """Go to this offset's message, or to the first kept if it was dropped; peek() awaits a later message.
+        """Go to the message with this offset, or to the first one kept if that was dropped. If the message
+        has not come yet, peek() returns False until it has.
         """
         self._leave()
-        self.store.flush()  # includes the appends of this batch
+        self.store.write_out()  # includes the appends of this batch
         self.offset = offset
         segment = self.store.last_segment()
         if offset == self.store.next_offset and segment is not None and segment.recovered is None:
@@ -49,8 +50,8 @@ class StreamCursor:
     def peek(self, message):
         """Show the message at the cursor.
 
-        Returns False if the message has not arrived yet, or if the cursor has skipped so much damage that
-        other readers come first (forget_skipped). Valid until the next peek or switch.
+        Returns False if the message has not arrived yet, or after skipping much damage, to let other readers
+        go first (see forget_skipped). The message shown is valid until the next peek or switch.
         """
         segment = self._segment
         if segment is None or not segment.is_direct or self._at >= segment.end:

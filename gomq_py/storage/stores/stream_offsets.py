@@ -167,10 +167,10 @@ class StreamOffsets:
         return content
 
     def _adopt(self, tag, read):
-        """Take over a slot. A consumer may have two: its position was forgotten, then written to another
-        slot, and a power cut kept the second write alone.
+        """Take over the slot of a consumer. A consumer may have two slots: its position was forgotten, then
+        written to another slot, and of these two writes a power cut kept only the second.
 
-        The later slot is valid. The other is cleared, or it would return when the consumer is forgotten
+        The later slot is valid. The other slot is cleared: it would come back when the consumer is forgotten
         again.
         """
         kept = self._slots.get(tag)

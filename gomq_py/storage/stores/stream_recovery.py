@@ -61,8 +61,8 @@ class StreamRecovery(Recovery):
         return self._report()
 
     def _check_positions(self, found):
-        """Report that the consumers' positions, with the content ``found``, are not those of the last orderly
-        stop, or are another stream's. Keeps the content; an empty copy stands for lost content.
+        """Report that the file of consumers' positions is not as the last orderly stop left it, or is another
+        stream's. Keeps a copy of its content ``found``, which is empty if the file is lost.
         """
         left = None if self.listed is None else self.listed.positions
         if left is None:

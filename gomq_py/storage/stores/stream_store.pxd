@@ -24,7 +24,7 @@ cdef class StreamStore(segment_log.SegmentLog):
     cpdef int append(self, Message message) except -1
     cdef int _append_staged(self, Segment segment, Message message, Py_ssize_t size) except -1
     @cython.locals(segment=Segment, count=Py_ssize_t)
-    cpdef int flush(self) except -1
+    cpdef int write_out(self) except -1
     @cython.locals(count=Py_ssize_t)
     cdef bint _write_staged(self) except -1
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, segment=Segment)

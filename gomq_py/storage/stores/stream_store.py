@@ -1,11 +1,11 @@
 """Stream store: one stream's messages as a log that is read without being consumed, and drops whole segments
 at its old end.
 
-Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to
-take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never reused.
-Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is closed. A
-segment is readable once its file has its name: before that a kill loses its messages and reuses their
-offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
+Beside message_store, on the same segment_log: append and files are the same, but there are no acks, and no
+message is taken. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never
+reused. Readers hold a cursor each (stream_cursor) and share the mappings; a segment without readers is
+closed. A segment is readable once its file has its name: before that a kill loses its messages and reuses
+their offsets. Segments are not recycled, so that a descriptor or mapping of a dropped one stays valid. Never
 switches, never flushes.
 """
 import os
@@ -35,8 +35,8 @@ class StreamStore(segment_log.SegmentLog):
     """One stream's messages. ``first_offset``: of the oldest message kept; ``next_offset``: of the next
     message; ``ready_count`` and ``ready_bytes``: sums of the messages kept.
 
-    ``synced_offset``: everything before it has been flushed once, so that no crash reuses those offsets.
-    ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
+    ``synced_offset``: messages before this offset have been flushed, so no crash makes the stream reuse their
+    offsets. ``rolled``: segments were begun since the owner last reset it, so retention has to be checked.
     ``offsets``: StreamOffsets of its consumers. Made by storage.stores.stream_recovery.open_stream_store.
     """
 
@@ -97,7 +97,7 @@ class StreamStore(segment_log.SegmentLog):
         else:
             segment.append(message)
 
-    def flush(self):
+    def write_out(self):
         """End a batch: the appends are then in the file and announced.
 
         Fences the store if that fails.
@@ -140,10 +140,11 @@ class StreamStore(segment_log.SegmentLog):
         return self._order[low] if low < len(self._order) else None
 
     def enter(self, segment, can_wait):
-        """Register a cursor in the segment, which stays mapped meanwhile.
+        """Register a cursor in the segment, which stays mapped until leave().
 
-        Returns False if the segment cannot be read, and the store is fenced; or if the cursor, which
-        ``can_wait``, must wait; or until ``segment_opened`` if the segment's file has no name yet.
+        Returns False if the segment cannot be read: then the store is fenced. Also returns False if the
+        cursor must wait for ``segment_opened``: a thread opens the segment (only if ``can_wait``), or its
+        file has no name yet.
         """
         if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
             return False
@@ -172,7 +173,7 @@ class StreamStore(segment_log.SegmentLog):
                 self._mark_messages(segment)  # sealed and closed by the sync
 
     def report_damage(self, segment, start, end, count):
-        """Report ``count`` damaged records that a cursor had to skip, once."""
+        """Report ``count`` damaged records that a cursor had to skip, unless they were reported before."""
         if (segment.number, start) not in self._reported:
             self._reported.add((segment.number, start))
             damage.set_aside(self, segment, start, end, count)
@@ -182,10 +183,8 @@ class StreamStore(segment_log.SegmentLog):
         return self._last
 
     def offset_for_timestamp(self, timestamp_ms):
-        """First offset of the segment in which messages of this time (Unix milliseconds) and later begin;
-        ``next_offset`` if all are older.
-
-        A cursor searches within the segment.
+        """The offset from which a cursor has to search for the first message of this time (Unix milliseconds)
+        or later: the first offset of a segment.
         """
         self._note_newest()
         for segment in reversed(self._order):
@@ -194,10 +193,10 @@ class StreamStore(segment_log.SegmentLog):
         return self.first_offset
 
     def open_for_reading(self, number):
-        """(descriptor of a segment's file, which the caller closes; count of its flushed bytes from the
-        start), or None.
+        """Open a segment's file. Returns (descriptor, which the caller closes; count of flushed bytes from
+        the start), or None if there is no such segment or the store was stopped.
 
-        Its content stays valid when the segment is dropped: files of streams are not recycled. Raises
+        The file's content stays valid when the segment is dropped: files of streams are not recycled. Raises
         OSError.
         """
         segment = self._segments.get(number)
@@ -295,7 +294,7 @@ class StreamStore(segment_log.SegmentLog):
                 self._drop_all_but_newest()
                 raise
             self._drop_all_but_newest()
-            self.flush()
+            self.write_out()
         return count
 
     def _drop_all_but_newest(self):
@@ -360,7 +359,7 @@ class StreamStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def sync_files(self, acks_too):
-        """The files that the sync must flush: SegmentLog.sync_files. Notes the offset that it covers."""
+        """The files that the sync must flush, as SegmentLog.sync_files; notes up to which offset."""
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -390,7 +389,8 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Drop empty segments at the old end, which only held the offset."""
+        """Drop empty segments at the old end: they only recorded the next offset, which later ones tell, too.
+        """
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
 
@@ -405,7 +405,7 @@ class StreamStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def _note_newest(self):
-        self.flush()
+        self.write_out()
         if self._write is not None:
             self._write.note_timestamps()
 

@@ -613,7 +613,7 @@ def test_messages_and_their_expiry_survive(start, restart):
     node.vhost.declare_queue("r", durable=True)
     node.publish("", "r", b"short", expires_in_ms=200, persistent=True)
     for queue in node.vhost.queues.values():
-        queue.flush()
+        queue.write_out()
 
     node = restart(node)
 
@@ -628,7 +628,7 @@ def test_queue_that_cannot_be_opened_is_there_and_closed(start, restart, monkeyp
     for name in ("good", "bad"):
         node.vhost.declare_queue(name, durable=True)
         node.publish("", name, persistent=True)
-        node.vhost.queue(name).flush()
+        node.vhost.queue(name).write_out()
     bad = node.vhost.queue("bad").store.folder
 
     def failing_open(folder, *args):

@@ -93,9 +93,9 @@ def test_heartbeats_come_while_the_peer_never_stops_talking(meet):
 
     while peer.now_s < 1100:
         peer.now_s += 0.01
-        client.hold()
+        client.cork()
         assert client.take_ready()
-        client.flush()
+        client.uncork()
 
     assert max(peer.gaps()) <= T_S / 2 + 0.02
 

@@ -16,7 +16,7 @@ def fill(node, count=50):
         node.publish("", "levels", b"%d" % number, persistent=True, priority=number % 4)
     for _ in range(7):
         node.take("q")
-    queue.flush()
+    queue.write_out()
     node.committer.wait()
 
 
@@ -95,7 +95,7 @@ def streams(tmp_path):
     for number in range(30):
         node.publish("", "s", b"%d" % number * 20, persistent=True)
     stream.store.offsets.put("reader", 5, 1_600_000_000_000)
-    stream.flush()
+    stream.write_out()
     node.committer.wait()
     node.stop()
     return tmp_path / "data"

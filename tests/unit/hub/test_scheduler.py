@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 class Turning(TurnTaker):
-    """Notes its flushes and turns."""
+    """Notes when it writes out, and its turns."""
 
     def __init__(self, name, log, octets=100, then=None):
         super().__init__(name)
@@ -22,8 +22,8 @@ class Turning(TurnTaker):
         self.octets = octets
         self.then = then
 
-    def flush(self):
-        self.log.append(("flush", self.name))
+    def write_out(self):
+        self.log.append(("write out", self.name))
 
     def turn(self):
         self.log.append(("turn", self.name))
@@ -52,7 +52,7 @@ def test_a_batch_gives_each_touched_destination_one_turn_in_order(scheduler, loo
     assert log == []
     scheduler.finish()
 
-    assert log == [("flush", "first"), ("turn", "first"), ("flush", "second"), ("turn", "second")]
+    assert log == [("write out", "first"), ("turn", "first"), ("write out", "second"), ("turn", "second")]
     assert scheduler.now_ms == 5 and not loop.poll()
 
 
@@ -66,15 +66,15 @@ def test_destination_that_waits_for_its_turn_is_flushed_by_every_batch(scheduler
     scheduler.touch(Turning("greedy", log, BUDGET_OCTETS))
     scheduler.touch(waiting)
     scheduler.finish()
-    assert log[-1] == ("flush", "waiting")
+    assert log[-1] == ("write out", "waiting")
     log.clear()
 
     scheduler.begin(6)
     scheduler.touch(waiting)  # its queue was acked to
     scheduler.finish()
 
-    assert log == [("flush", "waiting")]
-    assert loop.poll() and log[1:] == [("flush", "waiting"), ("turn", "waiting")]
+    assert log == [("write out", "waiting")]
+    assert loop.poll() and log[1:] == [("write out", "waiting"), ("turn", "waiting")]
 
 
 def test_outside_a_batch_the_turn_comes_after_a_poll(scheduler, loop):
@@ -84,7 +84,7 @@ def test_outside_a_batch_the_turn_comes_after_a_poll(scheduler, loop):
     assert log == []
     loop.poll()
 
-    assert log == [("flush", "a"), ("turn", "a")] and not loop.poll()
+    assert log == [("write out", "a"), ("turn", "a")] and not loop.poll()
 
 
 def test_what_asks_for_later_gets_a_turn_after_each_poll(scheduler, loop):
@@ -111,7 +111,7 @@ def test_the_budget_puts_the_rest_behind_a_poll_but_flushes_all_at_once(schedule
     scheduler.touch(patient)
     scheduler.finish()
 
-    assert log == [("flush", "greedy"), ("turn", "greedy"), ("flush", "patient")]
+    assert log == [("write out", "greedy"), ("turn", "greedy"), ("write out", "patient")]
     loop.poll()
     assert log[-1] == ("turn", "patient")
 
@@ -129,7 +129,7 @@ def test_many_turns_end_with_their_time_and_go_on_after_a_poll_in_order(loop):
 
     turns = [name for what, name in log if what == "turn"]
     assert turns == list(range(len(turns))) and 5 < len(turns) < 15
-    assert [name for what, name in log if what == "flush"] == list(range(25))
+    assert [name for what, name in log if what == "write out"] == list(range(25))
     while loop.poll():
         pass
     assert [name for what, name in log if what == "turn"] == list(range(25))
@@ -153,7 +153,7 @@ def test_many_that_are_touched_while_others_wait_have_their_turn_behind_those(lo
         scheduler.touch(taker)
     scheduler.finish()
 
-    assert {what for what, _ in log} == {"flush"} and sorted({name for _, name in log}) == list(range(60))
+    assert {what for what, _ in log} == {"write out"} and sorted({name for _, name in log}) == list(range(60))
     while loop.poll():
         pass
     turns = [name for what, name in log if what == "turn"]
@@ -231,7 +231,7 @@ def test_who_is_touched_by_anothers_turn_gets_its_own_after_a_poll(scheduler, lo
     scheduler.finish()
     loop.poll()
 
-    assert log == [("flush", "first"), ("turn", "first"), ("flush", "second"), ("turn", "second")]
+    assert log == [("write out", "first"), ("turn", "first"), ("write out", "second"), ("turn", "second")]
 
 
 def test_a_turn_that_fails_is_logged_and_the_others_get_theirs(scheduler, caplog):
@@ -384,7 +384,7 @@ def test_turn_that_brings_about_the_end_is_the_last_one(scheduler, loop, waits_f
     else:
         loop.poll()
 
-    assert log == [("flush", "first"), ("turn", "first")] and not loop.poll()
+    assert log == [("write out", "first"), ("turn", "first")] and not loop.poll()
 
 
 def test_job_that_brings_about_the_end_has_no_further_slice_and_no_other_has_one(scheduler, loop):

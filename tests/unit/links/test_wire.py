@@ -75,7 +75,7 @@ def test_heartbeats_come_after_half_an_interval_of_silence(resting, hears_every_
             heard_s = time.now_s
             peer.send(HEARTBEAT_FRAME)
             assert wire.receive_into(room) == len(HEARTBEAT_FRAME)
-            wire.flush()
+            wire.send_queued()
 
     assert seen[1] is None
 
@@ -84,7 +84,7 @@ def test_what_is_sent_meanwhile_is_a_sign_too(resting):
     time, wire, peer, _ = resting
     time.pass_time(3)
     wire.write(b"frame")
-    wire.flush()
+    wire.send_queued()
     assert taken(peer) == b"frame"
 
     time.pass_time(4.75)

@@ -169,7 +169,7 @@ def test_what_waits_survives_a_restart(start, end, monkeypatch):
     now_ms = unix_ms()
     publish(node, {"x-delay": 3_600_000}, now_ms=now_ms)
     for left_ms in (1_800_000, 100):
-        node.vhost.exchange("x").delayed_store.flush()
+        node.vhost.exchange("x").delayed_store.write_out()
         if end == "in order":
             node.stop()
         else:

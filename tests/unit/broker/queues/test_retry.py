@@ -199,7 +199,7 @@ def test_back_off_holds_over_a_restart(tmp_path, end, arguments, monkeypatch):
     queue.get(message, False)
     given_back_ms = unix_ms()
     queue.give_back(message.describe()["location"], FAILED)
-    queue.flush()
+    queue.write_out()
     getattr(node, end)()
 
     monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: given_back_ms + 600_000 - 100))
@@ -243,7 +243,7 @@ def test_after_a_restart_the_rest_of_the_time_is_waited(
         queue.limits.retries.release()
         node.wait(lambda: queue.ready_count == 2)
         queue.get(message, False)
-    queue.flush()
+    queue.write_out()
     getattr(node, end)()
 
     monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda: unix_ms() + 1000 * later_s))
@@ -272,7 +272,7 @@ def test_after_a_restart_waits_what_came_back_in_a_way_that_waits(tmp_path, end,
         locations.append(message.describe()["location"])
     queue.give_back(locations[0], how)
     queue.give_back(locations[2], FAILED if how == RETURNED else RETURNED)
-    queue.flush()
+    queue.write_out()
     getattr(node, end)()
 
     again = Node(tmp_path / "data")
@@ -295,7 +295,7 @@ def test_each_return_over_restarts_is_noted_in_the_same_place(tmp_path):
         bench.store.requeue(location)
         bench.shift()
     bench.store.wait_until(location, 6000, 1_700_006_000)
-    bench.store.flush()
+    bench.store.write_out()
     size = max(path.stat().st_size for path in (tmp_path / "queue").glob("acks.*"))
 
     bench.crash()

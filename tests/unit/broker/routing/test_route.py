@@ -46,7 +46,7 @@ def test_a_bare_destination_refuses_and_has_nothing_to_do():
     destination = Destination("nowhere")
 
     assert destination.publish(message()) == 0
-    assert destination.flush() is None and destination.turn() == 0
+    assert destination.write_out() is None and destination.turn() == 0
 
 
 class Answering(Destination):

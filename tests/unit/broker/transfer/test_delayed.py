@@ -118,7 +118,7 @@ def test_slice_ends_with_its_time_and_the_others_go_on_in_their_order(bench, mon
 
 def test_what_waits_is_found_again(bench, park):
     bench.publish(park, b"20", b"10")
-    park.store.flush()
+    park.store.write_out()
     again = make(bench, reopened(bench, park))
 
     while again.rebuild_some():

@@ -68,7 +68,7 @@ def test_slice_of_a_move_ends_with_its_time(node, monkeypatch):
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs, after_each = [], [], []
-    scheduler = SimpleNamespace(start=jobs.append, flush=node.hub.scheduler.flush)
+    scheduler = SimpleNamespace(start=jobs.append, write_out=node.hub.scheduler.write_out)
     move = Move(source, to_queue(target), node.broker.durability, scheduler, lambda *end: ended.append(end))
 
     move.start()
@@ -424,7 +424,7 @@ def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs = [], []
-    scheduler = SimpleNamespace(start=jobs.append, flush=node.hub.scheduler.flush)
+    scheduler = SimpleNamespace(start=jobs.append, write_out=node.hub.scheduler.write_out)
     move = Move(source, to_queue(target), node.broker.durability, scheduler, lambda *end: ended.append(end))
     node.broker.moves.add(move)
     move.start()

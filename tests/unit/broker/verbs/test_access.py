@@ -47,7 +47,7 @@ def test_withdrawn_permission_counts_at_once(user):
 
     assert not access.may_publish(exchange, "a.b")
     with pytest.raises(AccessRefused):
-        access.configure("queue", "c1")
+        access.check_configure("queue", "c1")
 
 
 def test_topic_permission_limits_the_keys_of_its_topic_exchange(user):
@@ -65,5 +65,5 @@ def test_topic_permission_limits_the_keys_of_its_topic_exchange(user):
     with pytest.raises(
         AccessRefused, match="access to topic 'a.b' in exchange 'w1' in vhost 'shop' refused for user 'bob'"
     ):
-        access.read_topic(TopicExchange("w1", "shop"), "a.b")
-    access.read_topic(None, "a.b")
+        access.check_read_topic(TopicExchange("w1", "shop"), "a.b")
+    access.check_read_topic(None, "a.b")

@@ -40,7 +40,7 @@ def kept_of(node):
 def put(node, key, body, **options):
     kept = kept_of(node)
     answer = kept.put(key, made(key, body, **options))
-    kept.flush()
+    kept.write_out()
     return answer
 
 
@@ -49,10 +49,10 @@ def settle(node):
     kept = kept_of(node)
 
     def is_settled():
-        if kept._settling:
+        if kept._deleting:
             node.committer.wait()  # nobody else is in a hurry
         return not (
-            kept._outdated or kept._tombstones or kept._gone or kept._settling or kept.touched
+            kept._outdated or kept._tombstones or kept._gone or kept._deleting or kept.touched
             or kept._rewriting.running
         )
 
@@ -109,7 +109,7 @@ def test_what_was_deleted_does_not_come_back(boot, end, is_settled):
         put(node, "a", b"a%d" % number)
     put(node, "b", b"b")
     kept_of(node).delete("a")
-    kept_of(node).flush()
+    kept_of(node).write_out()
     if is_settled:
         settle(node)
         assert in_store(node) == 1
@@ -143,7 +143,7 @@ def test_successor_is_on_disk_before_the_message_goes(boot):
     files.fail_at = len(files.calls) + 1
 
     put(node, "a", b"2")
-    node.wait(lambda: kept_of(node)._settling)
+    node.wait(lambda: kept_of(node)._deleting)
     node.wait(lambda: files.failed)
     assert in_store(node) == 2
     files.resume.set()
@@ -171,7 +171,7 @@ def test_full_disk_refuses_messages_and_still_deletes(boot):
     for key in keys:
         assert kept.delete(key)
     assert kept.octets == 0
-    kept.flush()
+    kept.write_out()
     node.kill()
 
     node = boot()

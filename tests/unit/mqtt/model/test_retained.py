@@ -37,7 +37,7 @@ class World:
 
     def restart(self):
         self.now_ms = self.clock.now_ms
-        self.retained.flush()
+        self.retained.write_out()
         self.node.kill()
         self.boot()
 

@@ -80,7 +80,7 @@ class World:
         self.sessions.disconnect(session, connection)
 
     def settle(self):
-        self.sessions.wills.kept.flush()
+        self.sessions.wills.kept.write_out()
         self.node.committer.wait()
 
     def pass_time(self, seconds):
@@ -252,7 +252,7 @@ def test_will_that_was_published_is_not_published_again_unless_the_power_was_cut
     with monkeypatch.context() as patch:
         patch.setattr(type(world.node.vhost), "when_safe", lambda *_, **__: None)
         world.lose(session, connection)
-        world.sessions.wills.kept.flush()
+        world.sessions.wills.kept.write_out()
     monkeypatch.setattr(
         "gomq_py.storage.disk.data_dir._last_end", lambda *_: last_end)
 
@@ -277,8 +277,8 @@ def test_will_whose_publication_was_cut_goes_to_those_that_lack_it(world, last_e
         message = mqtt_message("t", b"gone", 1)
         has_it, _ = begin([world.node.vhost.queue(name) for name in ("has it", "lacks it")], message)
         assert has_it.publish(message) == 1
-        has_it.flush()
-        world.sessions.wills.kept.flush()
+        has_it.write_out()
+        world.sessions.wills.kept.write_out()
         raise Cut
 
     world.sessions.wills._publish = cut

@@ -20,7 +20,7 @@ class Written:
         bench = StoreBench(folder)
         for exchange, routing_key, properties, body in messages:
             bench.push(body, exchange=exchange, routing_key=routing_key, properties=properties)
-        bench.store.flush()
+        bench.store.write_out()
         content = (folder / "queue" / "msgs.0000000001").read_bytes()
         self.seed = head_format.decode(content).seed
         block = columns.Block(len(messages), 1 << 30)
@@ -202,7 +202,7 @@ def test_rows_whose_properties_are_no_basic_ones_are_told_and_get_others(tmp_pat
         bench.message.assign(b"amq.topic", b"k", b"\x80\0\1t" if kind == 1 else b"\1\1", b"body", 1)
         bench.message.set_kind(kind, 2)
         bench.store.append(bench.message)
-    bench.store.flush()
+    bench.store.write_out()
     content = (tmp_path / "queue" / "msgs.0000000001").read_bytes()
     block = columns.Block(10, 1 << 30)
     block.walk(content, 128, len(content), head_format.decode(content).seed, 0, 0, EVERYTHING)

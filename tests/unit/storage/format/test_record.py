@@ -19,7 +19,7 @@ class Written:
         bench = StoreBench(folder)
         for body in bodies:
             bench.push(body, **fields)
-        bench.store.flush()
+        bench.store.write_out()
         self.octets = (folder / "queue" / "msgs.0000000001").read_bytes()
         self.seed = head_format.decode(self.octets).seed
         self.bodies = bodies

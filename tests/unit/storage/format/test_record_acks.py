@@ -23,7 +23,7 @@ class Acked:
         for number in requeued:
             bench.store.requeue(self.locations[number] | 1 << 28)
             bench.shift()
-        bench.store.flush()
+        bench.store.write_out()
         self.octets = (folder / "queue" / "acks.0000000001").read_bytes()
         self.seed = head_format.decode(self.octets).seed
 

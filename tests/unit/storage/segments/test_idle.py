@@ -89,7 +89,7 @@ def test_store_whose_last_message_was_in_an_older_segment_rests_too(tmp_path):
         locations.append(bench.shift()[0])
     for location in reversed(locations):
         bench.store.delete(location)
-    bench.store.flush()
+    bench.store.write_out()
 
     assert bench.rest() and not bench.store.resting_at()
     bench.finish_aside()
@@ -173,7 +173,7 @@ def test_levels_of_a_priority_store_rest(bench):
         assert store.peek(message)
         store.shift()
         store.delete(message.describe()["location"])
-    store.flush()
+    store.write_out()
     assert bench.pool.resting.count == 2
 
     while bench.rest():

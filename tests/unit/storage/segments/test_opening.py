@@ -29,7 +29,7 @@ class Bench(StoreBench):
         """Numbered messages, in segments of which those between reader and writer are closed."""
         for number in range(count):
             self.push(b"%08d" % number + BODY)
-        self.store.flush()
+        self.store.write_out()
         self.committer.after_sync(lambda error: None)
         self.finish_aside()
 
@@ -41,7 +41,7 @@ class Bench(StoreBench):
             if item is not None:
                 found.append(int(item[1].body[:8]))
                 self.store.delete(item[0])
-                self.store.flush()
+                self.store.write_out()
             elif self.store.is_waiting():
                 wait_until(lambda: not self.store.is_waiting(), sleep=gevent.sleep)
             else:
@@ -69,7 +69,7 @@ def read_one_segment(bench):
     while not bench.pool.openings.count:
         if bench.shift() is not None:
             taken += 1
-        bench.store.flush()
+        bench.store.write_out()
         bench.finish_aside()
     return taken
 
@@ -105,7 +105,7 @@ def test_each_segment_is_opened_ahead_of_a_reader_that_is_done_with_everything_a
         else:
             found.append(int(item[1].body[:8]))
             bench.store.delete(item[0])
-            bench.store.flush()
+            bench.store.write_out()
         bench.finish_aside()
 
     assert waited <= 1  # before the first, in which a run that begins stands
@@ -119,7 +119,7 @@ def test_purge_leaves_the_reader_where_it_looks_ahead_again(bench):
 
     for number in range(COUNT):
         assert int(bench.shift()[1].body[:8]) == number
-        bench.store.flush()
+        bench.store.write_out()
         bench.finish_aside()
     assert bench.opened == told
 
@@ -193,7 +193,7 @@ def test_what_a_thread_could_not_open_ahead_is_tried_again_when_the_reader_comes
         while not refused:
             assert bench.shift() is not None
             taken += 1
-            bench.store.flush()
+            bench.store.write_out()
             bench.finish_aside()
 
     assert bench.numbers() == list(range(taken, COUNT))
@@ -238,7 +238,7 @@ def test_threads_read_segments_of_an_earlier_run_piece_by_piece(large):
 def test_no_more_than_the_first_piece_is_read_for_a_queue_that_nobody_reads(large):
     for _ in range(3):
         large.peek()
-        large.store.flush()
+        large.store.write_out()
         large.finish_aside()
 
     assert large.peek() is not None
@@ -251,7 +251,7 @@ def test_error_in_a_piece_fences_the_store_when_the_reader_comes_to_it(large):
         large.finish_aside()
     large.files.read_through = refuse
     while large.shift() is not None:
-        large.store.flush()
+        large.store.write_out()
         large.finish_aside()
         assert not large.fenced
 
@@ -302,7 +302,7 @@ def test_lower_level_is_not_shown_before_the_one_that_waits(tmp_path):
     for number in range(COUNT):
         message.assign(b"", b"q", b"\0\0", b"%08d" % number + BODY, 1, persistent=True, priority=number % 2)
         bench.store.append(message)
-    bench.store.flush()
+    bench.store.write_out()
     bench.committer.after_sync(lambda error: None)
     bench.finish_aside()
 

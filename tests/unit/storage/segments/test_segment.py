@@ -32,7 +32,7 @@ def test_a_queue_that_grows_is_written_to_with_calls(tmp_path):
     bodies = [b"%05d" % number * 20 for number in range(3000)]
     for start in range(0, 3000, 100):
         push_all(bench, bodies[start:start + 100])
-        bench.store.flush()
+        bench.store.write_out()
         bench.finish_aside()
 
     calls = [call for call, _ in files.calls]
@@ -46,7 +46,7 @@ def test_a_queue_that_is_consumed_from_is_written_through_its_mapping(tmp_path):
     bench = StoreBench(tmp_path, files, segment_bytes=65536)
     for number in range(60):
         push_all(bench, numbered(100, 100 * number))
-        bench.store.flush()
+        bench.store.write_out()
         assert [shown.body for shown in bench.drain()] == numbered(100, 100 * number)
         bench.finish_aside()
 
@@ -56,7 +56,7 @@ def test_a_queue_that_is_consumed_from_is_written_through_its_mapping(tmp_path):
 def test_a_killed_process_keeps_a_batch_that_has_ended(tmp_path, uncached):
     bench = StoreBench(tmp_path)
     push_all(bench, numbered(500))
-    bench.store.flush()
+    bench.store.write_out()
     push_all(bench, numbered(7, 500))  # of a batch that never ends
 
     bench.crash()
@@ -106,7 +106,7 @@ def see_by_purge(bench, locations):
 def see_by_place(bench, locations):
     place = bench.store.place_of(48)
     bench.push(b"there")
-    assert bench.store.holds(place, 0) and not bench.store.holds(bench.store.place_of(48), 0)
+    assert bench.store.has_record(place, 0) and not bench.store.has_record(bench.store.place_of(48), 0)
     assert [shown.body for shown in bench.drain()] == [*numbered(10), b"there"]
 
 
@@ -131,7 +131,7 @@ def test_one_store_has_the_stage_and_the_other_writes_through_its_mapping(tmp_pa
         bench.store = stores[number % 2]
         push_all(bench, numbered(3, 3 * number))
     for bench.store in stores:
-        bench.store.flush()
+        bench.store.write_out()
 
     for turn, bench.store in enumerate(stores):
         assert [shown.body for shown in bench.drain()] == [
@@ -143,13 +143,13 @@ def test_large_messages_in_a_batch_keep_their_places(tmp_path, uncached, octets)
     bench = StoreBench(tmp_path, segment_bytes=1 << 20)
     bodies = [body.rjust(octets if number % 3 == 2 else 1) for number, body in enumerate(numbered(30))]
     push_all(bench, bodies)
-    bench.store.flush()
+    bench.store.write_out()
 
     bench.crash()
     assert [shown.body for shown in bench.drain()] == bodies and not bench.damaged
 
 
-@pytest.mark.parametrize("ending", ["flush", "sync", "full", "roll", "peek", "close"])
+@pytest.mark.parametrize("ending", ["write_out", "sync", "full", "roll", "peek", "close"])
 def test_a_batch_that_cannot_be_written_fences_the_store_and_confirms_nothing(tmp_path, uncached, ending):
     files = FaultyFiles()
     bench = StoreBench(tmp_path, files, enabled=True, segment_bytes=1 << 20 if ending == "full" else 65536)
@@ -160,8 +160,8 @@ def test_a_batch_that_cannot_be_written_fences_the_store_and_confirms_nothing(tm
     files.fail_at, files.how = len(files.calls) + 1, "dead"
     bench.committer.after_sync(answers.append)
 
-    if ending == "flush":
-        bench.store.flush()
+    if ending == "write_out":
+        bench.store.write_out()
     elif ending in ("full", "roll"):
         with pytest.raises(StoreClosed):
             push_all(bench, numbered(5000, 110))
@@ -189,7 +189,7 @@ def test_who_takes_what_came_back_while_a_batch_cannot_be_written_hears_so(tmp_p
     push_all(bench, numbered(3))
     location = bench.shift()[0]
     bench.store.requeue(location)
-    bench.store.flush()
+    bench.store.write_out()
     bench.peek()
     push_all(bench, numbered(3, 3))
     files.fail_at, files.how = len(files.calls) + 1, "dead"

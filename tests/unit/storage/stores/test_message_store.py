@@ -135,11 +135,11 @@ def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
     bench = StoreBench(tmp_path, files, durable=durable)
     (tmp_path / "queue").mkdir(exist_ok=True)
     bench.push(bytes(30_000))
-    bench.store.flush()
+    bench.store.write_out()
     assert not bench.pool._expected
     created = len(files.calls)
     bench.push(bytes(10_000))
-    bench.store.flush()
+    bench.store.write_out()
     bench.committer.stop()
     assert {call for call, _ in files.calls[created:]} == {"make" if durable else "make_unnamed"}
 
@@ -147,7 +147,7 @@ def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
     bench.push(bytes(60_000))
     assert files.calls[rolled:] == []
 
-    bench.store.flush()
+    bench.store.write_out()
     bench.finish_aside()
     assert [call for call, _ in files.calls[rolled:]] == ["rename"] * 2 * durable
     assert [shown.body for shown in bench.drain()] == [bytes(30_000), bytes(10_000), bytes(60_000)]
@@ -156,7 +156,7 @@ def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
 @pytest.mark.parametrize("end", ["close", "delete_files", "forget_files"])
 def test_a_store_that_ends_expects_no_more_segments(bench, end):
     bench.push(bytes(50_000))
-    bench.store.flush()
+    bench.store.write_out()
 
     getattr(bench.store, end)()
     bench.committer.stop()
@@ -214,7 +214,7 @@ def test_purge_forgets_what_came_back_with_its_segment(tmp_path):
         bench.store.delete(location)
     for location in reversed(out[::2]):
         bench.store.requeue(location)
-    bench.store.flush()
+    bench.store.write_out()
     newest = names(tmp_path)[len(names(tmp_path)) // 2 - 1]
     before = entries_in(tmp_path, newest)
 
@@ -296,7 +296,7 @@ def test_purged_messages_behind_two_segments_of_picked_ones_stay_away_after_a_cr
 
     for location in out[:2]:
         bench.store.delete(location)
-    bench.store.flush()
+    bench.store.write_out()
     bench.crash()
     assert bench.drain() == []
 
@@ -354,7 +354,7 @@ def test_message_that_is_written_anew_is_told_of_before_the_old_one_is_deleted(t
 
     bench.push(b"anew")
     bench.store.delete(location)
-    bench.store.flush()
+    bench.store.write_out()
 
     assert told.written == ["msgs.0000000002", "acks.0000000001"]
     bench.close()
@@ -399,7 +399,7 @@ def test_a_large_body_is_written_as_it_would_be_copied(tmp_path):
 def test_a_large_body_comes_back_after_a_crash(tmp_path):
     bench = StoreBench(tmp_path, enabled=True)
     bench.push(gathered())
-    bench.store.flush()
+    bench.store.write_out()
     bench.crash()
 
     assert [shown.body for shown in bench.drain()] == [LARGE] and not bench.damaged
@@ -447,7 +447,7 @@ def test_message_with_a_segment_of_its_own_has_a_file_to_be_read_from(tmp_path, 
     for reading in found[1:]:
         if reading is not None:
             reading.close()
-    assert not file.held and file.fd == (fd if descriptors or not durable else -1)
+    assert not file.is_retained and file.fd == (fd if descriptors or not durable else -1)
 
 
 def test_message_that_was_copied_since_it_was_shown_is_not_read_from_its_file(tmp_path):

@@ -182,7 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         A mirror that followed the files has the same octets.
         """
-        self.bench.store.flush()
+        self.bench.store.write_out()
         assert self.mirror.differences() == []
         if clean:
             self.bench.reopen()

@@ -48,7 +48,7 @@ class PriorityBench:
     def publish(self, *messages):
         for body, priority in messages:
             self.store.append(message(body, priority=priority))
-        self.store.flush()
+        self.store.write_out()
 
     def take(self):
         """(body, location) of the next message, now unacked; None when there is none."""
@@ -65,7 +65,7 @@ class PriorityBench:
         while (taken := self.take()) is not None:
             bodies.append(taken[0])
             self.store.delete(taken[1])
-        self.store.flush()
+        self.store.write_out()
         return bodies
 
     def counts(self):
@@ -157,7 +157,7 @@ def test_every_level_survives_a_restart(bench):
 def test_what_was_unacked_is_ready_and_redelivered_after_a_kill(bench):
     bench.publish((b"a", 5), (b"b", 2))
     bench.take()
-    bench.store.flush()
+    bench.store.write_out()
 
     bench.start()
 

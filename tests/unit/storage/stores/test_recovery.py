@@ -24,7 +24,7 @@ def bench_with(folder, count=20, **options):
     bench = StoreBench(folder, **options)
     for number in range(count):
         bench.push(b"%04d" % number)
-    bench.store.flush()
+    bench.store.write_out()
     return bench
 
 
@@ -52,7 +52,7 @@ def test_what_was_acked_is_gone_and_what_was_out_is_redelivered(tmp_path, restar
     locations = [bench.shift()[0] for _ in range(4)]
     bench.store.delete(locations[0])
     bench.store.delete(locations[2])
-    bench.store.flush()
+    bench.store.write_out()
 
     restart(bench)
 
@@ -65,7 +65,7 @@ def test_failed_deliveries_are_counted_over_restarts(tmp_path, restart):
     bench = bench_with(tmp_path, 1)
     for count in range(1, 5):
         location, _ = bench.shift()
-        bench.store.flush()
+        bench.store.write_out()
         restart(bench)
         assert bench.peek() == Shown(b"0000", True, count)
 
@@ -177,7 +177,7 @@ def test_an_unreadable_head_is_made_from_its_twin(tmp_path, kind):
     bench = bench_with(tmp_path)
     for _ in range(3):
         bench.store.delete(bench.shift()[0])
-    bench.store.flush()
+    bench.store.write_out()
     path = tmp_path / "queue" / f"{kind}.0000000001"
     path.write_bytes(bytes(64) + path.read_bytes()[64:])
 
@@ -311,7 +311,7 @@ def settled(folder):
         bench.store.requeue(out[number])
     for _ in range(2):
         bench.shift()
-    bench.store.flush()
+    bench.store.write_out()
     return bench
 
 
@@ -323,7 +323,7 @@ def recovered(folder):
         found.append([int(shown.body[:4]) for shown in bench.drain(ack=False)])
         assert bench.store.ready_count == 0 and bench.store.unacked_count == len(found[-1])
         assert bench.store.ready_bytes == 0
-        bench.store.flush()
+        bench.store.write_out()
         bench.committer.kill()
     assert found[0] == found[1]
     return found[0]
@@ -438,7 +438,7 @@ def test_bad_sector_fences_the_store_when_the_cursor_comes_to_it(tmp_path, resta
     bench = StoreBench(tmp_path, files, segment_bytes=2 << 20)
     for number in range(100):
         bench.push(b"%04d" % number + bytes(12000))
-    bench.store.flush()
+    bench.store.write_out()
     restart(bench)
     files.bad_from, files.reads = 600_000, []
 
@@ -456,7 +456,7 @@ def test_segment_of_this_run_that_is_opened_again_is_read_through_first(tmp_path
     bench = StoreBench(tmp_path, files, enabled=True, segment_bytes=65536)
     for number in range(40):
         bench.push(b"%04d" % number + bytes(12000))
-    bench.store.flush()
+    bench.store.write_out()
     bench.committer.wait()
     files.bad_from = 0
 
@@ -487,7 +487,7 @@ def test_seal_whose_numbers_cannot_be_is_not_believed_though_its_checksum_holds(
     bench = bench_with(tmp_path)
     for _ in range(5):
         bench.store.delete(bench.shift()[0])
-    bench.store.flush()
+    bench.store.write_out()
     bench.close()
     with open(tmp_path / "queue" / "msgs.0000000001", "r+b") as file:
         octets = file.read(head_format.HEAD_BYTES)
@@ -510,12 +510,12 @@ def test_a_place_tells_whole_messages_and_consumed_ones_from_torn_ones(tmp_path)
     bench.push(b"there")
 
     bench.crash()
-    assert bench.store.holds(place, 0) and bench.store.holds(place, CAME_MS)
-    assert not bench.store.holds(place, CAME_MS + 1)
+    assert bench.store.has_record(place, 0) and bench.store.has_record(place, CAME_MS)
+    assert not bench.store.has_record(place, CAME_MS + 1)
     bench.drain()
     bench.crash()
-    assert bench.store.ready_count == 0 and bench.store.holds(place, CAME_MS)
-    assert not bench.store.holds(bench.store.place_of(SIZE), 0)
+    assert bench.store.ready_count == 0 and bench.store.has_record(place, CAME_MS)
+    assert not bench.store.has_record(bench.store.place_of(SIZE), 0)
 
 
 @pytest.mark.parametrize("last_end, is_known", [(KILLED, True), (POWER_LOST, False)])
@@ -531,15 +531,15 @@ def test_a_segment_that_is_gone_had_been_acked_unless_the_power_was_lost(tmp_pat
     msgs.unlink()
 
     bench.start()
-    assert all(bench.store.holds(place, CAME_MS) for place in places)
-    assert not bench.store.holds(places[0] - 8, 0)
+    assert all(bench.store.has_record(place, CAME_MS) for place in places)
+    assert not bench.store.has_record(places[0] - 8, 0)
     bench.committer.kill()
     acks.unlink()
     bench.start()
     bench.pool.last_end = last_end
 
-    assert {bench.store.holds(place, CAME_MS) for place in places[:-1]} == {is_known}
-    assert bench.store.holds(places[-1], CAME_MS)
+    assert {bench.store.has_record(place, CAME_MS) for place in places[:-1]} == {is_known}
+    assert bench.store.has_record(places[-1], CAME_MS)
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -556,5 +556,5 @@ def test_a_torn_message_does_not_lie_in_its_place(tmp_path, before):
 
     bench.crash()
 
-    assert not bench.store.holds(place, 0)
+    assert not bench.store.has_record(place, 0)
     assert len(bench.drain()) == before

@@ -35,7 +35,7 @@ def test_damage_that_a_store_opened_in_a_thread_meets_is_counted_and_kept_as_at_
     open_again()
     for number in range(COUNT):
         bench.push(b"body-%d" % number)
-    bench.store.flush()
+    bench.store.write_out()
     bench.committer.wait()
     path, = folder.glob("msgs.*")
     path.write_bytes(path.read_bytes().replace(b"body-2", b"BODY-2"))

@@ -79,7 +79,7 @@ def test_a_segment_that_does_not_get_its_name_closes_the_store_and_fails_whoever
     files, answers = FailingFiles(), []
     bench = StoreBench(tmp_path, files, enabled=enabled, segment_bytes=65536)
     bench.push(bytes(40_000))
-    bench.store.flush()
+    bench.store.write_out()
     bench.finish_aside()
     files.refuses_names = True
     bench.push(bytes(40_000))
@@ -102,10 +102,10 @@ def test_a_segment_that_does_not_get_its_name_closes_the_store_and_fails_whoever
 def test_what_was_not_confirmed_goes_with_a_process_that_is_killed_before_its_segment_has_its_name(tmp_path):
     bench = StoreBench(tmp_path, enabled=True, segment_bytes=65536)
     bench.push(bytes(40_000))
-    bench.store.flush()
+    bench.store.write_out()
     bench.finish_aside()
     bench.push(bytes(40_000))
-    bench.store.flush()
+    bench.store.write_out()
 
     bench.crash()
 
@@ -134,7 +134,7 @@ def test_a_backlog_is_not_mapped(tmp_path):
     bench = StoreBench(tmp_path, enabled=True, segment_bytes=65536)
     for number in range(100):
         bench.push(b"%05d" % number * 1000)
-    bench.store.flush()
+    bench.store.write_out()
     bench.committer.wait()
     bench.committer.stop()
 
@@ -176,7 +176,7 @@ def test_acking_works_on_a_full_disk(tmp_path):
     locations = [bench.shift()[0] for _ in range(100)]
     for location in locations[::2]:
         bench.store.delete(location)
-    bench.store.flush()
+    bench.store.write_out()
 
     bench.files.full = False
     bench.crash()
@@ -197,7 +197,7 @@ def test_a_closed_store_takes_and_gives_nothing(tmp_path):
     bench.store.delete(location)
     bench.store.requeue(location)
     assert not bench.store.read(location, bench.message)
-    bench.store.flush()
+    bench.store.write_out()
     bench.store.close()
     assert open_maps(bench) == []
 
@@ -226,7 +226,7 @@ def test_transient_messages_are_not_flushed(tmp_path):
     bench.committer.wait()
     syncs = bench.committer.syncs
     bench.push(b"two", persistent=False)
-    bench.store.flush()
+    bench.store.write_out()
 
     bench.committer.after_sync(answers.append)
 

@@ -53,7 +53,7 @@ def test_every_store_takes_messages_in_and_forgets_them(stores, kind):
 
     for body in (b"one", b"three"):
         store.append(message(body))
-    store.flush()
+    store.write_out()
     store.mark()
 
     assert (store.ready_count, store.ready_bytes, store.unacked_count, store.unacked_bytes) == (2, 8, 0, 0)

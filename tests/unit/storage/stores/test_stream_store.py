@@ -602,7 +602,7 @@ def test_one_stream_has_the_stage_and_the_other_writes_through_its_mapping(tmp_p
         bench.store = stores[number % 2]
         bench.append(3)
     for bench.store in stores:
-        bench.store.flush()
+        bench.store.write_out()
 
     for bench.store in stores:
         assert bench.read_all() == list(range(1600))
@@ -620,7 +620,7 @@ def test_large_message_in_a_batch_keeps_its_place(tmp_path, writes):
     assert bench.read_all() == list(range(121))
 
 
-@pytest.mark.parametrize("ending", ["flush", "sync", "full", "roll", "close"])
+@pytest.mark.parametrize("ending", ["write_out", "sync", "full", "roll", "close"])
 def test_batch_that_cannot_be_written_fences_the_stream_and_confirms_nothing(tmp_path, writes, ending):
     bench = busy(tmp_path, writes, enabled=True, segment_bytes=1 << 20 if ending == "full" else SEGMENT_BYTES)
     bench.sync()
@@ -629,8 +629,8 @@ def test_batch_that_cannot_be_written_fences_the_stream_and_confirms_nothing(tmp
     bench.append(10)
     bench.committer.after_sync(answers.append)
 
-    if ending == "flush":
-        bench.store.flush()
+    if ending == "write_out":
+        bench.store.write_out()
     elif ending in ("full", "roll"):
         with pytest.raises(StoreClosed):
             bench.append(5000)
