@@ -190,9 +190,7 @@ class Channel(HotChannel):
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """Close the channel and requeue its messages, because a message was not acked in time. ``holder``
-        names the consumer (None: basic.get) and queue of this message; ``error`` goes to the client.
-        """
+        """Close the channel, because a message of ``holder`` was not acked in time. Requeues its messages."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(
@@ -218,8 +216,7 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue a message because an operator asks; a later settlement by the client is ignored. Returns
-        True.
+        """Requeue a message for an operator, and return True; a later answer of the client is ignored.
 
         Returns False, without any effect, if the channel is closed or transactional, if the message is not
         unacked, or if the client has not settled RETURNED_MAX messages that operators requeued.
@@ -255,9 +252,8 @@ class Channel(HotChannel):
     def work_off(self, step, then, waits_for):
         """Call ``step()`` until it returns False, and then ``then()``.
 
-        If the steps take more than one slice, the client is not read meanwhile; ``waits_for`` says why, for
-        operators. All steps are called even if the channel ends. If a step raises, the channel or the
-        connection is closed.
+        If the steps take more than one slice, the client is not read meanwhile. All steps are called even if
+        the channel ends. If a step raises, the channel or the connection is closed.
         """
         hold: Hold = None
         method_id = self.method_id

@@ -402,8 +402,7 @@ class FastLane:
                     self.held = True
 
     def _wait(self, channel, route, at, taken):
-        """End the walk: destination number ``at`` has answered LATER. The handler publishes the message
-        later.
+        """End the walk, for the handler to publish the message: destination number ``at`` answered LATER.
         """
         message = self.message
         mandatory = self.at[message.routing_at + message.routing_length] & 1

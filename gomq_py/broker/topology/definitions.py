@@ -100,8 +100,7 @@ def _user(user):
 
 
 def _rights(users, key):
-    """Yield the permissions or topic permissions (``key``) of users, with only the keys of RabbitMQ's files.
-    """
+    """Yield the permissions or topic permissions (``key``) of users, with the keys of RabbitMQ's files."""
     for user in users:
         for right in list(getattr(user, key).values()):
             yield {name: getattr(right, name) for name in _LISTS[key]}

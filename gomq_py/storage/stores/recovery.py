@@ -301,7 +301,7 @@ class Recovery:
         )
 
     def _note_settled(self, number, segment, runs):
-        """Note, for the rest of the boot, that all messages of a segment are acked, so that has_record() can tell.
+        """Note, for has_record() during the rest of the boot, that all messages of a segment are acked.
         ``runs``: the acked ranges in its acks file (format.record), if it has no msgs file.
         """
         if self.store.pool.settled is not None:
