@@ -216,7 +216,7 @@ class Channel(HotChannel):
             self.connection.fail_channel(self, error)
 
     def return_one(self, delivery_tag):
-        """Requeue a message because an operator asks, and return True; the client's own answer to it is ignored.
+        """Requeue a message for an operator, and return True; a later answer of the client is ignored.
 
         Returns False, without any effect, if the channel is closed or transactional, if the message is not
         unacked, or if the client has not settled RETURNED_MAX messages that operators requeued.
