@@ -142,8 +142,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """RabbitMQ's counters by protocol. The arguments are the parts of ``_summed()``; without arguments,
-        calls it. May switch.
+        """RabbitMQ's counters by protocol. The arguments are the parts of what ``_summed()`` returns;
+        without arguments, this method calls ``_summed()``. May switch.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()

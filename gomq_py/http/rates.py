@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Add counters ``first`` to ``last`` (exclusive), with details, to the dict ``shape``; return it."""
+        """Put counters ``first`` to ``last`` (exclusive), with details, in the dict ``shape``; return it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
