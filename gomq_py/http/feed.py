@@ -1,8 +1,8 @@
 """Feed: records a broker's changes, for viewers that follow them instead of reloading lists.
 
 Subscribes to the broker's events when a viewer first asks for changes. Keeps the last changes in a ring and
-numbers them consecutively, from the time in microseconds on: all numbers of an earlier run are smaller than
-those of this run.
+numbers them consecutively. The first number is the Unix time in microseconds, so that all numbers of an
+earlier run are smaller.
 """
 import time
 from collections import deque
@@ -16,7 +16,7 @@ KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change. ``vhost`` and ``user`` (a User's identity) own what changed, or are None."""
+    """One change. ``vhost`` and ``user`` (a User's identity) are the changed entity's, or None."""
 
     what: str
     at_ms: int
@@ -118,7 +118,7 @@ def _alarm(reason):
 
 
 def _of_vhost(one):
-    """(vhost, user, facts) of a vhost, or of a vhost's limits."""
+    """(vhost, user, facts) for the Change of a vhost, or of a vhost's limits."""
     return _parameter(one) if isinstance(one, dict) else _vhost(one)
 
 

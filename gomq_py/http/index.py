@@ -158,7 +158,7 @@ class _Column:
 
 
 class _Kept:
-    """The values of one column that one interval has read, for each requested list of rows."""
+    """One column in one interval: a _Column for each list of rows that a request has asked for."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -232,7 +232,7 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """Indexes in the order of their values; equal values keep their order. May switch."""
+    """Sort indexes (``places``) by ``value_of(index)``; equal values keep their order. May switch."""
     runs = [
         sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
         for start in paced(range(0, len(places), SORTED_AT_ONCE))]
