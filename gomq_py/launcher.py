@@ -85,7 +85,7 @@ class Launcher:
         try:
             self._systemd = _service_manager()
             self.start()
-            garbage.settle()
+            garbage.freeze()
             self._systemd.ready(self._where())
             helpers.append(_named("reload", self._reload_when_asked, asked_to_reload))
             if self._systemd.watchdog_s:  # without a service manager it would wake an idle broker

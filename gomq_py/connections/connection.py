@@ -275,7 +275,7 @@ class ClientConnection:
             self.tell_of_alarm()
             hold.release()
 
-    def hold_publishing(self):
+    def pause_for_alarm(self):
         """Stop reading until the alarm is over. As in RabbitMQ, only a publish does this: a client that only
         consumes is neither held nor told.
         """
@@ -304,7 +304,7 @@ class AlarmHold:
 
     def __init__(self, connection, reason):
         self._connection = connection
-        self._hold = connection.stream.hold(f"an alarm to end ({reason})")
+        self._hold = connection.stream.pause_reading(f"an alarm to end ({reason})")
         connection.hub.heartbeats.watch(self, ALARM_LOOK_S)
 
     def check_heartbeat(self):

@@ -98,11 +98,11 @@ class Backpressure:
     def __len__(self):
         return len(self._waiting)
 
-    def hold(self, stream, queues):
+    def pause_reading(self, stream, queues):
         """Hold a stream while all of its queues (Destinations, at least one) are outrun, for a limited time.
         Each look lets only one of the streams go on that wait for the same queue.
         """
-        self._waiting.append(Waiting(stream.hold("consumers of its queues to catch up"), queues))
+        self._waiting.append(Waiting(stream.pause_reading("consumers of its queues to catch up"), queues))
         if self._timer is None:
             self._timer = self._timers.start(LOOK_MS, self._look)
 

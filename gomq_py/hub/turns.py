@@ -127,7 +127,7 @@ class SlowTurns(Job):
 
     def wait(self, stream):
         """Hold a stream until its turn comes."""
-        self._await(stream.hold("its turn").release, "streams")
+        self._await(stream.pause_reading("its turn").release, "streams")
 
     def call(self, function):
         """Call ``function()``, slow work that does not switch, at its turn: usually at once."""

@@ -24,4 +24,4 @@ cdef class Confirms:
     cdef int pass_over(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1
     cpdef answered(self, uint64_t number, bint is_refused)
     @cython.locals(first=uint64_t, mark=cython.uchar)
-    cpdef settle(self, uint64_t number, bint multiple, unsigned char how)
+    cpdef note_confirm(self, uint64_t number, bint multiple, unsigned char how)

@@ -100,7 +100,7 @@ class Confirms:
             return 0
         if size != 13:
             raise FrameError("cannot decode a confirm")
-        self.settle(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
+        self.note_confirm(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
         return 0
 
     def pass_over(self, p, at, size):
@@ -118,9 +118,9 @@ class Confirms:
 
     def answered(self, number, is_refused):
         """Settle one message, for a target that does not speak AMQP."""
-        self.settle(number, False, REFUSED if is_refused else CONFIRMED)
+        self.note_confirm(number, False, REFUSED if is_refused else CONFIRMED)
 
-    def settle(self, number, multiple, how):
+    def note_confirm(self, number, multiple, how):
         """Mark messages as confirmed or refused. Messages that were marked before keep their mark."""
         if number == 0 and multiple:
             number = self.following - 1

@@ -35,7 +35,7 @@ class TargetWriter(Target):
         self._waiting = []  # (mark, callback); few
         self._last_mark = 0
         self._refusal = None
-        self._is_settling = False
+        self._is_answering = False
 
     def start(self, session):
         """Begin to report to ``session``, by ``target_turn`` and ``fail``."""
@@ -79,20 +79,20 @@ class TargetWriter(Target):
     def when_safe(self, callback):
         """Call ``callback(error or None)`` once everything sent so far is safe or refused."""
         self._waiting.append((self.sent(), callback))
-        self.settle()
+        self.answer_waiting()
 
-    def settle(self):
+    def answer_waiting(self):
         """Call the waiting callbacks whose messages are all safe or refused. No effect in such a callback."""
-        if self._is_settling:
+        if self._is_answering:
             return
-        self._is_settling = True
+        self._is_answering = True
         try:
             waiting = self._waiting
             while waiting and waiting[0][0] <= self.reached():
                 mark, callback = waiting.pop(0)
                 callback(self._verdict(mark))
         finally:
-            self._is_settling = False
+            self._is_answering = False
 
     def sent(self):
         """The number of the last message sent: a mark, which reached() comes to."""
@@ -165,7 +165,7 @@ class WireTargetWriter(TargetWriter):
     def slice_over(self):
         """Write the output of the slice, and call the callbacks that are due."""
         self._wire.send_queued()
-        self.settle()
+        self.answer_waiting()
 
     def sent(self):
         """Number of the last publish, or count of queued bytes."""
@@ -204,7 +204,7 @@ class WireTargetWriter(TargetWriter):
         self._session.target_turn(self._read)
 
     def _drained(self):
-        self._session.target_turn(self.settle)
+        self._session.target_turn(self.answer_waiting)
 
     def _broken(self, error):
         self._session.fail("destination", error)
@@ -231,7 +231,7 @@ class WireTargetWriter(TargetWriter):
         while True:
             done = confirms.walk(self._buffers.input, end)
             self._tail = bytes(self._buffers.input_view[done:end])
-            self.settle()
+            self.answer_waiting()
             if confirms.returned and not self._is_confirmed:
                 self._session.fail("destination", self.refusal(0))
             if not confirms.others:

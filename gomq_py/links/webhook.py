@@ -355,7 +355,7 @@ class WebhookTargetWriter(TargetWriter):
 
     def _answered(self, number, is_taken):
         self.confirms.answered(number, not is_taken)
-        self.settle()
+        self.answer_waiting()
 
     def _troubled(self, text):
         self._session.refused(0, text)

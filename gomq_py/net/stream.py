@@ -154,7 +154,7 @@ class Stream:
         if over is not None:
             over()
 
-    def hold(self, waits_for):
+    def pause_reading(self, waits_for):
         """Stop reading until the returned Hold and all other Holds are released. A walk in progress ends when
         its handler answers False.
         """

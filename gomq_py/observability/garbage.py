@@ -1,6 +1,6 @@
 """Garbage: keeps Python's cycle collector off long-lived objects, because a full collection stops the broker.
 
-A process of the broker's own calls ``settle`` after boot; a program that embeds a broker does not, and keeps
+A process of the broker's own calls ``freeze`` after boot; a program that embeds a broker does not, and keeps
 its collector's settings.
 """
 import contextlib
@@ -18,22 +18,22 @@ PAUSE_S = 0.002
 THRESHOLDS = (700, 10, 3)
 
 _making = 0
-_is_settled = False
+_is_frozen = False
 _began_s = 0.0
 
 
-def settle() -> None:
+def freeze() -> None:
     """Freeze the objects that boot has made. A process of the broker's own calls this after boot.
 
     Otherwise a full collection would look at these objects again: 8 ms, or 31 with the management API.
     """
-    global _is_settled  # noqa: PLW0603 - the collector is global, too
+    global _is_frozen  # noqa: PLW0603 - the collector is global, too
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
-    if not _is_settled:
+    if not _is_frozen:
         gc.callbacks.append(_freeze_what_takes_long)
-    _is_settled = True
+    _is_frozen = True
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ def held_while_making() -> Iterator[None]:
     once more soon afterwards.
     """
     global _making  # noqa: PLW0603
-    if not _is_settled:
+    if not _is_frozen:
         yield
         return
     _making += 1
@@ -83,7 +83,7 @@ def let_go_of_spares() -> None:
     looks up ``stop`` with a new string each time that a watcher ends within its callback, and the cache keeps
     up to 4096 of these strings.
     """
-    if not _is_settled:
+    if not _is_frozen:
         return
     clear = getattr(sys, "_clear_internal_caches", None) or getattr(sys, "_clear_type_cache", None)
     if clear is not None:
@@ -94,8 +94,8 @@ def let_go_of_spares() -> None:
 def collect_everything() -> None:
     """Run a full collection that includes frozen objects. Stops the broker for some milliseconds per 100 MB.
     """
-    if _is_settled:
+    if _is_frozen:
         gc.unfreeze()
     gc.collect()
-    if _is_settled:
+    if _is_frozen:
         gc.freeze()

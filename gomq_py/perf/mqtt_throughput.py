@@ -130,7 +130,7 @@ class MQTTPublisher(_MQTT, PublisherRole):
     def acknowledged(self, packet):
         refused = packet.reason_code >= UNSPECIFIED_ERROR
         if refused or not isinstance(packet, PubrecPacket):
-            self.window.settle_packet(packet.packet_identifier, refused)
+            self.window.note_packet_confirm(packet.packet_identifier, refused)
         else:
             raise ClientError(f"PUBREC with reason code 0x{packet.reason_code:02X}")
 

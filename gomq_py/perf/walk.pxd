@@ -31,12 +31,12 @@ cdef class LatencyHistogram:
 cdef class ConfirmWindow:
     cdef readonly uint64_t confirmed, refused, low
     cdef uint64_t mask
-    cdef unsigned char[::1] settled
+    cdef unsigned char[::1] noted
     cdef LatencyHistogram latencies
     cdef uint64_t[::1] sent_ns
     cdef public uint64_t now_ns
     @cython.locals(first=uint64_t)
-    cpdef settle(self, uint64_t tag, bint multiple, bint refused)
+    cpdef note_confirm(self, uint64_t tag, bint multiple, bint refused)
     cpdef note_sent(self, uint64_t first, uint64_t last, uint64_t now_ns)
 
 cdef class SequenceCheck:
@@ -89,7 +89,7 @@ cdef class FrameWalk(Walk):
 
 cdef class PacketWindow(ConfirmWindow):
     @cython.locals(first=uint64_t, ahead=uint64_t)
-    cpdef settle_packet(self, uint64_t identifier, bint refused)
+    cpdef note_packet_confirm(self, uint64_t identifier, bint refused)
 
 cdef class ArrivalCheck(SequenceCheck):
     cdef readonly uint64_t doubled

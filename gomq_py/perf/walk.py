@@ -157,13 +157,13 @@ class ConfirmWindow:
     ``latencies``: a histogram for the time from ``note_sent`` to each confirm, or None to measure no times.
     """
 
-    __slots__ = ("confirmed", "refused", "low", "mask", "settled", "latencies", "sent_ns", "now_ns")
+    __slots__ = ("confirmed", "refused", "low", "mask", "noted", "latencies", "sent_ns", "now_ns")
 
     def __init__(self, size, latencies=None):
         slots = 2
         while slots <= size:
             slots *= 2
-        self.settled = bytearray(slots)
+        self.noted = bytearray(slots)
         self.latencies = latencies
         self.sent_ns = array("Q", bytes(8 * slots if latencies is not None else 8))
         self.now_ns = 0
@@ -171,22 +171,22 @@ class ConfirmWindow:
         self.low = 1  # lowest unsettled sequence number
         self.confirmed = self.refused = 0
 
-    def settle(self, tag, multiple, refused):
+    def note_confirm(self, tag, multiple, refused):
         """Count a basic.ack, or a basic.nack (``refused``). Tags outside the window are ignored."""
         if tag < self.low or tag > self.low + self.mask:
             return
         first = self.low if multiple else tag
         while first <= tag:
-            if not self.settled[first & self.mask]:
-                self.settled[first & self.mask] = 1
+            if not self.noted[first & self.mask]:
+                self.noted[first & self.mask] = 1
                 self.confirmed += 1
                 if refused:
                     self.refused += 1
                 if self.latencies is not None and self.sent_ns[first & self.mask] <= self.now_ns:
                     self.latencies.add(self.now_ns - self.sent_ns[first & self.mask])
             first += 1
-        while self.settled[self.low & self.mask]:
-            self.settled[self.low & self.mask] = 0
+        while self.noted[self.low & self.mask]:
+            self.noted[self.low & self.mask] = 0
             self.low += 1
 
     def note_sent(self, first, last, now_ns):
@@ -365,7 +365,7 @@ class FrameWalk(Walk):
             self.last_tag = octets.be64(p, tag_at)
             self.redelivered += p[tag_at + 8] & 1
         else:
-            self.window.settle(octets.be64(p, tag_at), p[tag_at + 8] & 1, method == NACK)
+            self.window.note_confirm(octets.be64(p, tag_at), p[tag_at + 8] & 1, method == NACK)
         return 0
 
     def take_body(self, p, at, size):
@@ -414,11 +414,11 @@ class PacketWindow(ConfirmWindow):
 
     __slots__ = ()
 
-    def settle_packet(self, identifier, refused):
+    def note_packet_confirm(self, identifier, refused):
         """Count a PUBACK, a PUBCOMP or (``refused``) a refusal. Ignores identifiers outside the window."""
         first = (self.low - 1) % IDENTIFIER_MAX
         ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
-        self.settle(self.low + ahead, False, refused)
+        self.note_confirm(self.low + ahead, False, refused)
 
 
 class ArrivalCheck(SequenceCheck):
@@ -501,7 +501,7 @@ class MQTTWalk(Walk):
             elif kind == PUBREL:
                 self.answer(PUBCOMP)
             else:
-                self.window.settle_packet(packets.packet_identifier, False)
+                self.window.note_packet_confirm(packets.packet_identifier, False)
         at = packets.finish()
         self.kept = end - at
         if at:

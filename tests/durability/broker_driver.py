@@ -330,7 +330,7 @@ class Driver:
         mine = self.in_hand.get(queue) or {}
         for number in self.random.sample(sorted(mine), min(len(mine), self.random.choice((1, 5, 40)))):
             self.account(queue).acked.add(number)
-            queue.settle(mine.pop(number))
+            queue.ack(mine.pop(number))
 
     def requeue(self):
         queue = self.some_queue()

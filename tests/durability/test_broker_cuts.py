@@ -176,7 +176,7 @@ def test_kill_that_undoes_a_deletion_does_not_undo_the_acks_before_it(tmp_path):
     life.committer.wait()
 
     scheduler.begin(2)
-    queue.settle(life.take(queue)[1])
+    queue.ack(life.take(queue)[1])
     life.vhost.delete_queue("q")
     scheduler.finish()
     life.kill()

@@ -103,7 +103,7 @@ class Scenario:
                 one = self.life.take(queue)
                 if one is not None:
                     self.account(queue).acked.add(one[0])
-                    queue.settle(one[1])
+                    queue.ack(one[1])
         scheduler.finish()
         self.answer()
 

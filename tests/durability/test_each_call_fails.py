@@ -201,7 +201,7 @@ class Model:
         if get(queue, message, False):
             number = int(message.get_body()[:6])
             self.taken.append(number)
-            queue.settle(message.describe()["location"])
+            queue.ack(message.describe()["location"])
             queue.write_out()
             if not queue.failed:
                 self.settled.add(number)
@@ -214,7 +214,7 @@ class Model:
         try:
             while reader.next(message):
                 queue.note_delivered()
-                queue.settle(reader.take(BODY_BYTES))
+                queue.ack(reader.take(BODY_BYTES))
         finally:
             reader.cursor.close()
         queue.write_out()

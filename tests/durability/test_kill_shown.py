@@ -150,7 +150,7 @@ class Client:
             return False
         self.offsets[self.reader.cursor.offset] = self.message.get_body()[:6]
         self.queue.note_delivered()
-        self.queue.settle(self.reader.take(BODY_BYTES))
+        self.queue.ack(self.reader.take(BODY_BYTES))
         return True
 
     def take(self):
@@ -158,7 +158,7 @@ class Client:
         assert get(self.queue, self.message, False)
         body = self.message.get_body()[:6]
         self.taken.add(body)
-        self.queue.settle(self.message.describe()["location"])
+        self.queue.ack(self.message.describe()["location"])
         self.acked.add(body)
 
 

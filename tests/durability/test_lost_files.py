@@ -122,12 +122,12 @@ def made_others_at(root, end):
         reader, message = log.open_reader(StreamStart(FIRST), "joe"), Message()
         while reader.next(message):
             log.note_delivered()
-            log.settle(reader.take(1))
+            log.ack(reader.take(1))
         reader.cursor.close()
         for one in (log, sessions.retained, sessions.by_client["c"].queue):
             one.write_out()
         node.committer.wait()
-        node.wait(lambda: not sessions.retained._settling and not sessions.retained.touched)
+        node.wait(lambda: not sessions.retained._deleting and not sessions.retained.touched)
         getattr(node, how)()
 
     boot(root.with_name(f"{root.name}.other"), range(NEW))

@@ -13,13 +13,13 @@ import gevent
 import pytest
 
 from gomq_py.amqp.server import settling, tx
-from gomq_py.amqp.server.settling import REQUEUE
 from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit,
     TxSelect, TxSelectOk,
 )
+from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.routing.route import Destination
 from gomq_py.broker.topology import steps
@@ -217,7 +217,7 @@ class Site:
     def settlements(self):
         client, queue = self.holding(30)
         channel = list(self.door.hub.clients)[-1].channels[1]
-        channel.settlements(self.scheduler).order(30, REQUEUE)
+        channel.settlements(self.scheduler).order(30, LOST)
         wait(lambda: queue.ready_count == 30)
         message = Message()
         wait(lambda: queue.get(message, True), what="the queue is held no more")
@@ -371,7 +371,8 @@ class Site:
             scheduler=self.scheduler, is_open=True, fail=told.append, version=5,
             session=SimpleNamespace(queue=None, is_durable=False),
             answers=SimpleNamespace(done=lambda answer, _queues: told.append(answer.codes)),
-            stream=SimpleNamespace(hold=lambda _reason: SimpleNamespace(release=lambda: holds.append(1))))
+            stream=SimpleNamespace(
+                pause_reading=lambda _reason: SimpleNamespace(release=lambda: holds.append(1))))
         for _ in range(2):
             answer = subscribe._Suback(None, connection, 1)
             subscribe._Filters(connection, answer, "abc", lambda _each: 0).begin()

@@ -139,7 +139,7 @@ def _settle(node, name, count, how):
         taken.append((how(number), message.describe()["location"]))
     for what, location in taken:
         if what == "ack":
-            queue.settle(location)
+            queue.ack(location)
         elif what == "requeue":
             queue.requeue(location)
 

@@ -99,7 +99,7 @@ def test_closed_queue_opens_again_with_its_messages_and_bindings(tmp_path, argum
     message = Message()
     queue.get(message, False)
     held = message.describe()["location"]
-    queue.settle(held)
+    queue.ack(held)
     queue.get(message, False)
     held = message.describe()["location"]
     queue.write_out()
@@ -111,7 +111,7 @@ def test_closed_queue_opens_again_with_its_messages_and_bindings(tmp_path, argum
     again = node.vhost.queue("q")
     assert again is not queue and not again.closed
     assert (again.ready_count, again.unacked_count) == (2, 0)
-    queue.settle(held)  # by a channel that still holds it from before
+    queue.ack(held)  # by a channel that still holds it from before
     queue.requeue(held)
     assert node.publish("x", "a.b", b"4", **PERSISTENT) == [1]
     assert node.vhost.bindings.to(queue) == []

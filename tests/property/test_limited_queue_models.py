@@ -70,7 +70,7 @@ def test_priority_queue_equals_a_list_sorted_by_priority_and_age(tmp_path_factor
                 ready.append(entry)
                 ready.sort()
             elif verb == "ack":
-                queue.settle(location)
+                queue.ack(location)
             else:
                 queue.reject(location, False)
         bench.settle()
@@ -138,7 +138,7 @@ class TTLModel:
             return
         entry, location = self.held.pop(number % len(self.held))
         if verb == "ack":
-            self.queue.settle(location)
+            self.queue.ack(location)
         elif verb == "reject":
             self.queue.reject(location, False)
             self.letters.append((b"%d" % entry[0], "rejected"))
@@ -205,7 +205,7 @@ def test_delivery_limit_equals_a_count_per_message(tmp_path_factory, limit, step
         elif held:
             which, location = held.pop(number % len(held))
             if verb == "ack":
-                queue.settle(location)
+                queue.ack(location)
             elif verb == "reject":
                 queue.reject(location, False)
                 letters.append((b"%d" % which, "rejected"))

@@ -95,7 +95,7 @@ class Model:
     def settle(self, number):
         taken, location = self.take_held(number)
         if taken is not None:
-            self.queue.settle(location)
+            self.queue.ack(location)
 
     def reject(self, number):
         taken, location = self.take_held(number)

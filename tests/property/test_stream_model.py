@@ -106,7 +106,7 @@ class StreamModel(RuleBasedStateMachine):
         if refuse:
             self.stream.reject(location, False)
         else:
-            self.stream.settle(location)
+            self.stream.ack(location)
         self.stream.write_out()
         if reading.tag is not None and offset == offsets[0]:
             self.positions[reading.tag] = reading.position

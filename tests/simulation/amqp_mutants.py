@@ -87,7 +87,7 @@ def purge_takes_what_is_unacked():
 
     Queue.purge = note
     Queue.ready_again = lambda queue, location: (
-        queue.settle(location) if queue.name in purged else ready_again(queue, location))
+        queue.ack(location) if queue.name in purged else ready_again(queue, location))
 
 
 def consumers_of_a_deleted_queue_are_not_told():

@@ -150,7 +150,7 @@ def hold_never_released():
 
 def unacked_message_expires():
     """One that a client has in hand dies when its time is over."""
-    take, settled = Queue.take, QueueLimits.settle
+    take, settled = Queue.take, QueueLimits.enforce
     due, dead = {}, set()  # (queue, location) -> when; and of those that have died
 
     def note(queue, message, no_ack):
@@ -174,7 +174,7 @@ def unacked_message_expires():
 
         return call
 
-    Queue.take, QueueLimits.settle = note, expire
+    Queue.take, QueueLimits.enforce = note, expire
     for name in ("settle", "requeue", "give_back", "reject"):
         setattr(Queue, name, unless_dead(getattr(Queue, name)))
 
@@ -214,13 +214,13 @@ def delayed_message_outlives_its_exchange():
 
 def ack_lost():
     """One ack of fifty."""
-    settle, count = Queue.settle, iter(range(1, 1 << 40))
+    settle, count = Queue.ack, iter(range(1, 1 << 40))
 
     def forget(queue, location):
         if next(count) % 50:
             settle(queue, location)
 
-    Queue.settle = forget
+    Queue.ack = forget
 
 
 def http_answers_before_the_flush():

@@ -169,7 +169,7 @@ class KeepingConsumer(Consumer):
     def ack(self, count=1):
         """Ack the oldest ``count`` and queue up for more, as a channel does."""
         for _ in range(count):
-            self.queue.settle(self.unacked.pop(0))
+            self.queue.ack(self.unacked.pop(0))
         self.queue.offer(self)
 
     def cancel(self, reason):

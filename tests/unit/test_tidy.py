@@ -44,7 +44,7 @@ FIGURES = {
     "lines amqp.server.fast_lane": 557,
     "lines amqp.wire.methods": 535,
     "lines auth.users": 612,
-    "lines broker.queues.queue": 689,
+    "lines broker.queues.queue": 688,
     "lines broker.topology.definitions": 565,
     "lines broker.topology.vhost": 650,
     "lines broker.transfer.dead_letters": 664,

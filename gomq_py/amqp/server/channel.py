@@ -22,6 +22,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback,
     TxSelect, decode_method,
 )
+from gomq_py.broker.features.retry import RETURNED
 from gomq_py.broker.queues.peeking import count_refusal
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.caller import Caller
@@ -221,7 +222,7 @@ class Channel(HotChannel):
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
-        if not self.reject(delivery_tag, False, settling.RETURNED):
+        if not self.reject(delivery_tag, False, RETURNED):
             return False
         self.returned = self.returned or set()
         self.returned.add(delivery_tag)
@@ -243,7 +244,7 @@ class Channel(HotChannel):
                 hold.release()
 
         if self.settle_in_slices(delivery_tag, how, self.connection.scheduler, done):
-            hold = self.connection.stream.hold("its settlements to be carried out")
+            hold = self.connection.stream.pause_reading("its settlements to be carried out")
         elif then is not None:
             then()
 
@@ -267,7 +268,7 @@ class Channel(HotChannel):
             self.connection.failed_later(self, method_id, error)
 
         if self.settlements(self.connection.scheduler).carry_out(step, done, failed):
-            hold = self.connection.stream.hold(waits_for)
+            hold = self.connection.stream.pause_reading(waits_for)
         elif then is not None:
             then()
 
@@ -276,7 +277,7 @@ class Channel(HotChannel):
 
         The client is not read meanwhile. If the step raises, the channel or the connection is closed.
         """
-        hold = self.connection.stream.hold(waits_for)
+        hold = self.connection.stream.pause_reading(waits_for)
         method_id = self.method_id
 
         def go_on():
@@ -379,7 +380,7 @@ class Channel(HotChannel):
         self.close(self.connection.scheduler)
         queues, self._waiting_queues = self._waiting_queues, ()
         for queue in queues:
-            queue.release()
+            queue.resume_deliveries()
         connection = self.connection
         connection.events.emit_for(connection.user.name, "channel.closed", events.channel_closed, self)
 
@@ -393,7 +394,7 @@ class Channel(HotChannel):
             return
         if self._leaving is None:
             self._begin_release()  # the rest of this read is not handled
-        hold = self.connection.stream.hold("its consumers to end")
+        hold = self.connection.stream.pause_reading("its consumers to end")
 
         def released():
             try:
@@ -423,7 +424,7 @@ class Channel(HotChannel):
             # Otherwise other consumers would get later messages before the unacked ones are back.
             self._waiting_queues = self.unacked.queues()
             for queue in self._waiting_queues:
-                queue.hold()
+                queue.hold_deliveries()
 
     def _detach_some(self):
         """Detach a few consumers from their queues; no effect when all are detached."""

@@ -295,7 +295,7 @@ class Connection(ClientConnection):
         A client that also consumes is not slowed down: its acks would wait, too.
         """
         if not self.takes:
-            self.hub.backpressure.hold(self.stream, queues)
+            self.hub.backpressure.pause_reading(self.stream, queues)
 
     def has_plenty(self):
         """True if the client may be read a little later: a channel has enough unacked messages, and no
@@ -470,7 +470,7 @@ class Connection(ClientConnection):
         the disk hangs.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
-        hold = self.stream.hold("its channels to end")
+        hold = self.stream.pause_reading("its channels to end")
         for channel in self.channels.values():
             channel.send_confirms()  # confirms of what this read has published
         answering = [channel for channel in self.channels.values() if channel.is_answering()]
@@ -502,7 +502,7 @@ class Connection(ClientConnection):
         """Stop reading the client until it has read its answers. Close the connection if the client takes too
         long to read them.
         """
-        hold = self.stream.hold(UNREAD)
+        hold = self.stream.pause_reading(UNREAD)
         patience_s = self.server.settings.unread_timeout
         timer = self.hub.call_later(
             patience_s, self.abort, f"the client has not read its answers for {patience_s} s"

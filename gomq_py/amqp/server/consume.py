@@ -10,7 +10,6 @@ from functools import partial
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
-from gomq_py.amqp.server.settling import RETURNED
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.errors import (
     ContentTooLarge, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError,
@@ -21,6 +20,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.features.arguments import STREAM, check_common_arguments, check_own_arguments
 from gomq_py.broker.features.consumer_priority import priority_of
+from gomq_py.broker.features.retry import RETURNED
 from gomq_py.broker.features.stream_offset import GENERATED_TAG, is_tracked, start_of
 from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of
 from gomq_py.broker.names import cleaned, described
@@ -116,7 +116,7 @@ def basic_get(channel, method):
     if method.no_ack:
         tag = channel.unacked.skip()
     else:
-        holder = channel.unacked.hold(queue, None)
+        holder = channel.unacked.make_holder(queue, None)
         tag = channel.unacked.add(
             holder, about["location"], len(body), channel.connection.scheduler.now_ms // 1000
         )

@@ -40,7 +40,7 @@ class AMQPConsumer(consumers.Consumer):
         self.output = output
         self.channel = channel
         self.source = queue
-        self.holder = channel.unacked.hold(queue, self)
+        self.holder = channel.unacked.make_holder(queue, self)
         self.prefetch = 0 if no_ack else prefetch
         self.frame_max = frame_max
         self.on_cancel = on_cancel

@@ -11,7 +11,8 @@ it is used.
 from functools import partial
 
 from gomq_py import octets
-from gomq_py.amqp.server.settling import REQUEUE, Settling
+from gomq_py.amqp.server.settling import Settling
+from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.queues.unacked import Unacked
 from gomq_py.amqp.wire import errors
 # its .pxd types the objects that resume_consumers walks
@@ -477,9 +478,8 @@ class HotChannel:
         return True
 
     def reject(self, tag, multiple, requeue):
-        """basic.reject and basic.nack. ``requeue``: REQUEUE, RETURNED or FAILED of unacked, or 0 to reject.
-
-        Returns False, without any effect, for an unknown tag.
+        """basic.reject and basic.nack. ``requeue``: LOST, RETURNED or FAILED, or 0 to reject. Returns
+        False, without any effect, for an unknown tag.
         """
         if not self.unacked.reject(tag, multiple, requeue):
             return False
@@ -512,7 +512,7 @@ class HotChannel:
             consumer.stop()
         self.consumers.clear()
         if self.unacked.count or self.settling is not None:
-            self.settle_in_slices(self.unacked.next_tag - 1, REQUEUE, scheduler)
+            self.settle_in_slices(self.unacked.next_tag - 1, LOST, scheduler)
         self.settling = None  # unfinished settling keeps the channel alive until it is done
 
     def watch_unacked(self):

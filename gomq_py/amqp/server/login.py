@@ -148,7 +148,7 @@ class LoginAttempt(ClientLogin):
         delay after failed logins. The client is not read meanwhile.
         """
         self.end()
-        hold = self.connection.stream.hold("its password to be checked")
+        hold = self.connection.stream.pause_reading("its password to be checked")
         greenlet = gevent.spawn(self._log_in, login, hold)
         greenlet.name = f"amqp {self.connection.peer}"
         if self.connection.admitted is not None:
@@ -303,6 +303,6 @@ def update_secret(connection, method):
     if connection.token_life is None:
         connection.output.write(answer)
         return True
-    hold = connection.stream.hold("its new token to be verified")
+    hold = connection.stream.pause_reading("its new token to be verified")
     connection.token_life.renew(method.new_secret, hold, renewed, refused)
     return False

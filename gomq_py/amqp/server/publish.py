@@ -110,7 +110,7 @@ def basic_publish(channel, method):
     channel.content = Content(channel, method)
     channel.choose_lane()
     if channel.connection.blocked_reason is not None:
-        channel.connection.hold_publishing()
+        channel.connection.pause_for_alarm()
 
 
 def content_header(channel, payload):
@@ -184,7 +184,7 @@ def _received(channel, content, count):
         return True
     if why := bodies.why_in_vain(content):
         raise ContentTooLarge(why)
-    content.hold = channel.connection.stream.hold("room for message bodies")
+    content.hold = channel.connection.stream.pause_reading("room for message bodies")
     return False
 
 

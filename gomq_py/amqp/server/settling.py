@@ -9,14 +9,11 @@ method of the client overtakes an order. Never switches.
 from collections import deque
 
 from gomq_py.amqp.wire.errors import PreconditionFailed
-from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
+from gomq_py.broker.features.retry import ACK, FAILED, REJECT, RETURNED
 from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
-
-# Ways to settle a message; the numbers are those of unacked and of the queues.
-ACK, REQUEUE, REJECT = 0, LOST, 8
 
 # Acks between two polls of the loop: some 2 ms. Other settlements, which cost more, get smaller slices.
 ACKS_AT_ONCE = 10_000
@@ -95,7 +92,7 @@ class Settling(Job):
         """
         queues = () if how in (ACK, REJECT) else held_back(self._channel)
         for queue in queues:
-            queue.hold()
+            queue.hold_deliveries()
 
         def over():
             release(queues)
@@ -176,4 +173,4 @@ def held_back(channel):
 def release(queues):
     """Let these queues deliver again."""
     for queue in queues:
-        queue.release()
+        queue.resume_deliveries()

@@ -8,11 +8,12 @@ all is on disk.
 from array import array
 from collections import deque
 
-from gomq_py.amqp.server import publish, settling
+from gomq_py.amqp.server import publish
 from gomq_py.amqp.server.settling import held_back, release
 from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk
+from gomq_py.broker.features.retry import ACK, LOST, REJECT, RETURNED
 from gomq_py.broker.verbs.pending_confirms import NOT_KEPT
 from gomq_py.hub.scheduler import Job, SliceClock
 
@@ -80,7 +81,7 @@ class Transaction:
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
         queues = held_back(channel)
         for queue in queues:
-            queue.hold()  # later messages must not overtake the requeued ones
+            queue.hold_deliveries()  # later messages must not overtake the requeued ones
 
         def step():
             nonlocal tag
@@ -90,7 +91,7 @@ class Transaction:
                 if tag == 0 or tag > newest:
                     break
                 if self._is_open(tag):
-                    unacked.reject(tag, False, settling.RETURNED)
+                    unacked.reject(tag, False, RETURNED)
                 if clock.is_over():
                     return True
             channel.resume_consumers()
@@ -216,7 +217,7 @@ class Commit:
         """Begin to settle: the messages are on disk or, if there is an ``error``, lost."""
         error = self._refusal(error)
         if error is not None:
-            self._parts = deque((settling.REQUEUE, queue, locations) for _, queue, locations in self._parts)
+            self._parts = deque((LOST, queue, locations) for _, queue, locations in self._parts)
         self._hold_queues()
         settlement = Settlement(self, error)
         if settlement.step():
@@ -232,7 +233,7 @@ class Commit:
     def _hold_queues(self):
         self._queues = {queue: None for _, queue, _ in self._parts}
         for queue in self._queues:
-            queue.hold()  # later messages must not overtake the requeued ones
+            queue.hold_deliveries()  # later messages must not overtake the requeued ones
 
     def _settle(self, clock):
         """Settle some deliveries. Returns True if all are settled."""
@@ -241,11 +242,11 @@ class Commit:
             while self._at < len(locations):
                 location = locations[self._at]
                 self._at += 1
-                if how == settling.ACK:
-                    queue.settle(location)
-                elif how == settling.REJECT:
+                if how == ACK:
+                    queue.ack(location)
+                elif how == REJECT:
                     queue.reject(location, False)
-                elif how == settling.REQUEUE:
+                elif how == LOST:
                     queue.requeue(location)
                 else:
                     queue.give_back(location, how)
@@ -260,7 +261,7 @@ class Commit:
         or report the ``error``.
         """
         for queue in self._queues:
-            queue.release()
+            queue.resume_deliveries()
         replies, place = self._channel.replies, self._place
         if error is not None:
             replies.fill(place, error)

@@ -3,9 +3,10 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
 
-# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
-# basic.reject. Same numbers as in queues.consumers.
-LOST, RETURNED, FAILED = 1, 2, 4
+# How a message is settled: ACK, acknowledged; LOST, put back at its channel's end; RETURNED, put back by
+# basic.nack or basic.recover; FAILED, put back by basic.reject; REJECT, dead-lettered or dropped; TAKE, taken
+# over from its channel. Bits, which a setting combines.
+ACK, LOST, RETURNED, FAILED, REJECT, TAKE = 0, 1, 2, 4, 8, 16
 
 # x-delayed-retry-type: the kinds of return that wait. As in RabbitMQ, basic.reject is a failure, and so is
 # the end of a channel that holds the message: the message may have crashed its consumer, and would crash it

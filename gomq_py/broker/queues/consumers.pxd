@@ -4,7 +4,7 @@ from gomq_py.hub.backpressure cimport TakeRate
 from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t UNLIMITED
-cdef int REFUSED, ADMITTED, DUPLICATE, LOST, RETURNED, FAILED
+cdef int REFUSED, ADMITTED, DUPLICATE
 
 cdef class Consumer:
     cdef readonly object queue, tag, arguments
@@ -43,7 +43,7 @@ cdef class QueueGuard:
     cpdef int admits(self, Message message) except -1
     cpdef appended(self)
     cpdef bint peek(self, Message message) except -1
-    cpdef settle(self)
+    cpdef enforce(self)
     cpdef bint returned(self, uint64_t location, int how) except -1
     cpdef came_back(self)
     cpdef rejected(self, uint64_t location)

@@ -14,10 +14,6 @@ UNLIMITED = 1 << 30
 # Answers of QueueGuard.admits(): refuse; store; confirm and drop.
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
-# How a message comes back: LOST at its channel's end; RETURNED by basic.nack or basic.recover; FAILED by
-# basic.reject. Bits, which a setting combines.
-LOST, RETURNED, FAILED = 1, 2, 4
-
 
 class Consumer:
     """One subscription to a queue.
@@ -224,7 +220,7 @@ class QueueGuard:
         """Fill ``message`` with the next deliverable message, as Queue.peek does."""
         return False
 
-    def settle(self):
+    def enforce(self):
         """Called at the end of the queue's turn."""
 
     def returned(self, location, how):

@@ -25,7 +25,7 @@ cdef class QueueLimits(guard.QueueGuard):
     @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int, left_ms=int64_t, is_fresh=bint)
     cpdef bint peek(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t)
-    cpdef settle(self)
+    cpdef enforce(self)
     @cython.locals(message=Message)
     cpdef bint returned(self, uint64_t location, int how) except -1
     @cython.locals(due_ms=int64_t, by_queue_ms=int64_t)

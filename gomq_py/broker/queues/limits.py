@@ -7,6 +7,7 @@ messages are removed in slices. Never switches.
 """
 from gomq_py.broker.features.deduplication import SeenIds, has_died_in
 from gomq_py.broker.features.length import DROP_HEAD, REJECT_PUBLISH_DLX
+from gomq_py.broker.features.retry import FAILED, LOST, RETURNED
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.hub.scheduler import Job
 from gomq_py.broker.queues import consumers as guard
@@ -184,7 +185,7 @@ class QueueLimits(guard.QueueGuard):
                 self._drop(message, EXPIRED)
         return False
 
-    def settle(self):
+    def enforce(self):
         """End a turn: drop excess and expired messages, and start the timer for the head."""
         queue = self.queue
         if queue.closed or self.slicing:
@@ -249,7 +250,7 @@ class QueueLimits(guard.QueueGuard):
         if not store.shows_recovered():
             return 0
         due_s = store.peeked_due_s(self.timers.now_ms() // 1000)
-        if due_s == 0 and self.retried != guard.LOST | guard.RETURNED | guard.FAILED:
+        if due_s == 0 and self.retried != LOST | RETURNED | FAILED:
             return 0  # this kind of return does not wait, or the delivery was lost with the broker
         left_ms = self.retries.left_ms(message.delivery_count, due_s)
         return left_ms if left_ms > 0 else 0
@@ -326,15 +327,15 @@ class QueueLimits(guard.QueueGuard):
         """Hold the queue, and go on with removing messages in a later slice."""
         if not self.slicing:
             self.slicing = True
-            self.queue.hold()
+            self.queue.hold_deliveries()
             self.queue.scheduler.start(LimitSlice(self))
 
     def go_on(self):
         """Release the queue, and remove the next slice of messages."""
         self.slicing = False
         if not self.queue.closed:
-            self.queue.release()
-            self.settle()
+            self.queue.resume_deliveries()
+            self.enforce()
 
     # time
 

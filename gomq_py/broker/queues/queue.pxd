@@ -8,6 +8,7 @@ from gomq_py.storage.stores.store cimport Store
 cimport cython
 
 cdef Py_ssize_t TURN_OCTETS
+cdef int LOST
 
 cdef class Queue(routes.Destination):
     cdef readonly object vhost, arguments, type
@@ -44,7 +45,7 @@ cdef class Queue(routes.Destination):
     cpdef body_file(self, Message message)
     cpdef take(self, Message message, bint no_ack)
     cpdef bint is_opening(self) except -1
-    cpdef settle(self, uint64_t location)
+    cpdef ack(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
     cpdef give_back(self, uint64_t location, int how)
     cpdef ready_again(self, uint64_t location)

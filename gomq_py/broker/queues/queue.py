@@ -5,6 +5,7 @@ queue schedules its own consumers (docs/decisions/0003): a change that may allow
 which gets one turn at the end of the read. Never switches, never waits for a socket or a disk.
 """
 from gomq_py.broker.features.queue_type import SINGLE_ACTIVE_CONSUMER, queue_type_of
+from gomq_py.broker.features.retry import LOST
 from gomq_py.broker.policies.policy import UNDER_NONE
 from gomq_py.broker.queues import consumers as _consumers
 from gomq_py.broker.queues.cancelling import cancel_all
@@ -291,18 +292,18 @@ class Queue(routes.Destination):
                 break
         self._waiting_for_files = [*waiting[told:], *(self._waiting_for_files or ())] or None
 
-    def settle(self, location):
+    def ack(self, location):
         """Remove an acked message (basic.ack)."""
         if self.drop(location):
             self.acked += 1
 
     def requeue(self, location):
         """Put an unacked message back in its place, marked redelivered, as when its session has ended."""
-        if self.limits is None or not self._waits(location, _consumers.LOST):
+        if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """Put a message back that a client wants redelivered; ``how``: _consumers.RETURNED or FAILED."""
+        """Put a message back that a client wants redelivered; ``how``: RETURNED or FAILED."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
@@ -336,7 +337,7 @@ class Queue(routes.Destination):
         if requeue:
             self.requeue(location)
         elif self.limits is None or self.closed:
-            self.settle(location)
+            self.ack(location)
         else:
             self.limits.rejected(location)
 
@@ -423,14 +424,12 @@ class Queue(routes.Destination):
         if not self.touched:
             self.scheduler.touch(self)
 
-    def hold(self):
-        """Deliver nothing until release(): messages are coming back in slices, and later messages must not
-        overtake them.
-        """
+    def hold_deliveries(self):
+        """Until resume_deliveries(), deliver nothing that could overtake messages put back in slices."""
         self.holds += 1
 
-    def release(self):
-        """Undo one hold()."""
+    def resume_deliveries(self):
+        """Undo one hold_deliveries()."""
         self.holds -= 1
         self.wake()
 
@@ -496,7 +495,7 @@ class Queue(routes.Destination):
             if self.ring is not None and self.ring.ready:
                 octets = self._deliver()
             if self.limits is not None:
-                self.limits.settle()
+                self.limits.enforce()
             if self.on_turn is not None:
                 self.on_turn(self)
         except StoreError as error:

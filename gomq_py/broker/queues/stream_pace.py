@@ -35,7 +35,7 @@ class StreamPace:
         """Let the next turn come at once: a reader may go on, or the last turn did not deliver all."""
         self._is_urgent = True
 
-    def holds(self, now_ms, next_offset):
+    def must_wait(self, now_ms, next_offset):
         """True if the turn must wait for the timer. False: the turn may begin, and counts as the last."""
         since_ms = now_ms - self._turned_ms
         if not self._is_urgent and 0 <= since_ms < PACE_MS and next_offset - self._turned_at < MESSAGES:

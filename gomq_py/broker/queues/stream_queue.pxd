@@ -19,7 +19,7 @@ cdef class StreamQueue(queue.Queue):
     cpdef StreamReader open_reader(self, start, tag=*, wanted=*, bint is_counted=*)
     cpdef close_reader(self, StreamReader reader)
     cpdef int note_delivered(self) except -1
-    cpdef settle(self, uint64_t location)
+    cpdef ack(self, uint64_t location)
     cpdef requeue(self, uint64_t location)
     cpdef reject(self, uint64_t location, bint requeue)
     @cython.locals(reader=StreamReader)

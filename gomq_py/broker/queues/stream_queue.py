@@ -146,7 +146,7 @@ class StreamQueue(queue.Queue):
 
     # settling removes nothing; the consumer gets credit
 
-    def settle(self, location):
+    def ack(self, location):
         """basic.ack: settle a delivery."""
         if not self.closed:
             self._give_back(location, True)
@@ -165,11 +165,11 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """Settle a rejected delivery: by requeue() or, without ``requeue``, by settle()."""
+        """Settle a rejected delivery: by requeue() or, without ``requeue``, by ack()."""
         if requeue:
             self.requeue(location)
         else:
-            self.settle(location)
+            self.ack(location)
 
     def _give_back(self, location, is_done):
         reader = self._readers[location >> OFFSET_BITS]
@@ -241,7 +241,7 @@ class StreamQueue(queue.Queue):
         """Deliver to ready consumers that are behind, then apply retention."""
         if (
             self.ring is not None and self.ring.ready >= READERS
-            and self.pace.holds(self.scheduler.now_ms, self.stream.next_offset)
+            and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)
         ):
             return 0
         octets = queue.Queue.turn(self)
@@ -267,8 +267,8 @@ class StreamQueue(queue.Queue):
         return False
 
     def waiting(self):
-        """Count of messages that a turn could deliver to a reader at the first message. hold() has no effect:
-        no message comes back that others could overtake.
+        """Count of messages that a turn could deliver to a reader at the first message. hold_deliveries() has
+        no effect: no message comes back that others could overtake.
         """
         return 0 if self.closed or self.paused else self.stream.ready_count
 

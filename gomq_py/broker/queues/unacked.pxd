@@ -3,7 +3,7 @@ from gomq_py cimport octets
 from gomq_py.broker.queues.queue cimport Queue
 cimport cython
 
-cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, LONG, ACK, REQUEUE, RETURNED, FAILED, REJECT, TAKE
+cdef int ENTRY, ASIDE, FIRST_CAPACITY, KEPT_CAPACITY, LONG, ACK, LOST, REJECT, TAKE
 
 cdef class Holder:
     cdef readonly Queue queue
@@ -28,7 +28,7 @@ cdef class Unacked:
     cdef uint32_t found_slot
     cdef object taker
     @cython.locals(holder=Holder, slot=Py_ssize_t)
-    cpdef Holder hold(self, Queue queue, consumer)
+    cpdef Holder make_holder(self, Queue queue, consumer)
     cpdef let_go(self, Holder holder)
     @cython.locals(tag=uint64_t)
     cpdef uint64_t skip(self) except 0

@@ -14,6 +14,7 @@ entries {tag, entry} sorted by tag, so that one forgotten message does not make 
 delivery. An outstanding message costs 20 to 40 octets. Never switches.
 """
 from gomq_py import octets
+from gomq_py.broker.features.retry import ACK, LOST, REJECT, TAKE
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queues of holders)
 
 ENTRY = 20
@@ -23,9 +24,6 @@ FIRST_CAPACITY = 16
 KEPT_CAPACITY = 1024
 # A ``multiple`` over more entries than this is settled in slices: see settling.
 LONG = 2500
-# What becomes of a message: acknowledged, put back because its session ends, returned or failed
-# (broker.queues.consumers), rejected (dead-lettered or dropped), taken over.
-ACK, REQUEUE, RETURNED, FAILED, REJECT, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
@@ -43,10 +41,10 @@ class Holder:
         self.gone = False
 
     def settle(self, location, how):
-        """Tell the queue what becomes of a message; ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT."""
+        """Tell the queue what becomes of a message; ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
         if how == ACK:
-            self.queue.settle(location)
-        elif how == REQUEUE:
+            self.queue.ack(location)
+        elif how == LOST:
             self.queue.requeue(location)
         elif how == REJECT:
             self.queue.reject(location, False)
@@ -80,7 +78,7 @@ class Unacked:
 
     # holders
 
-    def hold(self, queue, consumer):
+    def make_holder(self, queue, consumer):
         """Make a Holder with its own slot, which let_go() frees. All basic.get calls on one queue
         (``consumer`` is None) share a Holder.
         """
@@ -167,7 +165,7 @@ class Unacked:
         return self._settle_slow(tag, multiple, ACK)
 
     def reject(self, tag, multiple, requeue):
-        """As settle(), for basic.reject and basic.nack. ``requeue``: REQUEUE, RETURNED, FAILED; 0 rejects."""
+        """As settle(), for basic.reject and basic.nack. ``requeue``: LOST, RETURNED, FAILED; 0 rejects."""
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 
     def take(self, tag, taker):
@@ -199,7 +197,7 @@ class Unacked:
 
         Returns True if more of them are left.
 
-        ``how``: ACK, REQUEUE, RETURNED, FAILED or REJECT.
+        ``how``: ACK, LOST, RETURNED, FAILED or REJECT.
         """
         while limit > 0 and self.aside_count and self._aside_tag(self.aside_first) <= tag:
             self._settle_aside(self.aside_first, how)

@@ -86,9 +86,9 @@ cdef class WaitingDeadLetters(DeadLetterSource):
     cdef public Transfer transfer
     cdef dict _lanes
     cdef object _round
-    cdef hold(self, DeadMessage dead, pending)
+    cdef make_wait(self, DeadMessage dead, pending)
     @cython.locals(lane=Lane)
-    cdef bint holds(self, DeadMessage dead) except -1
+    cdef bint joins_lane(self, DeadMessage dead) except -1
     @cython.locals(lane=Lane)
     cpdef take(self, Message message)
     @cython.locals(lane=Lane)

@@ -242,12 +242,12 @@ class FreshDeadLetters(DeadLetterSource):
 
     def show(self, item, message):
         dead = item
-        if dead.copy is None and self._waiting.holds(dead):
+        if dead.copy is None and self._waiting.joins_lane(dead):
             return False
         return DeadLetterSource.show(self, dead, message)
 
     def no_room(self, item, pending):
-        self._waiting.hold(item, pending)
+        self._waiting.make_wait(item, pending)
         return LEFT_TO_SOURCE
 
     def broken(self, error):
@@ -265,7 +265,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._lanes = {}  # (queue, its settings, reason): Lane
         self._round = deque()  # keys of the lanes to try in this round
 
-    def hold(self, dead, pending):
+    def make_wait(self, dead, pending):
         """Make a dead letter wait, because the destinations in ``pending`` have no room for it."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
@@ -275,7 +275,7 @@ class WaitingDeadLetters(DeadLetterSource):
         )
         self.transfer.try_again_later()
 
-    def holds(self, dead):
+    def joins_lane(self, dead):
         """If others of its queue and reason wait, add the dead letter to their lane and return True."""
         if not self._lanes:
             return False

@@ -18,7 +18,7 @@ def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None
     count the message's octets among unfinished bodies.
     """
     message = publication.message
-    hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
+    hold = stream.pause_reading(getattr(message.lacking, "waits_for", WAITS_FOR))
     octets = message.get_body_length()
     hub.bodies.count_whole(octets)
 

@@ -68,4 +68,4 @@ def _done_with(queue, location, requeue, reject):
     elif reject:
         queue.reject(location, False)
     else:
-        queue.settle(location)
+        queue.ack(location)

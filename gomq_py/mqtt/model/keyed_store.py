@@ -63,7 +63,7 @@ class KeyedStore(Destination):
         self._outdated = []  # (key, location) to delete once everything written until now is safe
         self._tombstones = []  # locations of tombstones whose older messages are in _outdated
         self._gone = []  # tombstones to delete once the deletion of their messages is safe
-        self._settling = None  # (outdated, tombstones, gone) that wait for the disk
+        self._deleting = None  # (outdated, tombstones, gone) that wait for the disk
         self._segment = 0  # number of the segment written last
         self._rewriting = Rewriting(self)
         self._reopening = Reopening(self, name)
@@ -147,7 +147,7 @@ class KeyedStore(Destination):
         location = self.index.pop(key)
         try:
             self.octets -= self._octets_at(location)
-            for outdated in (self._outdated, self._settling[0] if self._settling else []):
+            for outdated in (self._outdated, self._deleting[0] if self._deleting else []):
                 for each in [each for each in outdated if each[0] == key]:
                     outdated.remove(each)
                     self._store.delete(each[1])
@@ -233,7 +233,7 @@ class KeyedStore(Destination):
             yield
         self.index = KeyIndex(found)
         self._outdated, self._tombstones, self._gone = [], list(buried.values()), []
-        self._settling = None
+        self._deleting = None
         for key, location in found.items():
             if store.read(location, message):
                 self.octets += message.get_body_length()
@@ -272,17 +272,17 @@ class KeyedStore(Destination):
 
     def turn(self):
         """End a batch: arrange that outdated messages are deleted once their successors are safe."""
-        if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
-            self._settling = self._outdated, self._tombstones, self._gone
+        if (self._outdated or self._tombstones or self._gone) and self._deleting is None and not self.closed:
+            self._deleting = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
-            self.vhost.when_safe(partial(self._settle, self._settling), lambda: self.failed, False)
+            self.vhost.when_safe(partial(self._delete_outdated, self._deleting), lambda: self.failed, False)
         return 0
 
-    def _settle(self, settling, error):
+    def _delete_outdated(self, deleting, error):
         """Delete outdated messages, now that their successors are safe, or try again later after an error."""
-        if self._settling is not settling:  # the store was reopened meanwhile
+        if self._deleting is not deleting:  # the store was reopened meanwhile
             return
-        (outdated, tombstones, gone), self._settling = settling, None
+        (outdated, tombstones, gone), self._deleting = deleting, None
         if self.closed:
             return
         if error is not None:

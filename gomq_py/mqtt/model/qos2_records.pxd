@@ -30,7 +30,7 @@ cdef class QoS2Records(_scheduler.TurnTaker):
     cdef uint64_t came_ms
     cdef public object moving
     cdef readonly dict outdated
-    cdef list unsettled
+    cdef list old_copies
     cdef readonly tuple together
     cdef object __weakref__
     @cython.locals(kept_at=uint64_t)

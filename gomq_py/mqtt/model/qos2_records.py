@@ -66,7 +66,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
     __slots__ = (
         "vhost", "scheduler", "store", "failed", "message", "shown", "record", "at", "places_length",
-        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "unsettled",
+        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "old_copies",
         "together", "is_stuck", "waiting", "doubts", "trust_at", "doubt_at", "__weakref__",
     )
 
@@ -85,7 +85,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.sure_at = self.sure_mark = self.segment = self.trust_at = self.doubt_at = 0
         # {location of a rewritten record, or 1 + location of one that ended with its session: the old
         # location, to delete once that is safe}; and the keys that wait for moved()
-        self.outdated, self.unsettled = {}, []
+        self.outdated, self.old_copies = {}, []
         self.together, self.waiting = (self,), []  # waiting: callbacks for the end of is_stuck
 
     def open(self):
@@ -245,7 +245,7 @@ class QoS2Records(_scheduler.TurnTaker):
             return
         if has_ended:
             self.outdated[kept_at + 1] = kept_at  # no record begins there
-            self.unsettled.append(kept_at + 1)
+            self.old_copies.append(kept_at + 1)
             return
         if self.outdated:
             self._delete_outdated(kept_at)
@@ -274,15 +274,15 @@ class QoS2Records(_scheduler.TurnTaker):
         if not now:
             return kept_at
         self.outdated[now] = kept_at
-        self.unsettled.append(now)
+        self.old_copies.append(now)
         return now
 
     def moved(self):
         """Delete old copies left by again(), and the records of ended sessions, once that is safe."""
-        if self.unsettled and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
-            unsettled, self.unsettled = self.unsettled, []
+        if self.old_copies and not self.vhost.is_gone:  # otherwise the store is deleted with the vhost
+            old_copies, self.old_copies = self.old_copies, []
             self.await_flush()
-            self.vhost.when_safe(partial(self._settle, unsettled), lambda: self.failed, False)
+            self.vhost.when_safe(partial(self._delete_old_copies, old_copies), lambda: self.failed, False)
 
     # the scheduler's side
 
@@ -434,10 +434,10 @@ class QoS2Records(_scheduler.TurnTaker):
             QUIET.error(
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
-    def _settle(self, moved, error):
+    def _delete_old_copies(self, moved, error):
         """Delete old copies, now that this is safe; after an ``error`` the next moved() deletes them."""
         if error is not None:
-            self.unsettled += moved
+            self.old_copies += moved
             return
         for kept_at in moved:
             self._delete_outdated(kept_at)

@@ -168,7 +168,7 @@ def held_in(stores, noted, came_ms=0):
     and is in memory.
     """
     return those_in(noted, {
-        key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})
+        key for key, place in places_in(noted) if key in stores and stores[key].has_record(place, came_ms)})
 
 
 def keys_in(noted):

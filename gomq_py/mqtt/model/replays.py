@@ -66,7 +66,7 @@ class Replay(Job):
             if destination is None:
                 self._next()
                 continue
-            if self._walk is None and self._retained.waits.hold(self, last):
+            if self._walk is None and self._retained.waits.makes_wait(self, last):
                 return False
             room = self._room(destination)
             if not room:

@@ -232,7 +232,7 @@ class Waits:
         self.places = OrderedDict()
         self._replays = OrderedDict()  # replay: its place
 
-    def hold(self, replay, last):
+    def makes_wait(self, replay, last):
         """Whether a message of a place up to ``last`` still waits. If so, end() resumes the replay later."""
         is_held = self._is_early(last)
         if is_held:

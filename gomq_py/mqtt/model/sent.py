@@ -334,12 +334,12 @@ class Sent:
                 return WRONG
             self.count -= 1
             self._free(identifier)
-            self.queue.settle(octets.le64(self.at, row))
+            self.queue.ack(octets.le64(self.at, row))
             return NOTHING
         if state == QOS_2:
             if kind != PUBREC:
                 return WRONG
-            self.queue.settle(octets.le64(self.at, row))
+            self.queue.ack(octets.le64(self.at, row))
             if self.queue.closed:
                 return NOTHING
             self.at[row + 20] = RELEASED
@@ -367,7 +367,7 @@ class Sent:
         if state == QOS_1:
             return WRONG
         if state == QOS_2:
-            self.queue.settle(octets.le64(self.at, row))
+            self.queue.ack(octets.le64(self.at, row))
         elif state != RELEASED:
             return UNKNOWN if state == FREE else NOTHING
         self.count -= 1
@@ -482,7 +482,7 @@ class Returning(Job):
         super().__init__()
         self._sent, self._queue = sent, sent.queue
         self._is_over = False
-        self._queue.hold()
+        self._queue.hold_deliveries()
         self._queue.scheduler.start(self)
 
     def step(self):
@@ -491,7 +491,7 @@ class Returning(Job):
                 return True
             self._sent.returning = None
         self._is_over = True
-        self._queue.release()
+        self._queue.resume_deliveries()
         self._queue.emptied()
         return False
 

@@ -143,9 +143,9 @@ class FastLane:
             if kind == PUBLISH:
                 if is_blocked:
                     self.held = True
-                    self.connection.hold_publishing()
+                    self.connection.pause_for_alarm()
                     return walk.at
-                if walk.qos == 2 and may_hold and self._inbound().hold():
+                if walk.qos == 2 and may_hold and self._inbound().pause_if_stuck():
                     self.held = True
                     return walk.at
                 if walk.plain and not self.is_slow and self._publish():
@@ -277,7 +277,7 @@ class FastLane:
         if size <= self.buffers.reserve:
             return start
         if self.is_blocked and at[start] >> 4 == PUBLISH:
-            self.connection.hold_publishing()
+            self.connection.pause_for_alarm()
             return start
         self.large = LargePacket(self.connection, FRONT, size, at[start] >> 4 == PUBLISH, self.limits)
         return self._gather(start, end)

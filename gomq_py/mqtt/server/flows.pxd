@@ -32,7 +32,7 @@ cdef class Inbound:
     cdef readonly Py_ssize_t unanswered
     cpdef int begin(self, unsigned int qos, unsigned int packet_identifier) except -1
     @cython.locals(records=QoS2Records)
-    cpdef bint hold(self) except -1
+    cpdef bint pause_if_stuck(self) except -1
     @cython.locals(state=int)
     cpdef bint is_new(self, unsigned int qos, unsigned int packet_identifier) except -1
     @cython.locals(code=cython.uint)

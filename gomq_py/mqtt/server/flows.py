@@ -94,14 +94,15 @@ class Inbound:
             self.unanswered += 1
         return NEW
 
-    def hold(self):
+    def pause_if_stuck(self):
         """Whether the store of identifiers is stuck. If so, reading stops until another store replaces it."""
         records = self.received.records
         if records is None or not records.is_stuck:
             return False
         if not self.is_held:
             self.is_held = True
-            records.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
+            hold = self.connection.stream.pause_reading(WAITS_FOR_IDENTIFIERS)
+            records.when_replaced(partial(self._let_go, hold))
         return True
 
     def _let_go(self, hold):
@@ -180,7 +181,7 @@ class Inbound:
     def again(self, packet_identifier):
         """Answer a repeated PUBLISH of QoS 2. False: pause, as the message still waits for files."""
         if self.received.is_storing(packet_identifier):
-            hold = self.connection.stream.hold(WAITS_FOR)
+            hold = self.connection.stream.pause_reading(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
             return False
         for queues in self.received.awaited(packet_identifier):
@@ -208,7 +209,7 @@ class Inbound:
             # flush.
             self.has_released = True
             self.unsynced.add(self.received.records.together)
-            self.hold()
+            self.pause_if_stuck()
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
         self.answer(PUBCOMP, packet_identifier, code)
 

@@ -48,7 +48,7 @@ class LargePacket:
         bodies = self._connection.hub.bodies
         if not self._left or bodies.grow(self, len(octets)):
             return True
-        self._hold = self._connection.stream.hold(WAITS_FOR)
+        self._hold = self._connection.stream.pause_reading(WAITS_FOR)
         return False
 
     def _check(self):

@@ -130,7 +130,7 @@ class _Filters(Job):
 
     def begin(self):
         if self._some():
-            self._hold = self._connection.stream.hold("its filters to be done")
+            self._hold = self._connection.stream.pause_reading("its filters to be done")
             self._connection.scheduler.start(self)
 
     def step(self):

@@ -24,7 +24,7 @@ from collections import Counter
 
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS
 from gomq_py.storage.disk.open_file import (
-    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, hold, reserve_room, take_room,
+    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, reserve_room, retain_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
 
@@ -575,7 +575,7 @@ class Files:
         kept = None
         if len(self._leaving) < LEAVING:
             with contextlib.suppress(OSError):
-                kept = hold(self._open(path, os.O_RDWR | os.O_NOFOLLOW))
+                kept = retain_room(self._open(path, os.O_RDWR | os.O_NOFOLLOW))
                 self._leaving.add(kept)
         try:
             self._unlink(path)

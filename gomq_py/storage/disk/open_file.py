@@ -66,7 +66,7 @@ class File:
         return f"<File {self.path} fd={self.fd} size={self.size}>"
 
     @property
-    def held(self):
+    def is_retained(self):
         """Whether somebody holds the file, so that it must stay open with its content."""
         return self._holders > 0
 
@@ -222,7 +222,7 @@ class LogFile(File):
         self.accepted.clear()
 
 
-def hold(fd):
+def retain_room(fd):
     """Keep an unlinked file's room on the disk, without its descriptor if possible. Takes ``fd`` over, and
     returns (mapping or None, descriptor or -1), for ``close_parts``.
 

@@ -269,7 +269,7 @@ class SegmentPool:
     def retire_unnamed(self, msgs):
         """Take the file of a transient queue's segment."""
         if (
-            msgs.map is not None and not msgs.held
+            msgs.map is not None and not msgs.is_retained
             and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0)
         ):
             self._unnamed[msgs.size].append(msgs)
@@ -541,7 +541,7 @@ class SegmentPool:
         """Move the acks file of the pair too, after the changes ``leaving``."""
         msgs, acks = pair.msgs, pair.acks
         if (
-            pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
+            pair.pool_path is not None and acks is not None and not msgs.is_retained and not acks.is_retained
             and acks.size == capacity_for(msgs.size)
         ):
             pair.acks_path, path = (

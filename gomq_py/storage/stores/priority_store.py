@@ -67,10 +67,10 @@ class PriorityStore(_store.Store):
             store = self._level(0)
         return store.place_of(size)
 
-    def holds(self, place, came_ms):
-        """Whether a message lies, or was acked, at a place of the lowest level, as Store.holds."""
+    def has_record(self, place, came_ms):
+        """Whether a message lies, or was acked, at a place of the lowest level, as Store.has_record."""
         store = self._levels[0]
-        return store is not None and store.holds(place, came_ms)
+        return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
         """Show the oldest ready message of the highest level that has one."""

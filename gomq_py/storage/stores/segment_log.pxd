@@ -24,7 +24,7 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(segment=Segment)
     cpdef uint64_t place_of(self, Py_ssize_t size) except? 0
     @cython.locals(number=Py_ssize_t, position=Py_ssize_t, segment=Segment)
-    cpdef bint holds(self, uint64_t place, uint64_t came_ms) except -1
+    cpdef bint has_record(self, uint64_t place, uint64_t came_ms) except -1
     @cython.locals(was_open=bint)
     cdef bint _is_whole(self, Segment segment, Py_ssize_t at, uint64_t came_ms) except -1
     cpdef int mark(self) except -1

@@ -194,9 +194,9 @@ class SegmentLog(_store.Store):
             return record.location_of(0, self._next_number, HEAD_BYTES)
         return record.location_of(0, segment.number, segment.end + self._staged)
 
-    def holds(self, place, came_ms):
-        """Whether a message lies, or was acked, at a place, as Store.holds. A segment whose messages were all
-        acked is removed; unless the power failed, a later segment proves that the missing one was acked.
+    def has_record(self, place, came_ms):
+        """Whether a message lies, or was acked, at a place, as Store.has_record. A segment of acked messages
+        only is removed; unless the power failed, a later segment proves that the missing one was acked.
         """
         number, position = record.number_of(place), record.position_of(place)
         self._end_stage()

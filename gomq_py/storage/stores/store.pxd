@@ -15,7 +15,7 @@ cdef class Store:
     cpdef int write_out(self) except -1
     cpdef int mark(self) except -1
     cpdef uint64_t place_of(self, Py_ssize_t size) except? 0
-    cpdef bint holds(self, uint64_t place, uint64_t came_ms) except -1
+    cpdef bint has_record(self, uint64_t place, uint64_t came_ms) except -1
     cpdef int name_at_once(self) except -1
     cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1

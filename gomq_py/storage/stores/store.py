@@ -76,7 +76,7 @@ class Store:
         """
         return 0
 
-    def holds(self, place, came_ms):
+    def has_record(self, place, came_ms):
         """Whether the complete record of a message lies at a place of place_of(), or was acked there.
         ``came_ms``: when the message came in, Unix milliseconds; 0: any time. Blocks to read it.
         """

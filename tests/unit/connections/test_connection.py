@@ -82,7 +82,7 @@ class Held:
         self.stream = self
         self.hub = SimpleNamespace(heartbeats=Heartbeats(HubTimers()))
 
-    def hold(self, waits_for):
+    def pause_reading(self, waits_for):
         self.waits_for = waits_for
         return SimpleNamespace(release=self.let_go)
 

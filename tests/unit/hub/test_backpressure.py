@@ -16,7 +16,7 @@ class Publisher:
     def __init__(self):
         self.held = False
 
-    def hold(self, waits_for):
+    def pause_reading(self, waits_for):
         assert waits_for == "consumers of its queues to catch up" and not self.held
         self.held = True
         return SimpleNamespace(release=self.release)
@@ -60,7 +60,7 @@ def backpressure(clock):
 
 def waiting(backpressure, *queues):
     publisher = Publisher()
-    backpressure.hold(publisher, queues)
+    backpressure.pause_reading(publisher, queues)
     return publisher
 
 
@@ -124,8 +124,8 @@ def test_a_publisher_may_wait_again_at_once(clock, backpressure):
     """What it had sent meanwhile is walked when it is let on, and may be too much again."""
     queue = Queue()
     publisher = Publisher()
-    publisher.release = lambda: (Publisher.release(publisher), backpressure.hold(publisher, [queue]))
-    backpressure.hold(publisher, [queue])
+    publisher.release = lambda: (Publisher.release(publisher), backpressure.pause_reading(publisher, [queue]))
+    backpressure.pause_reading(publisher, [queue])
 
     clock.look(LOOKS)
 

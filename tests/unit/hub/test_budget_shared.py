@@ -124,7 +124,7 @@ def reads():
         looks += 1
         for each in greedy:
             if not each.held:
-                catching.hold(each, [flooded])
+                catching.pause_reading(each, [flooded])
     return looks
 
 

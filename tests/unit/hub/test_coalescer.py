@@ -59,7 +59,7 @@ class Taking:
     def process(self, start, end, now_ms):
         self.reads.append(end - start)
         if self.pausing is not None:
-            self.hold = self.pausing.hold("the test")
+            self.hold = self.pausing.pause_reading("the test")
         return end
 
     def finish(self):
@@ -306,7 +306,7 @@ def test_the_end_of_the_peer_is_seen_at_a_tick(flooded):
 
 
 def test_a_pause_takes_it_out_and_a_resume_reads_at_once(flooded):
-    hold = flooded.stream.hold("the test")
+    hold = flooded.stream.pause_reading("the test")
     assert not flooded.taken_in
     flooded.send(together())
     assert flooded.lane.reads == []

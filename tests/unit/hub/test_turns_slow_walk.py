@@ -306,5 +306,5 @@ class Held:
     """A stream, and its own hold."""
 
     def __init__(self, gone_on, number):
-        self.hold = lambda waits_for: self
+        self.pause_reading = lambda waits_for: self
         self.release = lambda: gone_on.append(number)

@@ -56,7 +56,7 @@ class Lines:
             elif line == b"wrong":
                 raise ValueError("wrong line")
             elif line == b"pause":
-                self.hold = self.stream.hold("the test")
+                self.hold = self.stream.pause_reading("the test")
                 return start
             self.output.write(b"ok " + line + b"\n")
 
@@ -142,7 +142,7 @@ def test_little_is_kept_of_a_client_that_is_held_from_its_first_octets_on(peer):
 def test_reads_are_as_long_as_they_may_be_once_a_client_has_sent_something(peer):
     peer.send(b"-" * FIRST_OCTETS)
     wait_until(lambda: peer.stream.received_octets == FIRST_OCTETS, sleep=gevent.sleep)
-    hold = peer.stream.hold("all to be there")
+    hold = peer.stream.pause_reading("all to be there")
     peer.send(b"-" * (2 * FIRST_OCTETS))
     wait_until(lambda: peer.waiting_octets() == 2 * FIRST_OCTETS, sleep=gevent.sleep)
     peer.lane.calls.clear()
@@ -208,7 +208,7 @@ def test_a_paused_stream_goes_on_where_the_walk_stopped(peer):
 def test_a_paused_stream_goes_on_with_the_records_that_were_read_ahead(tmp_path):
     peer = Peer(pair=tls_pair(certificates.make(tmp_path / "files")))
     records = [b"%d" % number for number in range(RECORDS_MAX)]
-    hold = peer.stream.hold("the test")
+    hold = peer.stream.pause_reading("the test")
     peer.send(b"pause\n")
     for record in records:
         peer.send(record + b"\n")
@@ -259,7 +259,7 @@ def test_what_cannot_answer_a_change_of_keys_is_read_when_it_can(tmp_path, is_he
     with contextlib.suppress(BlockingIOError):
         while True:
             ours._sock.send(b"in plain")
-    hold = peer.stream.hold("the test")
+    hold = peer.stream.pause_reading("the test")
     for record in (b"one\n", b"two\n"):
         library.SSL_key_update(ctypes.c_void_p(openssl._word(theirs._sslobj, openssl.LIBRARY_AT)), 1)
         peer.send(record)
@@ -274,7 +274,7 @@ def test_what_cannot_answer_a_change_of_keys_is_read_when_it_can(tmp_path, is_he
     assert loop.iteration - turns < FEW_TURNS, "it looks in vain"
     assert peer.lane.lines == [b"before", b"one"]
     if is_held:
-        hold = peer.stream.hold("the test")
+        hold = peer.stream.pause_reading("the test")
         theirs._sock.recv(1024 * 1024)
         hold.release()
     else:
@@ -285,7 +285,7 @@ def test_what_cannot_answer_a_change_of_keys_is_read_when_it_can(tmp_path, is_he
 
 
 def test_a_stream_is_read_when_nobody_holds_it_and_a_hold_is_released_once(peer):
-    first, second = peer.stream.hold("room"), peer.stream.hold("its turn")
+    first, second = peer.stream.pause_reading("room"), peer.stream.pause_reading("its turn")
     peer.send(b"one\n")
     first.release()
     first.release()
@@ -299,7 +299,7 @@ def test_a_stream_is_read_when_nobody_holds_it_and_a_hold_is_released_once(peer)
 
 
 def test_holds_that_do_not_matter_any_more_are_released_together(peer):
-    holds = [peer.stream.hold("its turn"), peer.stream.hold("its turn"), peer.stream.hold("room")]
+    holds = [peer.stream.pause_reading(waits_for) for waits_for in ("its turn", "its turn", "room")]
     assert peer.stream.waits_for == ["its turn", "room"]
     peer.send(b"one\n")
 
@@ -313,7 +313,7 @@ def test_holds_that_do_not_matter_any_more_are_released_together(peer):
 
 def test_a_hold_of_a_stream_that_has_ended_may_be_released(peer):
     gevent.sleep(0)
-    hold = peer.stream.hold("room")
+    hold = peer.stream.pause_reading("room")
     peer.stream.stop()
     peer.running.get(timeout=in_time(30))
 
@@ -474,7 +474,7 @@ def test_two_that_flood_are_read_as_little_as_ever(peer):
 
 def test_who_was_held_is_read_less_again(peer):
     sizes_of_reads(peer, until=lambda reads: any(size > INPUT_OCTETS for _, size in reads))
-    hold = peer.stream.hold("the test")
+    hold = peer.stream.pause_reading("the test")
     wait_until(lambda: peer.stream.paused, sleep=gevent.sleep)
 
     hold.release()

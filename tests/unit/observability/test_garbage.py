@@ -13,7 +13,7 @@ def frozen(monkeypatch):
     """As after boot."""
     monkeypatch.setattr(garbage, "_is_settled", False)  # so that it is False again afterwards
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    garbage.settle()
+    garbage.freeze()
     yield
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks

@@ -170,10 +170,10 @@ def test_the_window_counts_every_publish_once_in_any_order(data):
             continue
         tag = data.draw(st.integers(1, published))
         if data.draw(st.booleans()):
-            window.settle(tag, True, False)
+            window.note_confirm(tag, True, False)
             settled |= set(range(1, tag + 1))
         else:
-            window.settle(tag, False, False)
+            window.note_confirm(tag, False, False)
             settled.add(tag)
 
     assert window.confirmed == len(settled)
@@ -182,9 +182,9 @@ def test_the_window_counts_every_publish_once_in_any_order(data):
 def test_refused_publishes_are_counted_among_the_settled():
     window = ConfirmWindow(5)
 
-    window.settle(1, False, True)
-    window.settle(3, True, False)
-    window.settle(3, False, True)
+    window.note_confirm(1, False, True)
+    window.note_confirm(3, True, False)
+    window.note_confirm(3, False, True)
 
     assert (window.confirmed, window.refused) == (3, 1)
 
@@ -215,7 +215,7 @@ def test_a_window_that_measures_nothing_notes_nothing():
 def test_confirms_of_what_was_not_published_are_ignored(tag):
     window = ConfirmWindow(5)
 
-    window.settle(tag, True, False)
+    window.note_confirm(tag, True, False)
 
     assert window.confirmed == 0
 

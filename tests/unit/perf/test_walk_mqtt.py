@@ -207,14 +207,14 @@ def test_the_window_counts_every_publish_once_though_identifiers_go_round(data):
     window = PacketWindow(20)
     published = 65500
     for number in range(published):
-        window.settle_packet(number % 65535 + 1, False)
+        window.note_packet_confirm(number % 65535 + 1, False)
     settled: set = set()
     for _ in range(data.draw(st.integers(1, 30))):
         oldest = min(set(range(65500, published + 1)) - settled)
         published += data.draw(st.integers(0, 20 - (published - oldest)))
         if published > oldest:
             number = data.draw(st.integers(oldest, published - 1))
-            window.settle_packet(number % 65535 + 1, False)
+            window.note_packet_confirm(number % 65535 + 1, False)
             settled.add(number)
 
     assert window.confirmed == 65500 + len(settled)
@@ -223,9 +223,9 @@ def test_the_window_counts_every_publish_once_though_identifiers_go_round(data):
 @pytest.mark.parametrize("identifier", [1, 200, 65535])
 def test_acknowledgements_of_what_was_not_published_are_ignored(identifier):
     window = PacketWindow(5)
-    window.settle_packet(1, False)
+    window.note_packet_confirm(1, False)
 
-    window.settle_packet(identifier, False)
+    window.note_packet_confirm(identifier, False)
 
     assert window.confirmed == 1
 

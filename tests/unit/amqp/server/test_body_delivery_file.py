@@ -73,12 +73,12 @@ def test_slice_ends_though_the_socket_takes_more(file, pair, monkeypatch, frame_
 def test_file_stays_until_the_message_is_sent_or_given_up(file):
     source = FileDelivery(FILES.reading(file), 100, 5, b"", 7, 4096)
     file.close()
-    assert file.held and not file.closed
+    assert file.is_retained and not file.closed
 
     source.close()
     source.close()
 
-    assert file.closed and not file.held
+    assert file.closed and not file.is_retained
 
 
 def test_file_that_was_cut_short_is_an_error_that_names_it(file, pair):

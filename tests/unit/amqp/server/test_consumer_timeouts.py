@@ -49,7 +49,7 @@ class HeldChannel:
         self.errors.append((holder.queue.name, error.text))
 
     def deliver(self, queue, location, now_s):
-        self.unacked.add(self.unacked.hold(queue, None), location, 1, now_s)
+        self.unacked.add(self.unacked.make_holder(queue, None), location, 1, now_s)
         if queue.consumer_timeout_ms and not self.watched:
             self.watch_unacked()
 
@@ -61,7 +61,7 @@ class SettlingQueue(Queue):
         super().__init__(name, "/", None, Scheduler())
         self.consumer_timeout_ms = timeout_ms
 
-    def settle(self, location):
+    def ack(self, location):
         pass
 
 

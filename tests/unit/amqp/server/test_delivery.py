@@ -174,7 +174,7 @@ def test_consumers_of_a_channel_share_its_global_prefetch(bench, queue, client):
 def test_messages_of_basic_get_use_no_credit(bench, queue, client):
     client.channel.global_prefetch = 1
     publish(bench, queue, b"got", b"a")
-    held = client.channel.unacked.hold(queue, None)
+    held = client.channel.unacked.make_holder(queue, None)
     got = message()
     queue.get(got, False)
     client.channel.unacked.add(held, got.describe()["location"], 3, 1)
@@ -585,11 +585,11 @@ def test_client_that_goes_lets_go_of_the_file_it_was_sent_from(bench, queue):
     reading.close()
     client = Client(bench, 65536)
     client.consume(queue)
-    assert client.output.blocked and file.held
+    assert client.output.blocked and file.is_retained
 
     client.close()
 
-    assert not file.held and not file.closed
+    assert not file.is_retained and not file.closed
 
 
 def test_consumer_takes_the_next_when_one_was_sent_from_its_file(bench, queue, sent_from_files):

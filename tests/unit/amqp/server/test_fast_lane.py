@@ -47,7 +47,7 @@ class Told(Queue):
         super().__init__("told", "/", None, Scheduler())
         self.told = told
 
-    def settle(self, location):
+    def ack(self, location):
         self.told.append(location)
 
 
@@ -378,7 +378,7 @@ def test_what_a_queue_refuses_is_to_be_nacked(bench):
 def test_acks_settle_in_the_lane(bench):
     told = []
     unacked = bench.channels[1].unacked
-    holder = unacked.hold(Told(told), object())
+    holder = unacked.make_holder(Told(told), object())
     for location in (11, 12, 13, 14):
         unacked.add(holder, location, 1, 1)
 

@@ -51,7 +51,7 @@ def test_a_message_taken_counts_as_unacked_until_it_is_settled(bench, queue):
     queue.get(first, False)
 
     assert (queue.ready_count, queue.unacked_count) == (1, 1)
-    queue.settle(first.describe()["location"])
+    queue.ack(first.describe()["location"])
     assert (queue.ready_count, queue.unacked_count) == (1, 0)
 
 
@@ -451,11 +451,11 @@ def test_a_consumer_that_left_gets_nothing_more(bench, queue):
 def test_a_held_queue_delivers_when_it_is_released(bench, queue):
     consumer = KeepingConsumer()
     queue.add_consumer(consumer)
-    queue.hold()
+    queue.hold_deliveries()
     bench.publish(queue, b"a")
     assert consumer.bodies == []
 
-    queue.release()
+    queue.resume_deliveries()
     bench.settle()
 
     assert consumer.bodies == [b"a"]
@@ -482,7 +482,7 @@ def test_delete_cancels_the_consumers_and_tells_how_many_were_ready(bench, queue
 
     assert "deleted" in consumer.cancelled and consumer.queue is None
     assert bench.publish(queue, b"late") == [0]
-    queue.settle(consumer.unacked[0])
+    queue.ack(consumer.unacked[0])
     queue.requeue(consumer.unacked[0])
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 

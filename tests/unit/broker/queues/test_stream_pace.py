@@ -41,7 +41,7 @@ class Reader(Consumer):
         return taken
 
     def ack(self):
-        self.queue.settle(self.held.pop(0))
+        self.queue.ack(self.held.pop(0))
         self.queue.offer(self)
 
 

@@ -148,12 +148,12 @@ def test_what_goes_back_to_a_stream_holds_nobody_up(bench, tmp_path):
     reader = Reader(stream)
     stream.add_consumer(reader)
 
-    stream.hold()
+    stream.hold_deliveries()
     bench.publish(stream, b"0")
     settle(bench)
 
     assert reader.bodies == [b"0"]
-    stream.release()
+    stream.resume_deliveries()
     settle(bench)
     stream.close()
 

@@ -17,7 +17,7 @@ class RecordingQueue(Queue):
         super().__init__("q", "/", None, Scheduler())
         self.told = []
 
-    def settle(self, location):
+    def ack(self, location):
         self.told.append(("settle", location))
 
     def requeue(self, location):
@@ -42,14 +42,14 @@ def deliver(unacked, holder, locations):
 
 
 def test_tags_count_up_from_one(unacked, queue):
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
 
     assert deliver(unacked, holder, [11, 12, 13]) == [1, 2, 3]
     assert (unacked.count, unacked.body_octets, holder.unacked_count) == (3, 30, 3)
 
 
 def test_an_ack_settles_its_message_and_no_other(unacked, queue):
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
     deliver(unacked, holder, [11, 12, 13])
 
     assert unacked.settle(2, False)
@@ -59,7 +59,7 @@ def test_an_ack_settles_its_message_and_no_other(unacked, queue):
 
 
 def test_an_ack_of_many_settles_in_order_up_to_its_tag(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13, 14])
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12, 13, 14])
 
     assert unacked.settle(3, True)
 
@@ -69,12 +69,12 @@ def test_an_ack_of_many_settles_in_order_up_to_its_tag(unacked, queue):
 
 def test_what_is_outstanding_is_found_tag_by_tag_wherever_it_lies(unacked, queue):
     """Some of it has moved aside: the ring is full and mostly settled."""
-    deliver(unacked, unacked.hold(queue, object()), range(1, 3001))
+    deliver(unacked, unacked.make_holder(queue, object()), range(1, 3001))
     kept = [7, 8, 900, 1500, 2999]
     for tag in range(1, 3001):
         if tag not in kept:
             unacked.settle(tag, False)
-    deliver(unacked, unacked.hold(queue, object()), range(3001, 9000))
+    deliver(unacked, unacked.make_holder(queue, object()), range(3001, 9000))
     found, tag = [], 0
 
     while tag < 3000:
@@ -87,7 +87,7 @@ def test_what_is_outstanding_is_found_tag_by_tag_wherever_it_lies(unacked, queue
 
 
 def test_what_is_taken_in_slices_is_told_to_the_taker_and_not_to_the_queue(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13, 14])
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12, 13, 14])
     taken = []
 
     assert unacked.take_some(3, lambda queue, location: taken.append(location), 2)
@@ -97,7 +97,7 @@ def test_what_is_taken_in_slices_is_told_to_the_taker_and_not_to_the_queue(unack
 
 
 def test_tag_zero_and_multiple_settles_everything(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13])
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12, 13])
 
     assert unacked.settle(0, True)
 
@@ -112,7 +112,7 @@ def test_tag_zero_and_multiple_with_nothing_outstanding_is_fine(unacked):
     (0, False), (4, False), (4, True), (2, False), (2, True), (2 ** 64 - 1, False)
 ])
 def test_an_unknown_tag_is_refused_and_changes_nothing(unacked, queue, tag, multiple):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13])
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12, 13])
     unacked.settle(2, False)
     queue.told.clear()
 
@@ -122,14 +122,14 @@ def test_an_unknown_tag_is_refused_and_changes_nothing(unacked, queue, tag, mult
 
 
 def test_a_second_ack_of_a_tag_is_unknown(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11])
+    deliver(unacked, unacked.make_holder(queue, object()), [11])
     unacked.settle(1, False)
 
     assert not unacked.settle(1, False)
 
 
 def test_reject_requeues_or_drops(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12])
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12])
 
     assert unacked.reject(1, False, True)
     assert unacked.reject(2, False, False)
@@ -139,7 +139,7 @@ def test_reject_requeues_or_drops(unacked, queue):
 
 def test_deliveries_without_ack_use_up_tags_but_no_memory(unacked, queue):
     assert [unacked.skip() for _ in range(3)] == [1, 2, 3]
-    deliver(unacked, unacked.hold(queue, object()), [11])
+    deliver(unacked, unacked.make_holder(queue, object()), [11])
     assert unacked.skip() == 5
 
     assert not unacked.is_outstanding(3) and unacked.is_outstanding(4) and not unacked.is_outstanding(5)
@@ -147,28 +147,28 @@ def test_deliveries_without_ack_use_up_tags_but_no_memory(unacked, queue):
 
 
 def test_basic_get_is_not_counted_as_the_consumers(unacked, queue):
-    getter = unacked.hold(queue, None)
+    getter = unacked.make_holder(queue, None)
     deliver(unacked, getter, [11])
 
-    assert unacked.hold(queue, None) is getter
+    assert unacked.make_holder(queue, None) is getter
     assert (unacked.count, unacked.consumer_count) == (1, 0)
 
 
 def test_a_slot_is_used_again_once_its_messages_are_settled(unacked, queue):
-    first = unacked.hold(queue, object())
+    first = unacked.make_holder(queue, object())
     deliver(unacked, first, [11])
     unacked.let_go(first)
-    second = unacked.hold(queue, object())
+    second = unacked.make_holder(queue, object())
     unacked.settle(1, False)
-    third = unacked.hold(queue, object())
+    third = unacked.make_holder(queue, object())
 
     assert (first.slot, second.slot, third.slot) == (0, 1, 0)
 
 
 def test_each_tag_goes_back_to_the_queue_it_came_from(unacked, queue):
     other = RecordingQueue()
-    deliver(unacked, unacked.hold(queue, object()), [11])
-    deliver(unacked, unacked.hold(other, object()), [21])
+    deliver(unacked, unacked.make_holder(queue, object()), [11])
+    deliver(unacked, unacked.make_holder(other, object()), [21])
 
     unacked.settle(0, True)
 
@@ -176,7 +176,7 @@ def test_each_tag_goes_back_to_the_queue_it_came_from(unacked, queue):
 
 
 def test_settle_some_begins_with_the_oldest_and_says_whether_any_are_left(unacked, queue):
-    deliver(unacked, unacked.hold(queue, object()), [11, 12, 13, 14])
+    deliver(unacked, unacked.make_holder(queue, object()), [11, 12, 13, 14])
     unacked.settle(2, False)
     queue.told.clear()
 
@@ -190,7 +190,7 @@ def test_settle_some_begins_with_the_oldest_and_says_whether_any_are_left(unacke
 
 
 def test_long_is_what_spans_more_than_is_settled_at_once(unacked, queue):
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
     deliver(unacked, holder, range(1, LONG + 1))
     assert not unacked.is_long(0) and not unacked.is_long(LONG)
 
@@ -200,7 +200,7 @@ def test_long_is_what_spans_more_than_is_settled_at_once(unacked, queue):
 
 
 def test_entries_tell_age_size_and_holder(unacked, queue):
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
     deliver(unacked, holder, [11, 12])
 
     assert unacked.entries(10) == [(1, holder, 11, 1000, 10), (2, holder, 12, 1000, 10)]
@@ -209,7 +209,7 @@ def test_entries_tell_age_size_and_holder(unacked, queue):
 
 def test_one_forgotten_message_does_not_make_the_ring_grow(unacked, queue):
     """300 000 later deliveries are acked; memory_octets counts ring and rows that moved aside."""
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
     forgotten = deliver(unacked, holder, [7])[0]
 
     for location in range(8, 300_000):
@@ -222,7 +222,7 @@ def test_one_forgotten_message_does_not_make_the_ring_grow(unacked, queue):
 
 
 def test_a_million_outstanding_messages_cost_24_octets_each(unacked, queue):
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
 
     for location in range(1, 1_000_001):
         unacked.add(holder, location, 10, 1000)
@@ -231,7 +231,7 @@ def test_a_million_outstanding_messages_cost_24_octets_each(unacked, queue):
 
 
 def test_the_ring_is_given_back_when_all_is_settled(unacked, queue):
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
     deliver(unacked, holder, range(1, 100_000))
 
     unacked.settle(0, True)
@@ -259,7 +259,7 @@ def test_the_ring_equals_a_dict_of_tags(steps):
     gives what a plain dict of outstanding tags gives.
     """
     queue, unacked = RecordingQueue(), Unacked()
-    holder = unacked.hold(queue, object())
+    holder = unacked.make_holder(queue, object())
     model, told, tag = {}, [], 0
     for step, number in steps:
         if step in ("add", "burst"):

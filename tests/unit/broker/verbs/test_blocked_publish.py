@@ -20,7 +20,7 @@ class Stream:
         self.holds = []
         self.waits_for = []
 
-    def hold(self, waits_for):
+    def pause_reading(self, waits_for):
         self.waits_for.append(waits_for)
         self.holds.append(Hold(self))
         return self.holds[-1]

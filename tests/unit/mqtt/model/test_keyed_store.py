@@ -49,10 +49,10 @@ def settle(node):
     kept = kept_of(node)
 
     def is_settled():
-        if kept._settling:
+        if kept._deleting:
             node.committer.wait()  # nobody else is in a hurry
         return not (
-            kept._outdated or kept._tombstones or kept._gone or kept._settling or kept.touched
+            kept._outdated or kept._tombstones or kept._gone or kept._deleting or kept.touched
             or kept._rewriting.running
         )
 
@@ -143,7 +143,7 @@ def test_successor_is_on_disk_before_the_message_goes(boot):
     files.fail_at = len(files.calls) + 1
 
     put(node, "a", b"2")
-    node.wait(lambda: kept_of(node)._settling)
+    node.wait(lambda: kept_of(node)._deleting)
     node.wait(lambda: files.failed)
     assert in_store(node) == 2
     files.resume.set()

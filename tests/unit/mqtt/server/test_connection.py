@@ -139,7 +139,7 @@ def test_client_is_gone_after_six_silent_quarters_of_its_keep_alive(mqtt, modern
 
 def test_silence_is_no_fault_of_a_client_that_is_not_read_from(mqtt, modern):
     connection = mqtt.connection()
-    hold = connection.stream.hold("the test")
+    hold = connection.stream.pause_reading("the test")
 
     for _ in range(20):
         connection.check_heartbeat()

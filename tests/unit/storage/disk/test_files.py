@@ -268,7 +268,7 @@ def test_a_held_file_is_closed_by_its_last_holder(files, tmp_path):
 
     files.close(file)
     file.release()
-    assert not file.closed and file.held
+    assert not file.closed and file.is_retained
 
     file.release()
     assert file.closed
@@ -308,7 +308,7 @@ def test_a_released_file_that_its_owner_has_open_stays_open(files, tmp_path):
 
     file.release()
 
-    assert not file.closed and not file.held
+    assert not file.closed and not file.is_retained
 
 
 def test_rename_replaces_and_the_open_file_follows(files, tmp_path):

@@ -261,7 +261,7 @@ def test_group_commit_flushes_files_of_stores_without_a_thread_of_pythons(tmp_pa
     assert answers == [None]
     assert set(names) <= {f"group-commit {lane}" for lane in range(1, 6)}
     assert [store.syncs for store in stores] == [1] * 6
-    assert all(store.file.synced_size == 4096 and not store.file.held for store in stores)
+    assert all(store.file.synced_size == 4096 and not store.file.is_retained for store in stores)
     assert committer._flushing.pool is None
     committer.stop()
     for store in stores:

@@ -106,7 +106,7 @@ def see_by_purge(bench, locations):
 def see_by_place(bench, locations):
     place = bench.store.place_of(48)
     bench.push(b"there")
-    assert bench.store.holds(place, 0) and not bench.store.holds(bench.store.place_of(48), 0)
+    assert bench.store.has_record(place, 0) and not bench.store.has_record(bench.store.place_of(48), 0)
     assert [shown.body for shown in bench.drain()] == [*numbered(10), b"there"]
 
 

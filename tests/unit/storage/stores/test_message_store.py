@@ -445,7 +445,7 @@ def test_message_with_a_segment_of_its_own_has_a_file_to_be_read_from(tmp_path, 
     for reading in found[1:]:
         if reading is not None:
             reading.close()
-    assert not file.held and file.fd == (fd if descriptors or not durable else -1)
+    assert not file.is_retained and file.fd == (fd if descriptors or not durable else -1)
 
 
 def test_message_that_was_copied_since_it_was_shown_is_not_read_from_its_file(tmp_path):

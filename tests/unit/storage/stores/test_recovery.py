@@ -510,12 +510,12 @@ def test_a_place_tells_whole_messages_and_consumed_ones_from_torn_ones(tmp_path)
     bench.push(b"there")
 
     bench.crash()
-    assert bench.store.holds(place, 0) and bench.store.holds(place, CAME_MS)
-    assert not bench.store.holds(place, CAME_MS + 1)
+    assert bench.store.has_record(place, 0) and bench.store.has_record(place, CAME_MS)
+    assert not bench.store.has_record(place, CAME_MS + 1)
     bench.drain()
     bench.crash()
-    assert bench.store.ready_count == 0 and bench.store.holds(place, CAME_MS)
-    assert not bench.store.holds(bench.store.place_of(SIZE), 0)
+    assert bench.store.ready_count == 0 and bench.store.has_record(place, CAME_MS)
+    assert not bench.store.has_record(bench.store.place_of(SIZE), 0)
 
 
 @pytest.mark.parametrize("last_end, is_known", [(KILLED, True), (POWER_LOST, False)])
@@ -531,15 +531,15 @@ def test_a_segment_that_is_gone_had_been_acked_unless_the_power_was_lost(tmp_pat
     msgs.unlink()
 
     bench.start()
-    assert all(bench.store.holds(place, CAME_MS) for place in places)
-    assert not bench.store.holds(places[0] - 8, 0)
+    assert all(bench.store.has_record(place, CAME_MS) for place in places)
+    assert not bench.store.has_record(places[0] - 8, 0)
     bench.committer.kill()
     acks.unlink()
     bench.start()
     bench.pool.last_end = last_end
 
-    assert {bench.store.holds(place, CAME_MS) for place in places[:-1]} == {is_known}
-    assert bench.store.holds(places[-1], CAME_MS)
+    assert {bench.store.has_record(place, CAME_MS) for place in places[:-1]} == {is_known}
+    assert bench.store.has_record(places[-1], CAME_MS)
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -556,5 +556,5 @@ def test_a_torn_message_does_not_lie_in_its_place(tmp_path, before):
 
     bench.crash()
 
-    assert not bench.store.holds(place, 0)
+    assert not bench.store.has_record(place, 0)
     assert len(bench.drain()) == before
