@@ -58,9 +58,9 @@ class Rights:
         try:
             for kind, name in read:
                 if name is not None:
-                    access.read(kind, name)
+                    access.check_read(kind, name)
             for kind, name in written:
                 if name is not None:
-                    access.write(kind, name)
+                    access.check_write(kind, name)
         except NoPermission as refused:
             raise DefinitionError(refused.text) from None

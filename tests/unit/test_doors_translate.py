@@ -72,7 +72,7 @@ def test_exceptions_are_still_needed():
 
 
 @pytest.mark.parametrize("source, found", [
-    ("channel.access.write('queue', name)", ["channel.access.write"]),
+    ("channel.access.check_write('queue', name)", ["channel.access.check_write"]),
     ("there.declare_queue(name)", ["there.declare_queue"]),
     (
         "do = there.bindings.bind_queue if kind == 'q' else there.bindings.bind_exchange",

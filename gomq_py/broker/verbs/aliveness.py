@@ -15,9 +15,9 @@ def is_alive(caller, scheduler):
     """Test the vhost. Returns True if the published message comes back. Needs configure, write and read on
     the queue. Raises Refused. May switch.
     """
-    caller.access.configure(QUEUE, NAME)
-    caller.access.write(QUEUE, NAME)
-    caller.access.read(QUEUE, NAME)
+    caller.access.check_configure(QUEUE, NAME)
+    caller.access.check_write(QUEUE, NAME)
+    caller.access.check_read(QUEUE, NAME)
     queues.declare(caller, NAME)
     publication = checked(
         caller, caller.vhost.default_exchange, NAME, partial(envelope_of, NO_PROPERTIES), b"test_message",

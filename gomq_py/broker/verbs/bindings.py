@@ -34,7 +34,7 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 def check_own(caller, queue, source, routing_key):
     """Check that the caller may create this queue and bind it by this key. Raises NoPermission, NotFound."""
-    caller.access.configure(QUEUE, queue)
+    caller.access.check_configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 
 
@@ -55,12 +55,12 @@ def _check(caller, kind, destination, source, routing_key):
     """Check in RabbitMQ's order: rights on the destination, no default exchange, rights on the source."""
     vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
-    access.write(kind, destination)
+    access.check_write(kind, destination)
     if kind == EXCHANGE:
         vhost.check_not_default(destination)
     vhost.check_not_default(source)
-    access.read(EXCHANGE, source)
-    access.read_topic(vhost.exchanges.get(source), routing_key)
+    access.check_read(EXCHANGE, source)
+    access.check_read_topic(vhost.exchanges.get(source), routing_key)
 
 
 def _is_durable(vhost, kind, destination, source):

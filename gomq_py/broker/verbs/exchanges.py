@@ -26,18 +26,18 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)
     vhost.check_not_default(name)
-    caller.access.configure(EXCHANGE, name)
+    caller.access.check_configure(EXCHANGE, name)
     created = name not in vhost.exchanges
     if created:
         check_not_reserved(EXCHANGE, name, vhost.kinds.reserved_prefixes)
-    caller.access.hand_on(EXCHANGE, name, vhost.exchanges, arguments, alternate_exchange.ARGUMENTS)
+    caller.access.check_hand_on(EXCHANGE, name, vhost.exchanges, arguments, alternate_exchange.ARGUMENTS)
     exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
     return DeclaredExchange(exchange, created, exchange.durable)
 
 
 def to_look_at(caller, name):
     """The exchange, for a caller that looks at it, which needs read. Raises AccessRefused, NotFound."""
-    caller.access.read(EXCHANGE, cleaned(name))
+    caller.access.check_read(EXCHANGE, cleaned(name))
     return passive_declare(caller, name)
 
 
@@ -63,6 +63,6 @@ def delete(caller, name, if_unused=False):
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)
-    caller.access.configure(EXCHANGE, name)
+    caller.access.check_configure(EXCHANGE, name)
     exchange = caller.vhost.delete_exchange(name, if_unused)
     return exchange is None or exchange.durable  # a missing exchange may have been deleted a moment ago

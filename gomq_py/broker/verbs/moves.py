@@ -16,7 +16,7 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
     queue = _source(caller, name)
     if not keep:
         queue.check_taking()
-    target_caller.access.write("queue", target.name)
+    target_caller.access.check_write("queue", target.name)
     if target.is_state:
         where = described("queue", target.name, target_caller.vhost.name)
         raise AccessRefused(f"cannot put messages into {where}: its client gets what it has subscribed to")

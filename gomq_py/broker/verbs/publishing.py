@@ -125,7 +125,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 def check_address(caller, exchange, routing_key):
     """Check a message's exchange and routing key as prepare() does, before the rest has arrived."""
     found, routing_key = _addressed(caller, exchange, routing_key)
-    caller.access.write_topic(found, (routing_key,))
+    caller.access.check_write_topic(found, (routing_key,))
 
 
 def _addressed(caller, exchange, routing_key):
@@ -136,7 +136,7 @@ def _addressed(caller, exchange, routing_key):
         # destination, and no error.
         if topics is not None and caller.access.may_publish(topics, key):
             name, routing_key = topics.name, key
-    caller.access.write("exchange", name)
+    caller.access.check_write("exchange", name)
     found = vhost.exchange(name)
     if found.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{found.name}' in vhost '{vhost.name}'")
@@ -146,13 +146,13 @@ def _addressed(caller, exchange, routing_key):
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     """Make a Publication as prepare() does, without the check of write on the exchange."""
     vhost = caller.vhost
-    caller.access.write_topic(exchange, (routing_key,))
+    caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
     check_user_id(envelope.user_id, caller.access.user)
     lives_ms = envelope.lives_ms()
     more_keys = envelope.more_keys()
     persistent = envelope.is_persistent()
-    caller.access.write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
+    caller.access.check_write_topic(exchange, more_keys)  # RabbitMQ does not check CC and BCC
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())

@@ -42,8 +42,8 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
         name = server_named()  # here, because permissions are checked by name
     else:
         check_not_reserved("queue", name)
-    caller.access.configure(QUEUE, name)
-    caller.access.hand_on(QUEUE, name, vhost.queues, arguments, (EXCHANGE_ARGUMENT,))
+    caller.access.check_configure(QUEUE, name)
+    caller.access.check_hand_on(QUEUE, name, vhost.queues, arguments, (EXCHANGE_ARGUMENT,))
     queue, created = vhost.declare_queue(
         name, durable, exclusive, auto_delete, arguments, caller.owner, server_named=generated)
     return DeclaredQueue(queue, created, queue.durable)
@@ -62,7 +62,7 @@ def delete(caller, name, if_unused=False, if_empty=False):
     Raises AccessRefused, PreconditionFailed, ResourceLocked.
     """
     vhost, name = caller.vhost, cleaned(name)
-    caller.access.configure("queue", name)
+    caller.access.check_configure("queue", name)
     queue = vhost.queues.get(name)
     if queue is not None:
         queue.serve()
@@ -79,11 +79,11 @@ def to_take_from(caller, name):
 
 def check_still_takes(caller, name):
     """Check that a consumer's user still has read. Raises AccessRefused."""
-    caller.access.read(QUEUE, name)
+    caller.access.check_read(QUEUE, name)
 
 
 def _to_drop_from(caller, name):
-    caller.access.read("queue", cleaned(name))
+    caller.access.check_read("queue", cleaned(name))
     return caller.vhost.queue(name, caller.owner)
 
 
@@ -91,7 +91,7 @@ def to_look_at(caller, name):
     """The queue, even if closed or exclusive, for a caller that only looks at messages. Needs read. Raises
     AccessRefused, NotFound.
     """
-    caller.access.read("queue", cleaned(name))
+    caller.access.check_read("queue", cleaned(name))
     return _named(caller, name)
 
 
@@ -119,7 +119,7 @@ def purge_some(caller, name, count):
     queue = _to_drop_from(caller, name)
     left = count
     while left > 0:
-        caller.access.read(QUEUE, queue.name)
+        caller.access.check_read(QUEUE, queue.name)
         dropped = queue.purge_some(min(left, PURGE_SLICE))
         left -= dropped
         if left and queue.is_opening():
@@ -141,7 +141,7 @@ def pause(caller, name, paused=True):
     """Stop deliveries, or resume them (``paused`` False). Needs configure. Raises AccessRefused, NotFound,
     OutOfResources, ResourceLocked.
     """
-    caller.access.configure("queue", cleaned(name))
+    caller.access.check_configure("queue", cleaned(name))
     queue = _named(caller, name)
     caller.vhost.check_access(queue, caller.owner)
     caller.vhost.pause_queue(queue, paused)
@@ -151,7 +151,7 @@ def restart(caller, name):
     """Reopen a queue that a fault of its store has closed. Needs configure. Raises AccessRefused, NotFound,
     PreconditionFailed. May switch.
     """
-    caller.access.configure("queue", cleaned(name))
+    caller.access.check_configure("queue", cleaned(name))
     caller.vhost.restart_queue(_named(caller, name))
 
 

@@ -32,7 +32,7 @@ def has_session(vhost, session):
 
 def check_configure(caller, session):
     """Check that the caller may take over, change and end another user's session. Raises NoPermission."""
-    caller.access.configure("queue", session.queue_name)
+    caller.access.check_configure("queue", session.queue_name)
 
 
 def end_session(caller, client_id):
@@ -63,7 +63,7 @@ def retained_topics(caller, after):
     octets are None if the caller cannot get the message. Some 20 us each. Raises NoPermission.
     """
     sessions = caller.vhost.extras[EXTRA]
-    caller.access.read("exchange", sessions.source_name)
+    caller.access.check_read("exchange", sessions.source_name)
     source = sessions.source()
     return sessions.retained.topics(
         int(time.time() * 1000), after, lambda topic: _may_read(caller, source, topic))
@@ -74,8 +74,8 @@ def retained_message(caller, topic):
     the exchange and on the topic. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
-    caller.access.read("exchange", sessions.source_name)
-    caller.access.read_topic(sessions.source(), swapped(topic))
+    caller.access.check_read("exchange", sessions.source_name)
+    caller.access.check_read_topic(sessions.source(), swapped(topic))
     message = Message()
     if not sessions.retained.look(topic, message):
         raise _nothing(caller, topic)
@@ -85,8 +85,8 @@ def retained_message(caller, topic):
 def delete_retained(caller, topic):
     """Delete a topic's retained message. Needs write, as a publish does. Raises NoPermission, NotFound."""
     sessions = _with_topic(caller, topic)
-    caller.access.write("exchange", sessions.source_name)
-    caller.access.write_topic(sessions.source(), (swapped(topic),))
+    caller.access.check_write("exchange", sessions.source_name)
+    caller.access.check_write_topic(sessions.source(), (swapped(topic),))
     if not sessions.retained.look(topic, Message()):
         raise _nothing(caller, topic)
     sessions.retained.delete(topic)
@@ -104,7 +104,7 @@ def _nothing(caller, topic):
 
 def _may_read(caller, source, topic):
     try:
-        caller.access.read_topic(source, swapped(topic))
+        caller.access.check_read_topic(source, swapped(topic))
     except NoPermission:
         return False
     return True
