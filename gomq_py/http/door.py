@@ -43,7 +43,7 @@ class Management:
         interval_s, log_source = settings.stats_interval / 1000, Waker()
         self._node = Node(
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
-            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(interval_s),
+            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source)
         hub.at_close(self._node.index.close)
