@@ -177,6 +177,7 @@ class _Alarm:
                 return
             self.stop()
         self._at = at
+        # Not the hub's: each wait of a request asks for this one, and an app in a test has no hub.
         self._timer = loop.timer(max(0.0, seconds))
         self._timer.start(self._ring, update=True)
 

@@ -18,7 +18,7 @@ from gomq_py.http.app import create_app, create_control_app, create_metrics_app
 from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
-from gomq_py.http.live import Source
+from gomq_py.http.live import Waker
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import Upgrades
@@ -40,10 +40,10 @@ class Management:
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
-        interval_s, log_source = settings.stats_interval / 1000, Source()
+        interval_s, log_source = settings.stats_interval / 1000, Waker()
         self._node = Node(
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
-            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(interval_s),
+            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source)
         hub.at_close(self._node.index.close)

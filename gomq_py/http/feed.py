@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from gomq_py.http.live import Source
+from gomq_py.http.live import Waker
 
 # Changes kept, some 400 octets each; a viewer that asks for older ones is told to reload.
 KEPT = 10_000
@@ -32,7 +32,7 @@ class Feed:
         self._events = events
         self._unix_s = unix_s
         self._changes = deque(maxlen=kept)
-        self.source = Source()
+        self.source = Waker()
         self._last = None
 
     @property

@@ -13,7 +13,6 @@ import time
 from array import array
 from collections import OrderedDict
 
-import gevent
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.hub.turns import paced
@@ -64,9 +63,12 @@ class Rows:
 
 
 class Index:
-    """Holds the columns of one broker, each for ``interval_s``. Tests pass ``now_s``."""
+    """Holds the columns of one broker, each for ``interval_s``. ``timers``: the hub's. Tests pass
+    ``now_s``.
+    """
 
-    def __init__(self, interval_s=5.0, now_s=time.monotonic):
+    def __init__(self, timers, interval_s=5.0, now_s=time.monotonic):
+        self._timers = timers
         self._interval_s = interval_s
         self._now_s = now_s
         self._kept = OrderedDict()  # (kind, what): _Kept
@@ -128,13 +130,11 @@ class Index:
 
     def _start_timer(self):
         if self._timer is None and not self._is_closed:
-            self._timer = gevent.get_hub().loop.timer(2 * self._interval_s, ref=False)
-            self._timer.start(self.forget)
+            self._timer = self._timers.start(2000 * self._interval_s, self.forget)
 
     def _stop_timer(self):
         if self._timer is not None:
             self._timer.stop()
-            self._timer.close()
             self._timer = None
 
     def forget(self):

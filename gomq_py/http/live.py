@@ -74,7 +74,7 @@ class Followers:
             event.set()
 
 
-class Source:
+class Waker:
     """Wakes its ``followers``, which are Events."""
 
     def __init__(self):
