@@ -1,6 +1,6 @@
 """Doors: opens the broker's listeners, on addresses that it binds or on inherited sockets.
 
-Beside the launcher. Binds all before it accepts on any, so that a port in use leaves no client half served.
+Used by ``node``. Binds all listeners before it accepts a client: if a port is in use, no client is served.
 Holds the certificates, trusted proxies and socket options that a reload changes for new connections. Knows
 the listeners and nothing of the protocols behind them.
 """
@@ -23,8 +23,8 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 class Served(NamedTuple):
     """Names of the settings for one protocol's listeners.
 
-    ``tls``: name of the listener over TLS. ``is_needed``: a port that is in use ends the boot even if it is
-    the default port.
+    ``tls``: name of the listener over TLS. ``is_needed``: a port in use ends the boot. If False, the
+    broker goes on without the port, unless the configuration names the port.
     """
 
     bind: str
@@ -228,8 +228,8 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """A list of one listening socket. Empty if the port is off, or if a default port is in use and not
-        needed: a second broker on a machine still serves AMQP.
+        """A list of one listening socket; an empty list if the port is off, or if it is a default port in use
+        and not ``is_needed``: a second broker on a machine still serves AMQP.
         """
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
@@ -243,8 +243,8 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """Open gomq-py-ctl's socket. If the configuration does not name its path, a failure does not end the
-        boot, and without the management API nothing is opened.
+        """Open gomq-py-ctl's socket. If the configuration does not name the path, the broker goes on after a
+        failure, and opens no socket if the management API is off.
         """
         settings = self._settings
         path = settings.control_unix_path

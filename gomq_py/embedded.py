@@ -304,7 +304,7 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import the modules that the broker's thread needs, and make this thread's hub if it runs greenlets.
+    """Import the modules that the broker's thread needs. If this thread runs greenlets, make its hub.
     Must be called before the broker's thread begins.
     """
     import gomq_py.launcher  # noqa: F401
@@ -373,7 +373,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """A host as URLs write it. For 0.0.0.0 and ::, to which clients cannot connect, a loopback address."""
+    """A host as URLs write it; a loopback address for 0.0.0.0 and ::, to which clients cannot connect."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -1,4 +1,4 @@
-"""Errors: defines the errors by which the core refuses what any door asks. A leaf.
+"""Errors: defines the errors by which the core refuses requests of the doors. A leaf.
 
 Rights, topology, queues and content raise them; a door translates them into its protocol's words:
 amqp.server.refusals into reply codes, http.errors into statuses. ``text`` names the entity, its vhost, the

@@ -1,8 +1,8 @@
 """Late imports: lets the broker import modules when it first needs them.
 
-A leaf. A running broker may lack a descriptor to read a file, or its package may be gone. So a late import
-stands in ``importing``, before any change of state: if the import fails, the request is refused, and the next
-attempt may succeed.
+A leaf. A running broker may lack a descriptor to read a file, or its package may be gone. So callers import
+under ``with importing``, before any change of state: if the import fails, the request is refused, and the
+next attempt may succeed.
 
 The package may also have been upgraded. Compiled modules rely on each other's layout: a mix of old and new
 once killed the broker. So ``Unreplaced`` refuses imports from a package replaced since the start.

@@ -108,14 +108,14 @@ class Launcher:
             gevent.sleep(self._systemd.watchdog_s / 2)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Reload; but stop if the broker's terminal was closed, as other processes of the terminal do."""
+        """Stop if the broker's terminal was closed, as other programs do; otherwise ask for a reload."""
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
             asked_to_reload.set()
 
     def _reload_when_asked(self, asked: Any) -> None:
-        """Reload whenever asked, once at a time; signals during a reload cause one more. May switch."""
+        """Reload each time the Event ``asked`` is set, also if it is set during a reload. May switch."""
         assert self._node is not None
         reloader = Reloader(
             self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors,
@@ -202,8 +202,8 @@ class Launcher:
     def abandon(self) -> None:
         """In a forked child: close the sockets without telling the clients.
 
-        Otherwise the parent could not reopen a port that the child holds, and clients would not see that the
-        broker closed their connections.
+        While a child holds them, the parent cannot reopen a port, and clients do not see that the broker has
+        closed their connections.
         """
         for listener in self.listeners:
             listener.abandon()

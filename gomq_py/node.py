@@ -7,8 +7,8 @@ Builds the rooms of a broker and hands them to each other.
   (``storage.disk.replication.Replicator``); the node reads nothing, writes nothing else and opens no door.
   ``promote`` makes a leader of it once that client has ended.
 
-Below launcher and every other program that runs a broker; the only module that knows every room. Never parses
-flags, never patches, knows no signals.
+The launcher and every other program that runs a broker use this module, the only one that knows every room.
+Never parses flags, never patches, knows no signals.
 """
 from collections.abc import Callable
 from typing import Any
@@ -48,8 +48,8 @@ _ENDS = (
 class Node:
     """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
-    A leader has ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and
-    ``connector`` (of links); otherwise they are None.
+    A leader has ``broker``, ``hub``, ``amqp``, ``doors``, ``durability``, ``connector`` (of links) and, once
+    MQTT is used, ``mqtt``. A follower and a closed node have None in these attributes.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
@@ -149,8 +149,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """Whether wills of an earlier run wait although the only MQTT listener is WebSocket: then the MQTT
-        server must be made at boot, not for its first client, to publish them.
+        """Whether an earlier run left wills to publish, and MQTT is served over WebSockets. If so, the caller
+        makes the MQTT server at boot and not for its first client: the server publishes the wills.
         """
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)

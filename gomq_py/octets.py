@@ -10,8 +10,8 @@ from struct import Struct
 
 
 def _extension():
-    """The compiled part of the package crc32c. The package itself imports importlib.metadata to know its own
-    version, and so 3 MB of modules for mail and archives.
+    """The compiled part of the package crc32c, imported alone: the package imports importlib.metadata to know
+    its own version, which would load 3 MB of modules for mail and archives.
     """
     name = "crc32c._crc32c"
     if name in sys.modules:

@@ -83,8 +83,8 @@ class Pattern:
 
 
 class Globs:
-    """Texts in which * stands for any text. A name matches if one of the texts matches all of it. Matching
-    takes time proportional to the name.
+    """Patterns in which * stands for any text. A name matches if one of the patterns matches the whole name.
+    The time of a match is proportional to the name's length.
     """
 
     __slots__ = ("text", "_parts")
@@ -97,13 +97,13 @@ class Globs:
         return f"<Globs {self.text!r}>"
 
     def found_in(self, name):
-        """Whether one of the texts matches the whole name."""
+        """Whether one of the patterns matches the whole name."""
         return any(_is_all_of(name, parts) for parts in self._parts)
 
 
 def _is_all_of(name, parts):
-    """Whether a name is these parts, in order, with any text between them. Each part may be taken at its
-    first place.
+    """Whether a name consists of these parts, in order, with any text between them. Takes each part at the
+    first place where it occurs: no later place could help.
     """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:

@@ -1,7 +1,7 @@
 """Reload: reads the configuration again and applies the options that can change while the broker runs; after
 an error it applies nothing.
 
-Beside the launcher. All steps that can fail come first: parsing, certificates, the log file; steps that read
+Used by the launcher. All steps that can fail come first: parsing, certificates, the log file; steps that read
 files run in a thread. So a bad file or a certificate without its key leaves the old configuration whole, with
 one line in the log. An option is applied if its table entry says that it takes effect at run time; the log
 names the changed options that need a restart.

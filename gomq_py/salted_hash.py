@@ -4,7 +4,7 @@ A leaf of the standard library alone.
 
     base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl must do without.
+auth.passwords adds bcrypt, whose library the configuration and gomq-py-ctl do not load.
 """
 import os
 from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib

@@ -1,8 +1,8 @@
 """State dump: writes the broker's current work into the log for an operator, who asks by SIGUSR1.
 
-Beside the launcher. Reads everything and changes nothing. Connections, queues and greenlets get a limited
-number of lines, then the number of the rest. The broker works between the lines, so they are not of one
-moment. The dump has names, but never a password, a client's property or a message.
+Used by the launcher. Reads everything and changes nothing. Connections, queues and greenlets get a limited
+number of lines, then the number of the rest. The broker works on between two lines, so each line shows a
+later moment. The dump has names, but never a password, a client's property or a message.
 """
 import gc
 import heapq
@@ -168,7 +168,7 @@ def describe_connection(connection: Any) -> str:
 
 
 def waits_for(connection: Any, channels: list[Any]) -> str:
-    """"waits for" and the events that the connection waits for."""
+    """A text, "waits for ...", that names the events for which the connection waits."""
     reasons = []
     if connection.output.pending_octets():
         reasons.append(f"the client to read {connection.output.pending_octets()} octets")
@@ -194,7 +194,7 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """A greenlet's name with N for each number, under which its kind is counted; its class if unnamed."""
+    """A greenlet's kind: its name with N in place of each number; the name of its class if unnamed."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 

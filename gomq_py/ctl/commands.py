@@ -135,7 +135,7 @@ def ctl(context, **options):
 
 
 def command(name=None, **options):
-    """Decorator: makes a function a command; the function's first argument is the Session."""
+    """Decorator: makes a function a command; the function's first argument is the AdminSession."""
     return lambda function: ctl.command(name, **options)(click.pass_obj(function))
 
 

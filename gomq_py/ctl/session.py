@@ -1,4 +1,4 @@
-"""Session: gives a command its API, output and virtual host, and offers a shell names for arguments.
+"""Admin session: gives a command its API, output and virtual host, and offers a shell names for arguments.
 
 Completion hides its errors, never waits long, and offers no name that a shell would misread.
 """
@@ -21,7 +21,7 @@ _PAGED = ("queues", "exchanges", "connections")
 
 
 @dataclass
-class Session:
+class AdminSession:
     """Holds the API, output and virtual host of a command."""
 
     api: API
@@ -34,7 +34,7 @@ def make_session(
     control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
     node=None, timeout_s=TIMEOUT_S,
 ):
-    """Make the Session that the options of the command group ask for. Raises APIError."""
+    """Make the AdminSession that the options of the command group ask for. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:
@@ -44,7 +44,7 @@ def make_session(
         uri = f"{scheme or 'http'}://{hostname or '127.0.0.1'}" + (f":{port}" if port else "")
     elif not uri:
         unix_path = _control_socket(control_unix_path)
-    return Session(
+    return AdminSession(
         API(uri or DEFAULT_URI, user, password or "guest", unix_path, not insecure, timeout_s, cacert),
         Output(form, quiet), vhost,
     )

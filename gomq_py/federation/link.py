@@ -12,7 +12,7 @@ from gomq_py.broker.policies.parameters import FAULTY, WAITING
 from gomq_py.broker.policies.policy import EXCHANGE
 from gomq_py.client.backoff import Backoff
 from gomq_py.digests import sha256
-from gomq_py.links.ends import NO_ACK, Source, Target
+from gomq_py.links.ends import NO_ACK, SourceEnd, TargetEnd
 from gomq_py.links.link import Link
 from gomq_py.links.uris import without_login
 from gomq_py.observability.secrets import without_passwords
@@ -174,14 +174,14 @@ class FederationLink:
 
     def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
         upstream = self.upstream
-        return Source(
+        return SourceEnd(
             list(upstream.uris), prepare=prepare, prefetch=upstream.prefetch_count or self.prefetch,
             consumer_arguments=consumer_arguments, exclusive=exclusive, consumer_tag=upstream.consumer_tag,
             no_ack=upstream.ack_mode == NO_ACK,
         )
 
     def _make_target(self, exchange, routing_key, edit, header_stamp=None):
-        return Target([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
+        return TargetEnd([HERE], exchange, routing_key, edit=edit, header_stamp=header_stamp)
 
     def _connect_upstream(self, uri=""):
         """Connect to ``uri`` or, if it is empty, to the URI of the last connect.

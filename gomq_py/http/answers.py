@@ -72,8 +72,7 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """A JSON array of values as a response, sent in slices, for a GET cut to the query's columns. May switch.
-    """
+    """A response of a JSON array, sent in slices. A GET gets only the query's columns. May switch."""
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
         [b"[", *elements(values if paths is None else (cut(value, paths) for value in values)), b"]"]
@@ -90,7 +89,7 @@ def no_content(status=204, location=None):
 
 
 def sliced(objects, build):
-    """[build(o) for o in objects] without None, yielding to the loop between slices. May switch."""
+    """The results of ``build(object)`` that are not None, built in slices. May switch."""
     built = []
     for one in paced(objects):
         value = build(one)
@@ -100,8 +99,8 @@ def sliced(objects, build):
 
 
 def body(required=()):
-    """The request's JSON object. Raises BadRequest, which names all missing ``required`` keys as RabbitMQ
-    does, TooLarge, UnsupportedType.
+    """The request's JSON object. Raises TooLarge, UnsupportedType, and BadRequest, whose text names all
+    missing ``required`` keys as RabbitMQ's does.
     """
     value = g.pop("parsed", None)
     if value is None:
@@ -181,7 +180,7 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """The body as a deque of octets: joining 60 MB would take 30 ms. Raises as body_pieces(). May switch."""
+    """The body in pieces: joining 60 MB would take 30 ms. Raises TooLarge, UnsupportedType. May switch."""
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")

@@ -4,7 +4,7 @@ client may keep the server waiting.
 The server reports when it waits for a client and when it works for a client; one timer runs for the client
 whose time is over first. If another client connects to a full port, the address with the most clients loses
 the client that has kept the server waiting longest, if that was at least ``PATIENCE_S``: so idle connections
-keep nobody out. Never reads and never writes.
+keep nobody out. Never reads or writes a socket.
 """
 import socket
 import time
@@ -26,7 +26,7 @@ LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """One connection. ``late``: its time was over, and the server ignores what it still sends."""
+    """One connection. ``late``: the client took too long; the server ignores what the client still sends."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
@@ -46,7 +46,7 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """Calls ``room_again()`` when a client has left, or has_room() may have another answer."""
+        """Calls ``room_again()`` when a client has left, or when has_room() can close a client."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -63,7 +63,7 @@ class Clients:
 
     def has_room(self):
         """True if another client may connect. Otherwise closes the client that has kept the server waiting
-        longest, if at least for PATIENCE_S, and calls ``room_again`` when another check makes sense.
+        longest; if no client has done so for PATIENCE_S, calls ``room_again`` once a client has.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -105,12 +105,14 @@ class Clients:
         client.until = self._clock() + seconds
 
     def took(self, client, octets):
-        """Extend the client's time by that for ``octets`` octets, which the client has sent or taken."""
+        """Give the client more time, because it has sent or received ``octets`` octets."""
         client.until += octets / LEAST_OCTETS_PER_S
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Context of a wait until the client sends or, for ``writing``, reads. Shuts down a late client."""
+        """A context in which the server waits for the client: to send, or if ``writing``, to read. Shuts down
+        the socket of a client that takes too long.
+        """
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
         try:
@@ -132,8 +134,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close the client that has kept the server waiting longest, of the address with the most clients; if
-        not for PATIENCE_S, check again later.
+        """Of the address with the most awaited clients, close the client that has kept the server waiting
+        longest. If that was less than PATIENCE_S, close no client, and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -151,7 +153,7 @@ class Clients:
 
 
 def _end(client, told):
-    """Shut down a client's socket; ``told``: for reading only, so that the client still gets an answer."""
+    """Shut down a client's socket. If ``told``, shut down only reading: the client still gets an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -167,7 +169,7 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call back in ``seconds``, or earlier if an earlier start() asked for that."""
+        """Call back in ``seconds``, unless a previous start() asked for a call before that time."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:
@@ -175,6 +177,7 @@ class _Alarm:
                 return
             self.stop()
         self._at = at
+        # Not the hub's: each wait of a request asks for this one, and an app in a test has no hub.
         self._timer = loop.timer(max(0.0, seconds))
         self._timer.start(self._ring, update=True)
 

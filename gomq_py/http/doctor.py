@@ -2,8 +2,8 @@
 most once in two seconds, however many clients ask.
 
 Reads the model in slices, and leaves the verdicts to diagnosis.checks. Each finding has a visibility, by
-which the view filters. The growth of a queue is its change between two examinations: the first examination
-finds none.
+which the view filters. The growth of a queue is its change between two examinations, so the first examination
+finds no growing queue.
 """
 import time
 from collections import defaultdict
@@ -36,7 +36,7 @@ EXAMINED_FOR_S = 2.0
 
 
 class Doctor:
-    """Examines a broker. ``examined()`` returns [(visibility, Finding)], and the same for ``interval_s``."""
+    """Examines a broker. Keeps the findings, [(visibility, Finding)], for ``interval_s``."""
 
     def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
         self._interval_s = interval_s

@@ -18,7 +18,7 @@ from gomq_py.http.app import create_app, create_control_app, create_metrics_app
 from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
-from gomq_py.http.live import Source
+from gomq_py.http.live import Waker
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import Upgrades
@@ -40,10 +40,10 @@ class Management:
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
-        interval_s, log_source = settings.stats_interval / 1000, Source()
+        interval_s, log_source = settings.stats_interval / 1000, Waker()
         self._node = Node(
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
-            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(interval_s),
+            Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
             LogRing(partial(_wake, log_source, threading.get_native_id())), log_source)
         hub.at_close(self._node.index.close)
@@ -51,8 +51,9 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """A Door that is not open yet, on the socket ``listening``, which listens already and belongs to the
-        Door from here on. ``tls``: an SSL context or an object with its ``wrap_socket``; None: no TLS.
+        """A Door that does not accept yet. It owns ``listening``, a socket that listens already.
+
+        ``tls``: an SSL context or an object with the method ``wrap_socket``; None: no TLS.
         """
         kind = HTTP if protocol == HTTPS else protocol
         if kind not in self._apps:
@@ -71,7 +72,7 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake the log's followers if called in the hub's thread; other threads' lines are shown later."""
+    """Wake the log's followers if this is the hub's thread, ``thread_id``; in others do nothing."""
     if threading.get_native_id() == thread_id:
         source.wake()
 
@@ -104,7 +105,7 @@ class Door:
 
 
 class Node:
-    """One running broker, as the management doors see it. They use no other kind of door: connections come
+    """One running broker, as the management doors see it. They import no AMQP or MQTT door: connections come
     from the hub's ``clients``, shovels and links from their supervisors.
 
     ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
@@ -137,11 +138,11 @@ class Node:
         return time.monotonic() - self.started_monotonic
 
     def totals(self):
-        """The Totals of every vhost, and those of deleted vhosts."""
+        """[Totals of the deleted vhosts together, Totals of each vhost]."""
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):
-        """{event: count}, by the names of statistics.CHURN."""
+        """{event: count} of connections, channels and queues that were opened or closed."""
         totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)

@@ -1,22 +1,22 @@
 """Feed: records a broker's changes, for viewers that follow them instead of reloading lists.
 
 Subscribes to the broker's events when a viewer first asks for changes. Keeps the last changes in a ring and
-numbers them consecutively, from the time in microseconds on: all numbers of an earlier run are smaller than
-those of this run.
+numbers them consecutively. The first number is the Unix time in microseconds, so that all numbers of an
+earlier run are smaller.
 """
 import time
 from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from gomq_py.http.live import Source
+from gomq_py.http.live import Waker
 
 # Changes kept, some 400 octets each; a viewer that asks for older ones is told to reload.
 KEPT = 10_000
 
 
 class Change(NamedTuple):
-    """One change. ``vhost`` and ``user`` (a User's identity) own what changed, or are None."""
+    """One change. ``vhost`` and ``user`` (a User's identity) are the changed entity's, or None."""
 
     what: str
     at_ms: int
@@ -32,7 +32,7 @@ class Feed:
         self._events = events
         self._unix_s = unix_s
         self._changes = deque(maxlen=kept)
-        self.source = Source()
+        self.source = Waker()
         self._last = None
 
     @property
@@ -118,7 +118,7 @@ def _alarm(reason):
 
 
 def _of_vhost(one):
-    """(vhost, user, facts) of a vhost, or of a vhost's limits."""
+    """(vhost, user, facts) for the Change of a vhost, or of a vhost's limits."""
     return _parameter(one) if isinstance(one, dict) else _vhost(one)
 
 

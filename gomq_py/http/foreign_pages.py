@@ -56,8 +56,8 @@ def check_token(token):
 
 
 def login_address(address, host, base_url):
-    """The address that a login from ``address`` counts by, in every protocol: an address of no machine if the
-    request's ``host`` (field Host) does not name this machine.
+    """The address to which a login is attributed, in every protocol: ``address``, or a text that is no
+    address if the connection is local but ``host`` (the field Host) does not name this machine.
 
     A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
     cross-site, and the connection comes from the loopback.

@@ -13,7 +13,6 @@ import time
 from array import array
 from collections import OrderedDict
 
-import gevent
 from gevent.lock import BoundedSemaphore
 
 from gomq_py.hub.turns import paced
@@ -64,9 +63,12 @@ class Rows:
 
 
 class Index:
-    """Holds the columns of one broker, each for ``interval_s``. Tests pass ``now_s``."""
+    """Holds the columns of one broker, each for ``interval_s``. ``timers``: the hub's. Tests pass
+    ``now_s``.
+    """
 
-    def __init__(self, interval_s=5.0, now_s=time.monotonic):
+    def __init__(self, timers, interval_s=5.0, now_s=time.monotonic):
+        self._timers = timers
         self._interval_s = interval_s
         self._now_s = now_s
         self._kept = OrderedDict()  # (kind, what): _Kept
@@ -128,13 +130,11 @@ class Index:
 
     def _start_timer(self):
         if self._timer is None and not self._is_closed:
-            self._timer = gevent.get_hub().loop.timer(2 * self._interval_s, ref=False)
-            self._timer.start(self.forget)
+            self._timer = self._timers.start(2000 * self._interval_s, self.forget)
 
     def _stop_timer(self):
         if self._timer is not None:
             self._timer.stop()
-            self._timer.close()
             self._timer = None
 
     def forget(self):
@@ -158,7 +158,7 @@ class _Column:
 
 
 class _Kept:
-    """The values of one column that one interval has read, for each requested list of rows."""
+    """One column in one interval: a _Column for each list of rows that a request has asked for."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -232,7 +232,7 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """Indexes in the order of their values; equal values keep their order. May switch."""
+    """Sort indexes (``places``) by ``value_of(index)``; equal values keep their order. May switch."""
     runs = [
         sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
         for start in paced(range(0, len(places), SORTED_AT_ONCE))]

@@ -120,7 +120,7 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """A text in pieces of octets with a reading position; frees what is read, and decodes little ahead."""
+    """A text with a reading position, in pieces of octets. Frees pieces once read; decodes little ahead."""
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -221,7 +221,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """``limit``, or for None the position where the element that begins here has to end."""
+    """``limit``; if that is None, the last position where an element that begins here may end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX

@@ -124,8 +124,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """{field: fact} of the rates of a group's counters from ``first`` on. Each reading counts as a look, from
-    which rates are computed.
+    """{field: fact}: the rate of each counter of a group, from index ``first`` on. Reading a fact counts as a
+    look (http.rates). Names of fields begin with ``prefix``.
     """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]

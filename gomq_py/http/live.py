@@ -3,8 +3,8 @@
 A source wakes its followers; the server writes what a follower yields. A follower sleeps until there is an
 event, and sends all due events together, so that a busy broker costs a viewer no more than a few writes a
 second. Each stream counts as a connection of its port ([mgmt] max_connections), and the number of streams is
-limited, so that other clients find room. A stream ends with its login or its port, or when its client has
-gone, which an occasional line detects.
+limited, so that other clients find room. A stream ends when its login ends, its port closes, or its client
+has gone; an empty line, written every SILENCE_S, detects a client that has gone.
 """
 import time
 
@@ -29,7 +29,7 @@ RETRY_MS = 2000
 
 
 class Viewer:
-    """The user of a stream. Outlives ``g``, which ends with the head of the answer."""
+    """The user of a stream, copied from Flask's ``g``, which exists only until the stream begins."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
@@ -74,7 +74,7 @@ class Followers:
             event.set()
 
 
-class Source:
+class Waker:
     """Wakes its ``followers``, which are Events."""
 
     def __init__(self):
@@ -92,8 +92,8 @@ def is_wanted():
 
 
 def answer(source, tell):
-    """A stream of the results of ``tell()``: a list of (event's name or None, number or None, value) that are
-    new since its last call, in order; None ends the stream.
+    """A response that streams events. ``tell()`` returns the events since its last call, in order, as a list
+    of (event's name or None, number or None, value). If ``tell()`` returns None, the stream ends.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()

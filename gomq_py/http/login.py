@@ -1,7 +1,7 @@
 """Login and access: authenticates requests, and checks RabbitMQ's tags per route with ``@access``.
 
-HTTP Basic brings a password or a token, Bearer a token; both go on to ``auth.logins``, which throttles
-guessing, and nowhere else. A request without both may belong to a session (``http.session``).
+HTTP Basic carries a password or a token, Bearer a token; ``auth.logins`` alone checks both, and throttles
+guessing. A request without either header may belong to a session (``http.session``).
 """
 import functools
 from urllib.parse import urlsplit
@@ -46,7 +46,7 @@ class LoginCounts:
 
 
 class LocalOperator(User):
-    """The user of the control socket: may do everything, and is in no list."""
+    """The user of the control socket, who may do everything. No list of users shows this user."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ def _by_session(number):
 
 
 def _address():
-    """The address that this request's login counts by."""
+    """The address to which this request's login is attributed."""
     return foreign_pages.login_address(
         request.remote_addr or "", request.headers.get("Host", ""), node().settings.oauth_mgmt_base_url)
 

@@ -1,8 +1,8 @@
 """Metric rows: RabbitMQ's names for the counters of queues, channels and connections, with the functions that
 read them.
 
-Tables only. A row of a table of gauges is (name, help, function of a queue, function of the sums over all
-queues: a namespace of sums.QUEUE_SUMS).
+Tables only. A row of a table of gauges is (name, help, function that reads a queue, function that reads the
+sums over all queues, a namespace of sums.QUEUE_SUMS).
 """
 
 # rows of gauges, by RabbitMQ's family

@@ -1,7 +1,7 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-Has a method for each family of RabbitMQ's /metrics/detailed, and more methods, each of which yields families
-for ``exposition.rendered``. Reads the model's counters, keeps nothing. Makes series per object lazily, and
+Each method yields families for ``exposition.rendered``; each family of RabbitMQ's /metrics/detailed has its
+own method. Reads the model's counters, keeps nothing. Makes series per object lazily, and
 sums over many objects in slices.
 """
 import os
@@ -32,7 +32,7 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families over a node's present state; ``endpoint``, in identity_info, tells scrapes apart."""
+    """Metric families of a node's present state. ``endpoint`` is a label's value in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""
@@ -142,7 +142,9 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """RabbitMQ's counters by protocol. May switch."""
+        """RabbitMQ's counters by protocol. The arguments are the parts of what ``_summed()`` returns;
+        without arguments, this method calls ``_summed()``. May switch.
+        """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
         (publishes, confirmable, confirmed), (unroutable, returned) = channels, exchanges
@@ -211,7 +213,7 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels), deleted vhosts too. May switch."""
+        """({type: sums of queues}, sums of exchanges, sums of channels), with deleted vhosts. May switch."""
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
@@ -239,11 +241,11 @@ class Families:
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """The consumers of every queue, the octets of its messages, and the persistent ones."""
+        """For every queue its consumers, the octets of its messages, and its persistent messages."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
-        """Deliveries from every queue, under the names of RabbitMQ's channels."""
+        """Deliveries from every queue, under RabbitMQ's names for channels."""
         return self._queue_counters("channel", vhosts)
 
     def queue_delivery(self, vhosts=None):

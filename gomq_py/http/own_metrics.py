@@ -85,7 +85,7 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """Messages found damaged on disk, and files kept of them. May switch."""
+        """The numbers of messages found damaged on disk, and of files kept for an operator. May switch."""
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         yield _counter(
             "damaged_messages",
@@ -149,7 +149,7 @@ class OwnFamilies:
             (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues))
 
     def returns(self, vhosts=None):
-        """For each queue with returned messages: how many messages came back at most so many times."""
+        """For each queue with returned messages a cumulative histogram: messages by number of returns."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield _series(
             "queue_messages_returned", "Messages in the queue that came back at most le times, cumulative",
@@ -214,7 +214,7 @@ class OwnFamilies:
 
 
 class LinkFamilies:
-    """Families of shovels and federation links, by their descriptions without URIs and error texts."""
+    """Families of shovels and federation links. No label has a URI or an error text."""
 
     def __init__(self, node):
         self._node = node

@@ -66,7 +66,7 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters ``first`` to ``last`` (exclusive), with details, in a dict, which is returned."""
+        """Put counters ``first`` to ``last`` (exclusive), with details, in the dict ``shape``; return it."""
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
             name = names[index]
@@ -206,7 +206,7 @@ class Rates:
                 history.add_long(self._unix_s(), group.read(thing))
 
     def _forget(self):
-        """Drop unused histories, and once per LONGEST_WINDOW_S unused looks, too. May switch."""
+        """Drop unused histories. Once per LONGEST_WINDOW_S, drop unused looks too. May switch."""
         now = self._now_s()
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
@@ -319,7 +319,7 @@ class History:
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Drop all short samples, which would hide those of the day, and add a new one."""
+        """Add a sample after a pause. Drop the older short samples: curves would prefer them to the day's."""
         self._samples.clear()
         self.add(unix_s, values)
 

@@ -107,7 +107,7 @@ class _Incoming(io.RawIOBase):
         self._handed_over = True
 
     def _idle(self, count):
-        """The step between requests, up to the idle limit: the first octets begin the step of the head."""
+        """The step before a request. When octets arrive, the next step, the head, begins."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -153,7 +153,7 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body for WSGI. If the application leaves a rest, discards it or closes the connection."""
+    """A request's body for WSGI. Discards what the application has not read, or closes the connection."""
 
     def __init__(self, handler, asked, most):
         """``asked``: pywsgi's Input, which sends a due 100-continue; ``most``: octets to discard at most."""
@@ -209,7 +209,7 @@ class ManagementHandler(WSGIHandler):
     """Serves one client. Keeps encoded slashes in names apart from the slashes of the path."""
 
     def __init__(self, client, clients, settings, address, server, upgrades=None):
-        """``upgrades`` turns connections into WebSockets; None if there are none."""
+        """``upgrades`` turns connections into WebSockets; None: this port has no WebSockets."""
         self._settings = settings
         self._upgrades = upgrades
         self.upgraded = None
@@ -310,7 +310,7 @@ class ManagementHandler(WSGIHandler):
 
 
 def _has_gone(client):
-    """Whether the client has closed its side, even with unread input."""
+    """Whether the client has closed its side. Input that is still unread makes no difference."""
     poll = _poll()
     poll.register(client.fileno(), getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))

@@ -35,7 +35,7 @@ SESSIONS_OF_USER_MAX = 20
 NUMBER_OCTETS = 32
 
 
-class Session:
+class LoginSession:
     """The session of a user. ``digest`` is the hash of the session's number."""
 
     __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
@@ -55,15 +55,15 @@ class Sessions:
         self._now_s = now_s
         self._unix_s = unix_s
         self._key = os.urandom(NUMBER_OCTETS)
-        self._sessions = OrderedDict()  # digest: Session, the least recently used first
+        self._sessions = OrderedDict()  # digest: LoginSession, the least recently used first
 
     def __len__(self):
         return len(self._sessions)
 
     def begin(self, user):
-        """Start a session of this user; returns (its number, for the cookie alone; the Session)."""
+        """Start a session of this user; returns (its number, for the cookie alone; the LoginSession)."""
         number = _text(os.urandom(NUMBER_OCTETS))
-        session = Session(_digest(number), user, self._now_s())
+        session = LoginSession(_digest(number), user, self._now_s())
         self._sessions[session.digest] = session
         same = [one for one in self._sessions.values() if one.user.identity == user.identity]
         if len(same) > SESSIONS_OF_USER_MAX:
@@ -73,7 +73,7 @@ class Sessions:
         return number, session
 
     def find(self, number):
-        """The valid Session with this number, or None. The call counts as a use of the session."""
+        """The valid LoginSession with this number, or None. The call counts as a use of the session."""
         session = self._sessions.get(_digest(number))
         if session is None:
             return None

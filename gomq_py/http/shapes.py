@@ -365,7 +365,7 @@ def tls_of(socket):
 
 
 def peer_certificate(socket):
-    """The verified certificate of a client as JSON; its fields are None without one or a socket."""
+    """The verified certificate of a client as JSON. All fields are None if there is no certificate."""
     try:
         certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     except _GONE:

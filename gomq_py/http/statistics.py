@@ -117,7 +117,7 @@ def _vhost(thing):
 
 
 def _whole(thing):
-    """The counters of VHOST, summed. ``thing``: (vhosts, node); vhosts None: all, and deleted ones."""
+    """The counters of VHOST, summed. ``thing``: (vhosts, node); vhosts None: all, and the deleted vhosts."""
     vhosts, node_ = thing
     whole = [0] * len(VHOST.names)
     for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:

@@ -25,7 +25,7 @@ _channel_counters = attrgetter(*CHANNEL_COUNTERS)
 
 
 def of_queue(queue):
-    """QUEUE_SUMS of one queue."""
+    """The values of QUEUE_SUMS for one queue."""
     ready, unacked, store = queue.ready_count, queue.unacked_count, queue.store
     ready_octets, unacked_octets = (store.ready_bytes, store.unacked_bytes) if store is not None else (0, 0)
     persistent, persistent_octets = (
@@ -38,7 +38,9 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """{type of queue: [QUEUE_SUMS]}; MQTT's include deliveries to ``connections`` past queues. May switch."""
+    """{type of queue: values of QUEUE_SUMS}. The MQTT type includes deliveries that bypassed queues, to these
+    ``connections``. May switch.
+    """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
         _add(sums, queue_type_of(queue.arguments), of_queue(queue))
@@ -63,7 +65,7 @@ def of_exchanges(vhost):
 
 
 def of_channels(vhost, connections):
-    """CHANNEL_COUNTERS of a vhost with these ``connections``. May switch."""
+    """The values of CHANNEL_COUNTERS for a vhost, whose connections are ``connections``. May switch."""
     publishes, confirmable, confirmed = _channel_counters(vhost.totals)
     for connection in paced(connections):
         for channel in connection.publishers():
@@ -74,7 +76,7 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """How many messages for clients that have no queue were dropped on their way. May switch."""
+    """The number of messages for clients without a queue that were dropped. May switch."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 

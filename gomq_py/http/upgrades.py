@@ -3,9 +3,9 @@
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own door
 
 The server hands a connection over and forgets it. The connection then counts against its protocol's limits,
-not HTTP's, and lives like one that the protocol's listener accepted. The subprotocol selects the protocol;
-without a known one the path does. A refusal, such as that of another site's page, comes before the 101. Never
-parses what is sent afterwards.
+not HTTP's, and is served like a connection of the protocol's listener. The subprotocol selects the protocol;
+without a known subprotocol, the path does. A refused request, such as that of another site's page, gets no
+101. Never parses what is sent after the 101.
 """
 from functools import partial
 from typing import Any, NamedTuple
@@ -46,8 +46,8 @@ class UpgradeRefused(Exception):
 
 
 class Accepted(NamedTuple):
-    """An accepted upgrade. ``octets`` are the answer, ``subprotocol`` may be None; ``handle`` serves the
-    protocol, ``gate`` admits logins; ``host`` is the field Host.
+    """An accepted upgrade. ``octets`` are the answer; ``handle`` serves the protocol, ``gate`` admits logins;
+    ``host`` is the request's field Host.
     """
 
     protocol: str
@@ -78,8 +78,8 @@ class Upgrades:
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):
-        """An Accepted. ``path`` is the request's target, ``headers`` its fields, ``host`` the client's
-        address. Raises UpgradeRefused.
+        """The Accepted of a request, of which ``path`` is the target and ``headers`` are the fields. ``host``
+        is the client's address. Raises UpgradeRefused.
         """
         # imported here and below: few brokers see a WebSocket, 1 MB
         from h11 import ProtocolError

@@ -293,8 +293,8 @@ class Scheduler:
         if self.timer is None:
             if self.loop is None:
                 self.loop = gevent.get_hub().loop
-            # A timer of 0 s fires after the next poll; run_callback would run before it,
-            # up to a thousand times.
+            # A timer of 0 s fires after the next poll; run_callback would run before it, up to a thousand
+            # times. Kept and started anew for each poll; hub.timers, which stands above, makes one per call.
             self.timer = self.loop.timer(0.0)
         self.armed = True
         self.timer.start(self._run_late)

@@ -11,11 +11,11 @@ LIMIT_PREFETCH = 65535
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 
 
-class Refused(Exception):
+class RefusedByTarget(Exception):
     """The destination does not take a message now; it may take it later."""
 
 
-class Source:
+class SourceEnd:
     """The queue that a link takes messages from: it exists, or ``prepare`` declares it.
 
     ``uris``: equivalent nodes of one broker; each attempt picks one URI at random. ``prepare(channel)``
@@ -44,7 +44,7 @@ class Source:
         self.offset_argument = offset_argument
 
 
-class Target:
+class TargetEnd:
     """The exchange, maybe the default exchange, that a link publishes to.
 
     ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its

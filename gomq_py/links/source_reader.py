@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
-from gomq_py.links.ends import CLOSED, Refused
+from gomq_py.links.ends import CLOSED, RefusedByTarget
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Unfit
 from gomq_py.links.wire import READ_OCTETS
 
@@ -179,7 +179,7 @@ class SourceReader(Source):
         """
         self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
-            self._owner.fail("destination", Refused("a large message of a stream was refused"))
+            self._owner.fail("destination", RefusedByTarget("a large message of a stream was refused"))
             return
         for tag in self._requeued:
             self._settle(_REQUEUE, tag, 1)

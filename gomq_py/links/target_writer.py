@@ -8,7 +8,7 @@ from typing import Any
 
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.links.confirms import Confirms
-from gomq_py.links.ends import CLOSED, Refused
+from gomq_py.links.ends import CLOSED, RefusedByTarget
 from gomq_py.links.wire import READ_OCTETS, Wire
 
 # Output above this size is written at once, otherwise at the end of the slice.
@@ -129,13 +129,11 @@ class TargetWriter(Target):
 
     def refusal(self, number):
         """The error for refused messages, the first of which has this ``number``."""
-        return Refused("the broker refuses messages (basic.nack)")
+        return RefusedByTarget("the broker refuses messages (basic.nack)")
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: whether the broker confirms publishes. ``queue``: the queue
-    that gets all messages, or None (links.ends.Target).
-    """
+    """Publishes to a broker. ``is_confirmed``: publishes are confirmed; ``queue``: as a TargetEnd's."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
@@ -196,7 +194,7 @@ class WireTargetWriter(TargetWriter):
         """The error for a nack or for returned messages."""
         if number > self.confirms.doubted:
             return TargetWriter.refusal(self, number)
-        return Refused(
+        return RefusedByTarget(
             f"the broker returns messages (basic.return): queue '{self._queue}' is not there, or takes none "
             "from clients of AMQP; it is declared when the link connects anew")
 

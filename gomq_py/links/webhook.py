@@ -32,7 +32,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.links import troubles, uris
-from gomq_py.links.ends import Refused
+from gomq_py.links.ends import RefusedByTarget
 from gomq_py.links.http_client import HTTPConnection, NoRequest, SpeaksTLS
 from gomq_py.links.remote_hosts import HostRefused
 from gomq_py.links.target_writer import TargetWriter
@@ -66,10 +66,10 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """Describes a webhook; a link has it in place of a Target. ``destination``: a URI or a list of URIs;
-    ``name``: the link's name; ``connector``: has ``connect_http``; ``secret``: key to sign bodies with, or
-    empty; ``edit``: see links.ends.Target; ``timeout_s``: most time for an answer; ``tls``: options for
-    checking the certificates of servers, as in an AMQP URI; ``account``: the link's account.
+    """Describes a webhook, in place of a link's TargetEnd. ``name``: the link's; ``connector``: has
+    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as a TargetEnd's;
+    ``timeout_s``: time for an answer; ``tls``: options as of an AMQP URI to verify servers by;
+    ``account``: the link's.
     """
 
     has_lane = False
@@ -140,7 +140,7 @@ class Poster:
     def send(self, message: Any) -> None:
         """Post a message, and return once it is settled.
 
-        Raises Refused, and OSError if this session cannot settle it. May switch, for minutes.
+        Raises RefusedByTarget, and OSError if this session cannot settle it. May switch, for minutes.
         """
         attempt = 0
         try:
@@ -154,13 +154,13 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Post once. Raises Refused, OSError. May switch."""
+        """Post once. Raises RefusedByTarget, OSError. May switch."""
         self._check_open()
         target, headers = self._target(message), self._headers(message)
         try:
             answer = self._connection.post(target, headers, message.body)
         except NoRequest as error:
-            raise Refused(f"the message makes no request: {error}") from None
+            raise RefusedByTarget(f"the message makes no request: {error}") from None
         except OSError as error:  # includes refused certificates, which are ValueErrors too
             self._check_open()
             return self._failure(error)
@@ -172,7 +172,7 @@ class Poster:
         text = troubles.without_secrets_of(self._uri, f"{self._uri.place} answers {answer}")
         if answer.status < 500 and answer.status not in PASSING:
             redirects = ", and redirects are not followed" if answer.status < 400 else ""
-            raise Refused(text + redirects)
+            raise RefusedByTarget(text + redirects)
         return _Failure(
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
@@ -200,11 +200,13 @@ class Poster:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Take the next URI; wait once all have failed. Raises Refused or OSError to give up. May switch."""
+        """Take the next URI; wait once all have failed. To give up, raises RefusedByTarget or OSError. May
+        switch.
+        """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
         if wait_s is None:
-            error = Refused if failure.is_doubt else OSError
+            error = RefusedByTarget if failure.is_doubt else OSError
             raise error(f"{failure.text}, {attempt} times in a row")
         if len(self._uris) > 1:
             self._connection.close()
@@ -222,19 +224,20 @@ class Poster:
             raise OSError("the link was stopped")
 
     def _target(self, message: Any) -> str:
-        """The request target: path and query. Raises Refused."""
+        """The request target: path and query. Raises RefusedByTarget."""
         if self._uri.path.startswith("/"):
             return self._uri.path
         path = _headers_of(message).get(PATH_HEADER, "/")
         if not isinstance(path, str):
-            raise Refused(f"the message's header {PATH_HEADER} is no text")
+            raise RefusedByTarget(f"the message's header {PATH_HEADER} is no text")
         path = quote(path if path.startswith("/") else f"/{path}", safe=_PATH_SAFE, errors="replace")
         if len(path) > PATH_OCTETS_MAX:
-            raise Refused(f"the message's header {PATH_HEADER} is longer than {PATH_OCTETS_MAX} octets")
+            raise RefusedByTarget(
+                f"the message's header {PATH_HEADER} is longer than {PATH_OCTETS_MAX} octets")
         return path + self._uri.path
 
     def _headers(self, message: Any) -> list[tuple[str, bytes]]:
-        """Header fields of the request. Raises Refused."""
+        """Header fields of the request. Raises RefusedByTarget."""
         table = _headers_of(message)
         headers = [*self._fixed, ("Content-Length", b"%d" % len(message.body))]
         properties = message.properties
@@ -343,13 +346,13 @@ class WebhookTargetWriter(TargetWriter):
         is_taken, failure = True, None
         try:
             self._poster.send(_Posted(octets))
-        except Refused as refused:
-            is_taken, self._why = False, Refused(*refused.args)  # a copy without a traceback
+        except RefusedByTarget as refused:
+            is_taken, self._why = False, RefusedByTarget(*refused.args)  # a copy without a traceback
         except OSError as error:
             failure = error
         except Exception as error:  # a fault in handling this message counts towards the refusal limit
             LOG.exception("a message cannot be posted: a fault of ours")
-            is_taken, self._why = False, Refused(f"a fault of ours: {error}")
+            is_taken, self._why = False, RefusedByTarget(f"a fault of ours: {error}")
         self._posting = None
         if failure is not None:
             self._session.fail("destination", failure)
@@ -422,11 +425,11 @@ def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]
 
 
 def _headers_of(message: Any) -> dict[str, Any]:
-    """The message's headers table. Raises Refused."""
+    """The message's headers table. Raises RefusedByTarget."""
     try:
         return message.properties.headers or {}
     except Malformed as error:
-        raise Refused(f"the message's properties cannot be read: {error}") from None
+        raise RefusedByTarget(f"the message's properties cannot be read: {error}") from None
 
 
 def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:

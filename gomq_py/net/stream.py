@@ -348,7 +348,8 @@ class Stream:
         if self.after_poll is None or self.after_s != after_s:
             if self.after_poll is not None:
                 self.after_poll.close()
-            # A repeating timer: libev takes one that has run out for due at once when it is started anew.
+            # Not hub.timers, which make one per call: started per read. A repeating timer: libev takes one
+            # that has run out for due at once when it is started anew.
             self.after_poll, self.after_s = gevent.get_hub().loop.timer(after_s, after_s), after_s
         self.after_poll.start(self._readable_again)
 

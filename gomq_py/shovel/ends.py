@@ -10,7 +10,7 @@ from gomq_py.broker.features.stream_offset import OFFSET, NEXT
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.content.fields import Int64
-from gomq_py.links.ends import NO_ACK, Source, Target
+from gomq_py.links.ends import NO_ACK, SourceEnd, TargetEnd
 from gomq_py.links.link import FINAL_CODES, Link
 from gomq_py.links.uris import without_login
 from gomq_py.shovel.definition import is_local, with_vhost
@@ -72,7 +72,7 @@ class Opener:
         exchange, routing_key = definition.dest_exchange, definition.dest_exchange_key
         if definition.dest_queue is not None:
             exchange, routing_key = "", definition.dest_queue
-        return Target(
+        return TargetEnd(
             with_vhosts(definition.dest_uri, vhost), exchange, routing_key,
             prepare=_prepare_target(definition), edit=edit)
 
@@ -93,7 +93,7 @@ def link_uris(shovel):
 
 
 def source_of(definition, vhost, begin_at, is_of_stream):
-    """Return the Source of a definition. ``begin_at``: offset in a stream, or None."""
+    """The SourceEnd of a definition."""
     arguments = dict(definition.src_consumer_args)
     # a remote queue's kind is unknown; the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
@@ -102,7 +102,7 @@ def source_of(definition, vhost, begin_at, is_of_stream):
         arguments.setdefault(OFFSET, NEXT)
         if begin_at is not None:
             arguments[OFFSET] = begin_at
-    return Source(
+    return SourceEnd(
         with_vhosts(definition.src_uri, vhost), definition.src_queue or "",
         prepare=_prepare_source(definition), prefetch=definition.src_prefetch_count,
         consumer_arguments=arguments, no_ack=definition.ack_mode == NO_ACK,

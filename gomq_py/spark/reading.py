@@ -58,7 +58,7 @@ class PieceReader:
             self._lose(piece, until, f"segment {piece.number} ends before them")
 
     def _open(self, piece):
-        """Open a Source at or before the Piece's first record; returns (the Source, the segment's seed)."""
+        """Open a PieceBuffer at or before the Piece's first record; returns it and the segment's seed."""
         place = _PLACES.get((piece.epoch, piece.number))
         if place is None or not piece.at_offset < place.offset <= piece.first:
             place = Place(piece.at_offset, piece.at, 0)
@@ -69,10 +69,10 @@ class PieceReader:
         if place.seed not in (0, seed):  # the file was replaced, as by a restored data folder
             return self._open_at_start(piece)
         self._block.next_ordinal = place.offset - piece.segment_first
-        return Source(self._transport, piece, place.position), seed
+        return PieceBuffer(self._transport, piece, place.position), seed
 
     def _open_at_start(self, piece):
-        source = Source(self._transport, piece, 0)
+        source = PieceBuffer(self._transport, piece, 0)
         source.fill(head.HEAD_BYTES)
         seed = self._seed_of(piece, bytes(source.buffer[:head.HEAD_BYTES]))
         source.drop(head.HEAD_BYTES)
@@ -174,7 +174,7 @@ _PLACES: OrderedDict = OrderedDict()
 _MOST_PLACES = 1024
 
 
-class Source:
+class PieceBuffer:
     """Reads a Piece through a buffer: ``buffer[:end]`` holds the file's bytes from ``position`` on."""
 
     def __init__(self, transport, piece, start):

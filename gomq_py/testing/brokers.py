@@ -24,7 +24,7 @@ class ChildBroker:
     """A broker in a child process: ``with ChildBroker() as broker: connect(broker.amqp_url)``.
 
     Takes the keywords of ``gomq_py.Broker``. Flushing is off unless ``sync=True``: without flushes a kill
-    still loses no message, but a power cut does.
+    still loses no message, but a power cut may.
     """
 
     def __init__(self, data_dir=None, **options):

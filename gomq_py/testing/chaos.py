@@ -132,7 +132,7 @@ def _check_text(switch, given):
 
 
 class ChaosConfirms(Confirms):
-    """The Confirms of a channel, but turns some confirms into refusals."""
+    """The Confirms of a channel that turn some confirms into refusals."""
 
     __slots__ = ("_chaos", "_chosen_up_to")
 

@@ -22,6 +22,7 @@ from gomq_py.http.index import Index
 from gomq_py.http.door import Node
 from gomq_py.http.rates import Rates
 from gomq_py.hub.context import Hub
+from gomq_py.hub.timers import HubTimers
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -64,7 +65,7 @@ class Life:
             self._data_dir, files, Durability(self.committer), settings, self.hub, all_kinds())
         self.broker.recover()
         self._rates = Rates(1000, 1)
-        self._feed, self._index = Feed(self.broker.events), Index()
+        self._feed, self._index = Feed(self.broker.events), Index(HubTimers())
         node = Node(
             self.broker, self.hub.clients, settings, list, "gomq@here", self._rates, self._index, self._feed
         )

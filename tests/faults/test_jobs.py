@@ -371,7 +371,8 @@ class Site:
             scheduler=self.scheduler, is_open=True, fail=told.append, version=5,
             session=SimpleNamespace(queue=None, is_durable=False),
             answers=SimpleNamespace(done=lambda answer, _queues: told.append(answer.codes)),
-            stream=SimpleNamespace(hold=lambda _reason: SimpleNamespace(release=lambda: holds.append(1))))
+            stream=SimpleNamespace(
+                pause_reading=lambda _reason: SimpleNamespace(release=lambda: holds.append(1))))
         for _ in range(2):
             answer = subscribe._Suback(None, connection, 1)
             subscribe._Filters(connection, answer, "abc", lambda _each: 0).begin()

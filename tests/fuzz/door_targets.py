@@ -18,6 +18,7 @@ from gomq_py.http.index import Index
 from gomq_py.http.door import Node as HTTPNode
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementHandler, _Server
+from gomq_py.hub.timers import HubTimers
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.net import client_hello, proxy_protocol
 from gomq_py.net.listener import bind_tcp
@@ -124,7 +125,8 @@ class _Broker:
         self.node.vhost.declare_queue("q", durable=True)
         settings = self.node.broker.settings
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
-        self._index, self._feed = Index(settings.stats_interval / 1000), Feed(self.node.broker.events)
+        self._index = Index(HubTimers(), settings.stats_interval / 1000)
+        self._feed = Feed(self.node.broker.events)
         self.shown = HTTPNode(
             self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index,
             self._feed, shovels, federation, Doctor())

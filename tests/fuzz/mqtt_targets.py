@@ -6,7 +6,7 @@ from gomq_py.errors import Malformed
 from gomq_py.mqtt.wire import crossing, topics
 from gomq_py.mqtt.wire.codec import PacketReader, decode_packet, last_packet
 from gomq_py.mqtt.wire.constants import (
-    CLIENT, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, PUBLISH, SERVER, Limits,
+    CLIENT, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, PUBLISH, SERVER, PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.frames import encode_publish
@@ -22,7 +22,7 @@ from tests.support.mqtt_lanes import assert_equal_answers
 
 VERSIONS = (NO_VERSION, MQTT_3_1, MQTT_3_1_1, MQTT_5)
 SENDERS = (CLIENT, SERVER)
-LIMITS = (Limits(), Limits(packet_octets=40, properties=3, subscriptions=2))
+LIMITS = (PacketLimits(), PacketLimits(packet_octets=40, properties=3, subscriptions=2))
 PROPERTIES = {
     "payload_format_indicator": 1, "message_expiry_interval": 60, "content_type": "t",
     "response_topic": "r/s",

@@ -6,7 +6,7 @@ from gevent import socket
 from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.mqtt.server import subscribe
-from gomq_py.mqtt.server.connection import Connection, Limits
+from gomq_py.mqtt.server.connection import Connection, ShownLimits
 from gomq_py.mqtt.server.login import Greeting
 from gomq_py.mqtt.wire.packets import ConnectPacket
 from gomq_py.net.output import Output
@@ -36,7 +36,7 @@ class MQTTBench:
         self.connection = connection = Connection(server, self.socket, ("127.0.0.1", 1), self.admitted)
         connection.user, connection.vhost = server.broker.users.get("guest"), server.broker.vhosts["/"]
         connection.version, connection.client_id = version, client_id
-        connection.limits = Limits(0)
+        connection.limits = ShownLimits(0)
         connection.access = Access(connection.user, connection.vhost.name, client_id)
         connection.caller = Caller(connection.access, connection.vhost, connection, connection.name, 0)
         connection.output = Output(self.socket, self.buffers)

@@ -9,8 +9,6 @@ An overdue delivery is noticed up to two seconds late, never early.
 import heapq
 import time
 
-import gevent
-
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.hub.scheduler import Job
 from gomq_py.observability.log import logger
@@ -25,10 +23,12 @@ SLICE = 1000
 class ConsumerTimeouts:
     """Watches the channels of one server, and tells those that have an overdue delivery.
 
-    A channel has ``unacked`` and ``consumer_timed_out(holder, error)``; ``clock()`` returns Unix seconds.
+    A channel has ``unacked`` and ``consumer_timed_out(holder, error)``; ``timers``: the hub's; ``clock()``
+    returns Unix seconds.
     """
 
-    def __init__(self, clock=time.time):
+    def __init__(self, timers, clock=time.time):
+        self._timers = timers
         self._clock = clock
         self._buckets = {}  # due second: {channel: None}
         self._order = []
@@ -69,7 +69,6 @@ class ConsumerTimeouts:
         self._due.clear()
         if self._timer is not None:
             self._timer.stop()
-            self._timer.close()
             self._timer = None
 
     def is_watching(self, channel):
@@ -106,11 +105,9 @@ class ConsumerTimeouts:
     def _arm(self):
         if self._timer is not None:
             self._timer.stop()
-            self._timer.close()
             self._timer = None
         if self._order:
-            self._timer = gevent.get_hub().loop.timer(max(0.0, self._order[0] - self._clock()))
-            self._timer.start(self._on_timer)
+            self._timer = self._timers.start(1000 * (self._order[0] - self._clock()), self._on_timer)
 
     def _on_timer(self):
         try:

@@ -234,6 +234,7 @@ class LoginAttempt(ClientLogin):
     # time limit
 
     def _start_timer(self, seconds):
+        # Not hub.timers: each login starts one, and `make bench` has a row for logins.
         self._timer = gevent.get_hub().loop.timer(seconds)
         self._timer.start(self._out_of_time)
 

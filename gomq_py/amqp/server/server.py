@@ -25,7 +25,7 @@ class AMQPServer:
         self.settings = settings
         self.tables = broker.tables
         self.gate = hub.admission.gate("")  # AMQP's limits for strangers have no protocol in their names
-        self.timeouts = ConsumerTimeouts()
+        self.timeouts = ConsumerTimeouts(hub.timers)
         hub.at_close(self.timeouts.close)
         look_again = LookAgain(hub.clients)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))

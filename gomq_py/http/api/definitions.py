@@ -35,7 +35,7 @@ def get_definitions(vhost=None):
 
 
 def _present(vhost):
-    """The (key, value) pairs of a VHost's definitions, of the whole broker's for None."""
+    """The (key, value) pairs of a VHost's definitions; of the whole broker's if ``vhost`` is None."""
     return sections(node().broker) if vhost is None else sections_of_vhost(vhost)
 
 

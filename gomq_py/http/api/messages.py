@@ -150,7 +150,7 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Run the move to its end, while other requests go on; returns an answer with its counts. May switch."""
+    """Move messages, or copy them if ``keep``; returns an answer with the move's counts. May switch."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None

@@ -1,4 +1,4 @@
-"""/api/nodes: shows memory, descriptors and disk of the single node. Has LavinMQ's garbage routes."""
+"""/api/nodes: shows memory, descriptors and disk of the single node; collects garbage, as in LavinMQ."""
 import gc
 import os
 import resource

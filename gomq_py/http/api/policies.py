@@ -111,7 +111,9 @@ class Family:
 
 
 def _check_token(definition):
-    """Raises BadRequest for HANDS_ON keys: the rights of a token's user cannot be looked up later."""
+    """Raises BadRequest if the definition that a token's user sets has HANDS_ON keys: such a policy acts with
+    the rights of its author, which the broker cannot look up later for a token.
+    """
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
         raise BadRequest(validation_failed(

@@ -188,5 +188,5 @@ def _text(wanted, key):
 
 
 def _globbed(text):
-    """A regular expression for a text with ``*`` and ``?``, which cannot take long."""
+    """A regular expression for a text with the wildcards ``*`` and ``?``. A match takes little time."""
     return None if text is None else re.compile(fnmatch.translate(re.sub(r"\*+", "*", text)), re.DOTALL)

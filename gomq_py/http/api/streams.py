@@ -1,8 +1,8 @@
 """/api/streams: shows the content of a stream, and hands out raw ranges of its segments to programs that read
 many messages at once.
 
-Reading needs a consumer's read permission, and no tag. The broker sets the bounds, which cover flushed
-messages only, so that an offset never changes its message.
+A reader needs a consumer's read permission, and no tag. Only flushed messages can be read, so that even after
+a power cut an offset never means another message.
 """
 import os
 import posix

@@ -1,4 +1,4 @@
-"""/api/unacked: shows the holders of unacknowledged messages, and returns messages. Of gomq-py alone."""
+"""/api/unacked: shows who holds unacknowledged messages, and returns messages. Routes of gomq-py alone."""
 import time
 
 from flask import Blueprint

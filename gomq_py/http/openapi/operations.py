@@ -31,8 +31,7 @@ def shows(schema, query=()):
 
 
 def lists(*names, query=()):
-    """The Operation of a GET of a list, or of a page of it. ``names`` are the schemas of its objects.
-    """
+    """The Operation of a GET of a list or one of its pages. ``names``: schemas of the list's objects."""
     item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
         "filtered_count", "item_count", "page", "page_count", "page_size",

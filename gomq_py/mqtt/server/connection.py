@@ -47,7 +47,7 @@ REASON_MAX = 256
 PINGRESP = PingrespPacket().encode(MQTT_5)
 
 
-class Limits(NamedTuple):
+class ShownLimits(NamedTuple):
     """A connection's limits, for lists of connections. ``heartbeat_s`` is the keep alive."""
 
     heartbeat_s: int
@@ -108,7 +108,7 @@ class Connection(ClientConnection):
         self.slow_walk = SlowWalk(self.stream, self.hub.slow_turns)
         self.answers = subscribe.Answers(self)
         access = self.server.access_of(login.user, login.vhost, self.client_id)
-        self.enter(login.user, login.vhost, access, Limits(greeting.keep_alive_s), login.mechanism)
+        self.enter(login.user, login.vhost, access, ShownLimits(greeting.keep_alive_s), login.mechanism)
         self.caller = Caller(access, self.vhost, self, self.name, 0)
         rest = login.rest
         del login  # which holds the password

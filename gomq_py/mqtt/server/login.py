@@ -26,7 +26,7 @@ from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting, last_packet
 from gomq_py.mqtt.wire.constants import (
-    CLIENT, IDENTIFIER_MAX, MQTT_5, NO_VERSION, VARIABLE_MAX, VERSION_NAMES, Limits,
+    CLIENT, IDENTIFIER_MAX, MQTT_5, NO_VERSION, VARIABLE_MAX, VERSION_NAMES, PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
@@ -100,7 +100,7 @@ class LoginAttempt(ClientLogin):
 
     def _read_connect(self):
         """Read the CONNECT; what follows it stays in ``_octets``. Raises LoginEnd, OSError. May switch."""
-        limits = Limits(packet_octets=self._most_octets)
+        limits = PacketLimits(packet_octets=self._most_octets)
         try:
             while True:
                 head = decode_fixed_header(self._octets, 0, len(self._octets), NO_VERSION, CLIENT, limits)
@@ -274,4 +274,4 @@ class Greeting:
 @lru_cache(maxsize=1)
 def _packet_limits(most_octets, payload_octets):
     """The Limits of packets; cached: all connections share one object."""
-    return Limits(packet_octets=most_octets, payload_octets=payload_octets)
+    return PacketLimits(packet_octets=most_octets, payload_octets=payload_octets)

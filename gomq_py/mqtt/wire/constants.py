@@ -58,7 +58,7 @@ IDENTIFIER_MAX = 65_535  # §2.2.1: packet identifiers are 1 to this
 HEADER_MAX = 5  # the first octet and a remaining length of four
 
 
-class Limits(NamedTuple):
+class PacketLimits(NamedTuple):
     """Limits of one packet. ``packet_octets`` include the fixed header; ``properties``: how many;
     ``subscriptions``: how many filters; ``payload_octets``: of a PUBLISH (checked elsewhere).
     """
@@ -72,4 +72,4 @@ class Limits(NamedTuple):
     payload_octets: int = VARIABLE_MAX
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = PacketLimits()

@@ -75,7 +75,7 @@ EXPIRATION_MAX_MS = 4294967295
 FIXED_BYTES = 1024
 
 # Most octets and user properties of a PUBLISH made from basic properties: our own side accepts 256 properties
-# in all (constants.Limits).
+# in all (constants.PacketLimits).
 BLOCK_MAX = 65536
 USER_PROPERTIES_MAX = 240
 # Octets for names of the user properties that stand for basic properties, and for other fixed parts.

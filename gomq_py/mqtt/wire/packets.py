@@ -17,7 +17,7 @@ from gomq_py.mqtt.wire import fields, reason_codes, topics
 from gomq_py.mqtt.wire.constants import (
     AUTH, BRIDGE_FLAG, CLIENT, CONNACK, CONNECT, DISCONNECT, DUP_FLAG, MQTT_3_1, MQTT_3_1_1, MQTT_5, PINGREQ,
     PINGRESP, PROTOCOL_NAMES, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RETAIN_FLAG, SERVER, SUBACK,
-    SUBSCRIBE, UNSUBACK, UNSUBSCRIBE, WILL, Limits,
+    SUBSCRIBE, UNSUBACK, UNSUBSCRIBE, WILL, PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import (
     ClientIdentifierNotValid, MalformedPacket, MQTTError, ProtocolError, QuotaExceeded,
@@ -37,7 +37,7 @@ class Decoding(NamedTuple):
 
     version: int
     sender: str
-    limits: Limits
+    limits: PacketLimits
     flags: int = 0
 
 

@@ -291,6 +291,7 @@ class Wakeup:
         if self.timer is not None:
             self.timer.close()
         self.rings_at_s = until_s
+        # Not hub.timers: set before almost each flush, and a call more would delay confirms.
         self.timer = gevent.get_hub().loop.timer(max(0.0, until_s - time.monotonic()))
         self.timer.start(self._time_is_up)
 

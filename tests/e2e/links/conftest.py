@@ -8,7 +8,7 @@ import pytest
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.links import poison_detection
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from gomq_py.links.link import Link
 from tests.support.broker_process import BrokerProcess
 from tests.support.hostile_broker import HostileBroker
@@ -61,8 +61,8 @@ def make_link(hub, pair, name):
         one, two = pair
         options = {"connect": connect, "backoff": QUICK, **options}
         link = Link(
-            hub, name, source or Source(one.amqp_url, name),
-            target or Target(two.amqp_url, "", name, edit=edit), **options,
+            hub, name, source or SourceEnd(one.amqp_url, name),
+            target or TargetEnd(two.amqp_url, "", name, edit=edit), **options,
         )
         links.append(link)
         return link

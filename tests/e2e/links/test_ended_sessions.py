@@ -10,7 +10,7 @@ from gevent.event import Event
 
 from gomq_py.links import link as links_link
 from gomq_py.links import wire
-from gomq_py.links.ends import Target
+from gomq_py.links.ends import TargetEnd
 from tests.e2e.links.test_webhooks import server, webhook  # noqa: F401 (fixtures)
 from tests.support.links import connect, ended, fill, until
 
@@ -50,7 +50,7 @@ def ends(queues, make_link, uncollected, monkeypatch):
 
 
 def test_stop_while_a_broker_confirms_nothing(ends, taking_nothing, name):
-    ends(Target(taking_nothing.url, "", name))
+    ends(TargetEnd(taking_nothing.url, "", name))
 
 
 def test_broker_that_confirms_nothing_and_ends_the_connection(ends, taking_nothing, name):
@@ -58,7 +58,7 @@ def test_broker_that_confirms_nothing_and_ends_the_connection(ends, taking_nothi
         taking_nothing.cut()
         until(lambda: link.status.reconnects)
 
-    ends(Target(taking_nothing.url, "", name), cut)
+    ends(TargetEnd(taking_nothing.url, "", name), cut)
 
 
 def test_broker_that_refuses(ends, queues, pair, name):
@@ -66,7 +66,7 @@ def test_broker_that_refuses(ends, queues, pair, name):
     target.queue_delete(name)
     target.queue_declare(name, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
 
-    ends(Target(pair[1].amqp_url, "", name), lambda link: until(lambda: link.status.refused))
+    ends(TargetEnd(pair[1].amqp_url, "", name), lambda link: until(lambda: link.status.refused))
 
 
 @pytest.mark.parametrize("size", [10_000, 300_000])

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from gomq_py.client.backoff import Backoff
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from tests.support.links import connect, consumers, fill, numbers, take_all, until
 from tests.support.ports import reserve
 from tests.support.stalling_proxy import StallingProxy
@@ -29,7 +29,7 @@ def proxied(pair, make_link, queues):
         uris = [broker.amqp_url for broker in pair]
         uris[SIDES.index(side)] = via(proxies[0], pair[SIDES.index(side)])
         queue = queues[0]
-        link = make_link(Source(uris[0], queue), Target(uris[1], "", queue))
+        link = make_link(SourceEnd(uris[0], queue), TargetEnd(uris[1], "", queue))
         link.start()
         return proxies[0], link
 
@@ -84,7 +84,8 @@ def test_cuts_in_the_middle_of_large_messages_tear_none(queues, proxied, side):
 def test_nobody_there_is_said_once_in_a_while(pair, queues, make_link, caplog, side):
     uris = [broker.amqp_url for broker in pair]
     uris[SIDES.index(side)] = f"amqp://me:secret@127.0.0.1:{reserve()}"
-    link = make_link(Source(uris[0], queues[0]), Target(uris[1], "", queues[0]), backoff=Backoff(0.01, 0.02))
+    link = make_link(
+        SourceEnd(uris[0], queues[0]), TargetEnd(uris[1], "", queues[0]), backoff=Backoff(0.01, 0.02))
 
     with caplog.at_level(logging.INFO):
         link.start()
@@ -100,7 +101,7 @@ def test_nobody_there_is_said_once_in_a_while(pair, queues, make_link, caplog, s
 
 def test_password_that_is_refused_ends_the_link(pair, queues, make_link):
     uri = pair[1].amqp_url.replace("guest:guest", "guest:wrong")
-    link = make_link(target=Target(uri, "", queues[0]))
+    link = make_link(target=TargetEnd(uri, "", queues[0]))
     link.start()
     until(lambda: link.has_ended)
 
@@ -113,7 +114,7 @@ def test_peer_that_never_answers_is_given_up_in_time(pair, queues, make_link):
     with StallingProxy(pair[1].port) as proxy:
         proxy.hold()
         link = make_link(
-            target=Target(via(proxy, pair[1]), "", queues[0]),
+            target=TargetEnd(via(proxy, pair[1]), "", queues[0]),
             connect_target=lambda uri: connect(uri + "&connection_timeout=300"))
         link.start()
         until(lambda: link.status.reconnects >= 2)

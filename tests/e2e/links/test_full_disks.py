@@ -4,7 +4,7 @@ import pytest
 from gomq_py.broker.transfer import engine
 from gomq_py.content.properties import Properties
 from gomq_py.links import poison_detection
-from gomq_py.links.ends import Target
+from gomq_py.links.ends import TargetEnd
 from tests.e2e.links.test_refusals import dead_letters
 from tests.support.ill_disk import IllDisk, SmallDisk
 from tests.support.links import connect, depth, fill, numbers, take_all, until
@@ -55,7 +55,7 @@ def test_disk_that_fills_up_under_a_link_is_waited_for(
             pytest.skip("this machine does not let us mount a file system of our own (unshare -rm)")
         with disk.broker(config=config) as broker:
             target = destination(broker, queue)
-            link = make_link(target=Target(broker.amqp_url, "", queue), refusals=1)
+            link = make_link(target=TargetEnd(broker.amqp_url, "", queue), refusals=1)
             link.start()
             fill_source(50)
             until(lambda: link.status.moved == 50)
@@ -78,7 +78,7 @@ def test_refusals_of_a_disk_that_is_full_for_a_short_time_give_nothing_up(
     queue, source, _ = queues
     with IllDisk(tmp_path, config=config) as broker:
         target = destination(broker, queue)
-        link = make_link(target=Target(broker.amqp_url, "", queue), refusals=1)
+        link = make_link(target=TargetEnd(broker.amqp_url, "", queue), refusals=1)
         link.start()
         broker.fall_ill("full")
 
@@ -101,7 +101,7 @@ def test_disk_that_is_full_for_long_and_does_not_say_so_costs_few_messages(
     queue, source, _ = queues
     with IllDisk(tmp_path, config=config) as broker:
         target = destination(broker, queue)
-        link = make_link(target=Target(broker.amqp_url, "", queue), refusals=1)
+        link = make_link(target=TargetEnd(broker.amqp_url, "", queue), refusals=1)
         link.start()
         broker.fall_ill("full")
 

@@ -17,7 +17,7 @@ from gomq_py.client import stream
 from gomq_py.links import link as links_link
 from gomq_py.links import session as link_session
 from gomq_py.links import wire
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from gomq_py.links.link import Link
 from tests.support.hostile_broker import HostileBroker
 from tests.support.links import QUICK, connect, ended, until
@@ -107,8 +107,8 @@ def moving(hub, request, monkeypatch):
         ends = [HostileBroker(source), HostileBroker(destination)]
         brokers.extend(ends)
         link = Link(
-            hub, request.node.name, Source(ends[0].url, "q", prefetch=COUNT),
-            Target(ends[1].url, "", "q", **target), connect=connect, backoff=QUICK, ack_mode=ack_mode,
+            hub, request.node.name, SourceEnd(ends[0].url, "q", prefetch=COUNT),
+            TargetEnd(ends[1].url, "", "q", **target), connect=connect, backoff=QUICK, ack_mode=ack_mode,
             paused=paused)
         links.append(link)
         link.start()

@@ -9,7 +9,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.links import link as links_link
 from gomq_py.links import wire
 from gomq_py.links.source_reader import LEAST_OCTETS, MemoryBudget, buffers_of
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from gomq_py.links.local import Connector
 from gomq_py.links.remote_hosts import THREADS_MOST, Lookups
 from tests.support.federated import start_gomq
@@ -96,7 +96,7 @@ def test_links_to_peers_that_take_nothing_share_what_they_keep(
     fill(source, name, 12 * 64, body=body)  # as many as they prefetch
     links = [
         make_link(
-            Source(one.amqp_url, name, prefetch=64), Target(taking_nothing.url, "", name),
+            SourceEnd(one.amqp_url, name, prefetch=64), TargetEnd(taking_nothing.url, "", name),
             connect=partial(connect, heartbeat_s=0))
         for _ in range(12)]
     most = 0
@@ -108,7 +108,7 @@ def test_links_to_peers_that_take_nothing_share_what_they_keep(
     for link in links:
         link.start()
     until(lambda: has_each(LEAST_OCTETS), what=lambda: [link.status for link in links])
-    healthy = make_link(Source(one.amqp_url, other), Target(two.amqp_url, "", other))
+    healthy = make_link(SourceEnd(one.amqp_url, other), TargetEnd(two.amqp_url, "", other))
     healthy.start()
     fill(source, other, 300, body=body)
 
@@ -136,16 +136,16 @@ def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link
     connector = Connector(Settings.checked(links_amqp_hosts_allowed="127.0.0.0/8"), None, lookups)
     hanging = [
         make_link(
-            Source(f"amqp://guest:guest@silent-{number}.example:1/%2f", name),
-            Target(two.amqp_url, "", name), connect=connector.connect)
+            SourceEnd(f"amqp://guest:guest@silent-{number}.example:1/%2f", name),
+            TargetEnd(two.amqp_url, "", name), connect=connector.connect)
         for number in range(COUNT)]
     for link in hanging:
         link.start()
     until(lambda: len(lookups._running) >= THREADS_MOST - THREADS_MOST // 4)  # what one user may have
     is_full.set()
     link = make_link(
-        Source(f"amqp://guest:guest@one.example:{one.port}/%2f", name),
-        Target(f"amqp://guest:guest@two.example:{two.port}/%2f", "", name), connect=connector.connect)
+        SourceEnd(f"amqp://guest:guest@one.example:{one.port}/%2f", name),
+        TargetEnd(f"amqp://guest:guest@two.example:{two.port}/%2f", "", name), connect=connector.connect)
     link.start()
     fill(source, name, 10)
 

@@ -10,7 +10,7 @@ from gevent.server import StreamServer
 
 from gomq_py.content.fields import Int64
 from gomq_py.content.properties import Properties
-from gomq_py.links.ends import Target
+from gomq_py.links.ends import TargetEnd
 from tests.e2e.links.test_refusals import TOO_LARGE, dead_letters
 from tests.e2e.links.test_webhooks import server, webhook  # noqa: F401 (fixtures)
 from tests.support.links import depth, fill, numbers, take_all, until
@@ -109,7 +109,7 @@ def test_message_at_which_the_destination_closes_the_socket_without_a_word(
     listening.start()
     uri = pair[1].amqp_url.replace(f":{pair[1].port}", f":{listening.server_port}")
     check = moved_but_one(body=MARK)
-    link = make_link(target=Target(uri, "", name), refusals=2)
+    link = make_link(target=TargetEnd(uri, "", name), refusals=2)
     link.start()
     try:
         check(link)
@@ -142,7 +142,7 @@ def test_message_of_an_exchange_that_the_destination_does_not_have(queues, make_
         if number == 20:
             source.publish("here", "", b"99")
 
-    link = make_link(target=Target(pair[1].amqp_url), refusals=2)
+    link = make_link(target=TargetEnd(pair[1].amqp_url), refusals=2)
     link.start()
     until(lambda: link.status.set_aside == 1 and link.status.moved == 40)
 

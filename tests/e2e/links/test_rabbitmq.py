@@ -2,7 +2,7 @@
 import pytest
 
 from gomq_py.content.properties import Properties
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from tests.support.links import connect, depth, fill, numbers, take_all, until
 
 pytestmark = pytest.mark.needs_program("rabbitmq-server")
@@ -44,7 +44,7 @@ def test_messages_arrive_in_order_as_they_were_published(sides, make_link, name)
     fill(source, name, 10_000, properties)
     fill(source, name, 5, properties, body=b"%d " + b"x" * 700_000, first=10_000)
 
-    link = make_link(Source(source_uri, name), Target(target_uri, "", name))
+    link = make_link(SourceEnd(source_uri, name), TargetEnd(target_uri, "", name))
     link.start()
     until(lambda: link.status.moved == 10_005)
 
@@ -57,7 +57,7 @@ def test_messages_arrive_in_order_as_they_were_published(sides, make_link, name)
 
 def test_pause_and_resume(sides, make_link, name):
     source, target, source_uri, target_uri = sides
-    link = make_link(Source(source_uri, name), Target(target_uri, "", name), paused=True)
+    link = make_link(SourceEnd(source_uri, name), TargetEnd(target_uri, "", name), paused=True)
     link.start()
     until(lambda: link.status.state == "running")
     fill(source, name, 10)
@@ -79,7 +79,7 @@ def test_full_queue_of_rabbitmq_refuses_and_order_is_kept(rabbit_target, make_li
     target.queue_declare(name, arguments={"x-max-length": 100, "x-overflow": "reject-publish"})
     fill(source, name, 250)
 
-    link = make_link(target=Target(uri, "", name))
+    link = make_link(target=TargetEnd(uri, "", name))
     link.start()
     for count in (100, 200):
         until(lambda: link.status.moved == count and link.status.error)  # noqa: B023
@@ -100,7 +100,7 @@ def test_message_too_large_for_rabbitmq_is_dead_lettered_after_the_limit(rabbit_
     source.publish("", name, b"x" * 1_048_577)
     fill(source, name, 20, first=20)
 
-    link = make_link(target=Target(uri, "", name), refusals=2)
+    link = make_link(target=TargetEnd(uri, "", name), refusals=2)
     link.start()
     until(lambda: link.status.moved == 40)
 
@@ -130,7 +130,7 @@ def test_headers_nested_deeper_than_this_broker_reads_are_dead_lettered_after_th
         fill(source, name, 20, first=21)
 
         link = make_link(
-            Source(rabbitmq.amqp_url, name), refusals=3,
+            SourceEnd(rabbitmq.amqp_url, name), refusals=3,
             edit=(lambda properties, delivered: properties) if is_edited else None)
         link.start()
         until(lambda: link.status.moved == 40 and link.status.set_aside == 1)
@@ -145,7 +145,7 @@ def test_queue_that_is_deleted_at_rabbitmq_cancels_and_is_waited_for(rabbitmq, p
         source = connection.channel()
         source.queue_declare(name, durable=True)
         connect(pair[1].amqp_url).channel().queue_declare(name)
-        link = make_link(Source(rabbitmq.amqp_url, name))
+        link = make_link(SourceEnd(rabbitmq.amqp_url, name))
         link.start()
         until(lambda: link.status.state == "running")
 

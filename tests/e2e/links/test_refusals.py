@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from gomq_py.broker.transfer import engine
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from gomq_py.links.session import LinkSession
 from tests.e2e.links.conftest import LARGEST
 from tests.support.held_up import Standstill
@@ -89,7 +89,7 @@ def test_messages_wait_at_their_source_while_their_queue_is_not_there(queues, ma
 def test_link_that_does_not_wait_for_confirms_connects_anew_when_messages_come_back(queues, make_link, pair):
     """So it declares the queue, where it has one to declare."""
     queue, source, target = queues
-    prepared = Target(pair[1].amqp_url, "", queue, prepare=lambda channel: channel.queue_declare(queue))
+    prepared = TargetEnd(pair[1].amqp_url, "", queue, prepare=lambda channel: channel.queue_declare(queue))
     target.queue_delete(queue)
     link = make_link(target=prepared, ack_mode="on-publish")
     link.start()
@@ -159,7 +159,7 @@ def test_small_message_that_the_destination_finds_malformed_is_found_among_other
     dead = dead_letters(source, queue)
     target.exchange_declare("gone", "fanout", durable=False)
     target.queue_bind(queue, "gone")
-    link = make_link(target=Target(pair[1].amqp_url, "gone"), refusals=2)
+    link = make_link(target=TargetEnd(pair[1].amqp_url, "gone"), refusals=2)
     link.start()
     fill(source, queue, 10)
     until(lambda: link.status.moved == 10)
@@ -221,7 +221,7 @@ def test_queue_that_vanishes_at_the_source_is_waited_for(queues, make_link):
 def test_queue_that_never_was_ends_the_link(queues, make_link, pair):
     ends = []
     link = make_link(
-        source=Source(pair[0].amqp_url, "nowhere"), on_end=lambda link, reason: ends.append(reason))
+        source=SourceEnd(pair[0].amqp_url, "nowhere"), on_end=lambda link, reason: ends.append(reason))
     link.start()
     until(lambda: link.has_ended)
 
@@ -238,7 +238,7 @@ def test_large_messages_of_a_stream_that_are_refused_wait_and_arrive(queues, mak
     source.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
     fill(source, queue, 5, body=b"%d " + b"x" * 300_000)
 
-    link = make_link(source=Source(
+    link = make_link(source=SourceEnd(
         pair[0].amqp_url, queue, consumer_arguments={"x-stream-offset": "first"},
         offset_argument="x-stream-offset"))
     link.start()
@@ -293,7 +293,7 @@ def test_large_message_that_is_refused_is_given_up_while_others_are_taken(
     source.queue_delete(queue)
     source.queue_declare(queue, durable=True, arguments=arguments)
     fill(source, queue, 1, body=b"%d " + b"x" * 600_000)
-    link = make_link(source=Source(
+    link = make_link(source=SourceEnd(
         pair[0].amqp_url, queue, offset_argument="x-stream-offset",
         consumer_arguments={"x-stream-offset": "first"} if arguments else None), refusals=2)
     link.start()

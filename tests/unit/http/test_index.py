@@ -10,6 +10,7 @@ from gomq_py.http.index import Index, Rows, in_order
 from gomq_py.http.kinds import Kind
 from gomq_py.hub import turns
 from gomq_py.hub.scheduler import SliceClock
+from gomq_py.hub.timers import HubTimers
 from tests.support.waiting import in_time
 
 INTERVAL_S = 5.0
@@ -52,7 +53,7 @@ def clock():
 
 @pytest.fixture
 def index(clock):
-    one = Index(INTERVAL_S, now_s=lambda: clock[0])
+    one = Index(HubTimers(), INTERVAL_S, now_s=lambda: clock[0])
     yield one
     one.close()
 

@@ -19,7 +19,7 @@ def test_stream_with_nothing_to_tell_gives_a_sign_of_life_although_it_is_woken(m
         return []
 
     event.set()
-    stream = live._Stream(live.Source(), followers, event, SimpleNamespace(is_good=lambda: True), tell)
+    stream = live._Stream(live.Waker(), followers, event, SimpleNamespace(is_good=lambda: True), tell)
 
     lines = iter(stream)
 

@@ -9,7 +9,7 @@ from gevent.event import Event
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ConnectionClosed
 from gomq_py.hub.turns import PacedTurns
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import SourceEnd, TargetEnd
 from gomq_py.links.link import Link
 from tests.support.queues import HandTimers
 from tests.support.waiting import in_time
@@ -62,7 +62,7 @@ def link():
         spawn=gevent.spawn, is_closed=False, timers=timers, closing=closing, link_turns=PacedTurns(),
         at_close=lambda function: closing.setdefault(function), not_at_close=lambda function:
         closing.pop(function, None))
-    source, target = Source(["amqp://a"], "q"), Target(["amqp://b"])
+    source, target = SourceEnd(["amqp://a"], "q"), TargetEnd(["amqp://b"])
     return Link(hub, "l", source, target, backoff=Backoff(0.01), connect=None)
 
 

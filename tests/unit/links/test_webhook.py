@@ -17,7 +17,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.links import http_client, webhook
-from gomq_py.links.ends import Refused
+from gomq_py.links.ends import RefusedByTarget
 from gomq_py.links.remote_hosts import HostRefused
 from gomq_py.links.uris import URIError
 from gomq_py.links.webhook import Webhook, field_value, retry_after_s
@@ -148,7 +148,7 @@ def test_the_path_is_the_uris_or_else_the_messages(uri, header, path):
 @pytest.mark.parametrize("header", [7, {"a": 1}, "/" + "x" * 3000])
 def test_a_path_that_is_none_refuses_the_message(header):
     with Server() as server:
-        with pytest.raises(Refused, match="uri_path"):
+        with pytest.raises(RefusedByTarget, match="uri_path"):
             server.session("http://h").send(message(headers={"uri_path": header}))
         assert server.requests == []
 
@@ -224,7 +224,7 @@ def test_one_connection_takes_many_messages_in_order():
 def test_4xx_refuses_the_message_at_once(status):
     with Server(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status, OK) as server:
         session = server.session()
-        with pytest.raises(Refused, match=f"hooks.example:80 answers {status} No$"):
+        with pytest.raises(RefusedByTarget, match=f"hooks.example:80 answers {status} No$"):
             session.send(message())
         session.send(message())
 
@@ -235,7 +235,7 @@ def test_4xx_refuses_the_message_at_once(status):
 def test_redirects_are_not_followed(status):
     answer = b"HTTP/1.1 %d Moved\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n" % status
     with Server(answer) as server:
-        with pytest.raises(Refused, match="redirects are not followed"):
+        with pytest.raises(RefusedByTarget, match="redirects are not followed"):
             server.session().send(message())
 
         assert len(server.requests) == 1
@@ -335,7 +335,7 @@ def test_what_is_no_http_is_no_answer(answer):
         accepted.sendall(answer)
 
     with Server(*[answers] * 4) as server:
-        with pytest.raises(Refused, match="hooks.example:80: .* 4 times in a row"):
+        with pytest.raises(RefusedByTarget, match="hooks.example:80: .* 4 times in a row"):
             server.session().send(message())
 
 
@@ -373,7 +373,7 @@ def test_plain_http_to_a_port_that_expects_tls_ends_the_session_at_once(answer):
                 "^hooks.example:80: what answers speaks TLS: the URI begins with https://$")) as raised:
             server.session().send(message())
 
-    assert not isinstance(raised.value, Refused)
+    assert not isinstance(raised.value, RefusedByTarget)
     assert server.hellos == (not answer.startswith(b"\x15"))
 
 
@@ -400,7 +400,7 @@ def test_several_uris_that_expect_tls_end_the_session_and_do_not_refuse_the_mess
 @pytest.mark.parametrize("hello", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_server_that_ends_the_connection_and_speaks_no_tls_may_do_so_for_the_messages_sake(hello):
     with TLSServer(hello=hello) as server:
-        with pytest.raises(Refused, match="ended before the answer, 4 times in a row"):
+        with pytest.raises(RefusedByTarget, match="ended before the answer, 4 times in a row"):
             server.session().send(message())
 
 
@@ -408,7 +408,7 @@ def test_server_that_repeats_a_message_which_speaks_of_tls_refuses_the_message()
     body = b"Client sent an HTTP request to an HTTPS server."
     answer = b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     with TLSServer(answer, hello=b"") as server:
-        with pytest.raises(Refused, match="hooks.example:80 answers 400 No"):
+        with pytest.raises(RefusedByTarget, match="hooks.example:80 answers 400 No"):
             server.session().send(message(body))
 
         assert len(server.requests) == 1
@@ -418,7 +418,7 @@ def test_port_that_expects_tls_is_not_asked_for_where_it_has_answered():
     with Server(OK, *[None] * 5) as server:
         session = server.session()
         session.send(message())
-        with pytest.raises(Refused, match="ended before the answer, 4 times in a row"):
+        with pytest.raises(RefusedByTarget, match="ended before the answer, 4 times in a row"):
             session.send(message())
 
         assert server.connections == 5
@@ -426,7 +426,7 @@ def test_port_that_expects_tls_is_not_asked_for_where_it_has_answered():
 
 def test_a_server_that_does_not_answer_is_given_up():
     with Server(*[lambda accepted: Event().wait(in_time(60))] * 4) as server:
-        with pytest.raises(Refused, match="no answer within 0 s, 4 times in a row"):
+        with pytest.raises(RefusedByTarget, match="no answer within 0 s, 4 times in a row"):
             server.session(timeout_s=0.05).send(message())
 
 
@@ -438,7 +438,7 @@ def test_a_server_that_answers_octet_by_octet_is_given_up():
             Event().wait(0.01)
 
     with Server(*[slowly] * 4) as server:
-        with pytest.raises(Refused, match="4 times in a row"):
+        with pytest.raises(RefusedByTarget, match="4 times in a row"):
             server.session(timeout_s=0.1).send(message())
 
 
@@ -456,7 +456,7 @@ def test_an_answer_before_the_body_was_read_counts():
                     pass
 
     with Impatient() as server:
-        with pytest.raises(Refused, match="413"):
+        with pytest.raises(RefusedByTarget, match="413"):
             server.session().send(message(b"x" * 10_000_000))
 
 
@@ -504,7 +504,7 @@ def refuse_certificate(*_):
 def test_what_the_message_may_have_brought_about_refuses_it_in_the_end(uris, requests):
     with Server(*[b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"] * requests, OK) as server:
         session = Webhook(uris, "jobs", server, backoff=NO_WAIT).open(uris[0])
-        with pytest.raises(Refused, match=f"answers 500 Oops, {requests} times in a row"):
+        with pytest.raises(RefusedByTarget, match=f"answers 500 Oops, {requests} times in a row"):
             session.send(message())
         session.send(message())
 
@@ -530,7 +530,7 @@ def test_properties_that_cannot_be_read_refuse_the_message():
         def properties(self):
             raise Malformed("malformed basic properties")
 
-    with Server() as server, pytest.raises(Refused, match="malformed"):
+    with Server() as server, pytest.raises(RefusedByTarget, match="malformed"):
         server.session().send(Broken())
 
 

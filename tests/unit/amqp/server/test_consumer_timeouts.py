@@ -14,6 +14,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.timers import HubTimers
 from tests.support.door import Door
 from tests.support.no_switch import no_switch
 
@@ -72,7 +73,7 @@ def clock():
 
 @pytest.fixture
 def timeouts(clock):
-    timeouts = ConsumerTimeouts(clock)
+    timeouts = ConsumerTimeouts(HubTimers(), clock)
     yield timeouts
     timeouts.close()
 
@@ -318,10 +319,9 @@ def test_timer_runs_only_while_something_is_watched(tmp_path):
         assert door.server.timeouts._timer is not None
 
 
-def test_nothing_is_watched_after_the_end(clock, monkeypatch):
+def test_nothing_is_watched_after_the_end(clock):
     """What lies in a channel that ends after the hub starts no timer."""
-    monkeypatch.setattr("gomq_py.amqp.server.consumer_timeouts.gevent", None)
-    timeouts = ConsumerTimeouts(clock)
+    timeouts = ConsumerTimeouts(None, clock)
     channel = HeldChannel(timeouts)
     timeouts.close()
 

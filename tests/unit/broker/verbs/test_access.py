@@ -19,23 +19,23 @@ def user():
 
 @pytest.mark.parametrize(("verb", "name"), [("configure", "c1"), ("write", "w1"), ("read", "r1")])
 def test_granted_rights_pass(user, verb, name):
-    getattr(Access(user, "shop"), verb)("queue", name)
+    getattr(Access(user, "shop"), f"check_{verb}")("queue", name)
 
 
 @pytest.mark.parametrize("verb", ["configure", "write", "read"])
 @pytest.mark.parametrize("kind", ["queue", "exchange"])
 def test_missing_rights_are_refused(user, verb, kind):
     with pytest.raises(AccessRefused) as caught:
-        getattr(Access(user, "shop"), verb)(kind, "other")
+        getattr(Access(user, "shop"), f"check_{verb}")(kind, "other")
 
     assert caught.value.text == f"access to {kind} 'other' in vhost 'shop' refused for user 'bob'"
 
 
 def test_default_exchange_is_asked_for_by_its_permission_name(user):
-    Access(user, "shop").write("exchange", "")
+    Access(user, "shop").check_write("exchange", "")
 
     with pytest.raises(AccessRefused, match="access to exchange 'amq.default'"):
-        Access(user, "shop").read("exchange", "")
+        Access(user, "shop").check_read("exchange", "")
 
 
 def test_withdrawn_permission_counts_at_once(user):

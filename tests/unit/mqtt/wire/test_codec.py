@@ -10,7 +10,7 @@ from gomq_py.mqtt.wire.codec import (
     PacketReader, PublishHead, check_first_octet, decode_fixed_header, decode_publish_head, last_packet,
 )
 from gomq_py.mqtt.wire.constants import (
-    CLIENT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits,
+    CLIENT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, PacketLimits,
 )
 from gomq_py.mqtt.wire.packets import (
     ConnectPacket, PingreqPacket, PublishPacket, SubscribePacket, Subscription,
@@ -56,7 +56,7 @@ def test_fixed_headers_tell_where_the_packet_ends_before_it_is_there(octets, fou
 ])
 def test_fixed_headers_that_are_wrong_are_refused_by_themselves(octets, version, code):
     with pytest.raises(errors.MQTTError) as caught:
-        decode_fixed_header(octets, 0, len(octets), version, CLIENT, Limits(packet_octets=100))
+        decode_fixed_header(octets, 0, len(octets), version, CLIENT, PacketLimits(packet_octets=100))
 
     assert caught.value.reason_code == code
 

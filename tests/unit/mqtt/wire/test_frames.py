@@ -9,7 +9,7 @@ from gomq_py.mqtt.wire import frames
 from gomq_py.mqtt.wire.codec import decode_packet
 from gomq_py.mqtt.wire.constants import (
     CLIENT, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, PUBACK, PUBCOMP, PUBLISH, PUBREC,
-    PUBREL, SERVER, Limits,
+    PUBREL, SERVER, PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import MalformedPacket, PacketTooLarge
 from gomq_py.mqtt.wire.frames import Acknowledgements, PacketWalk, encode_acknowledgement, encode_publish
@@ -90,12 +90,12 @@ def test_after_connect_the_walk_is_told_the_version():
 
 
 def test_a_walk_is_told_new_limits():
-    walk = PacketWalk(MQTT_3_1_1, CLIENT, Limits(packet_octets=6))
+    walk = PacketWalk(MQTT_3_1_1, CLIENT, PacketLimits(packet_octets=6))
     walk.begin(b"\x30\x05\x00\x01abc", 0, 7)
     with pytest.raises(PacketTooLarge, match="PUBLISH of 7 octets, 6 are accepted"):
         walk.next_packet()
 
-    walk.set_limits(Limits(packet_octets=7))
+    walk.set_limits(PacketLimits(packet_octets=7))
 
     assert walk.next_packet() == PUBLISH
 
@@ -103,9 +103,9 @@ def test_a_walk_is_told_new_limits():
 def test_more_properties_than_the_limit_are_left_to_the_codec():
     octets = PublishPacket(topic_name="a", properties={"user_property": [("", "")] * 3}).encode(MQTT_5)
 
-    assert walked(octets, MQTT_5, limits=Limits(properties=3))[0][0][1] is not None
-    assert walked(octets, MQTT_5, limits=Limits(properties=2))[0][0][1] is None
-    assert_equal_answers(octets, MQTT_5, limits=Limits(properties=2))
+    assert walked(octets, MQTT_5, limits=PacketLimits(properties=3))[0][0][1] is not None
+    assert walked(octets, MQTT_5, limits=PacketLimits(properties=2))[0][0][1] is None
+    assert_equal_answers(octets, MQTT_5, limits=PacketLimits(properties=2))
 
 
 def test_what_the_walk_leaves_is_decoded_by_the_codec():
@@ -154,7 +154,7 @@ def test_packets_that_are_wrong_or_rare_are_left_to_the_codec(octets, version):
 def test_every_first_octet_has_equal_answers(version, sender):
     for first in range(256):
         for rest in (b"", b"\x00", b"\x02\x00\x01", b"\x80\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"):
-            assert_equal_answers(bytes((first,)) + rest, version, sender, Limits(packet_octets=1000))
+            assert_equal_answers(bytes((first,)) + rest, version, sender, PacketLimits(packet_octets=1000))
 
 
 # Texts and octets near every border of UTF-8, and what topics may not hold.
@@ -200,7 +200,7 @@ VALUES = st.one_of(
 )
 def test_properties_of_any_octets_have_equal_answers(values, topic, sender, most):
     assert_equal_answers(
-        encode_publish(MQTT_5, 0, topic, 0, values, b""), MQTT_5, sender, Limits(properties=most)
+        encode_publish(MQTT_5, 0, topic, 0, values, b""), MQTT_5, sender, PacketLimits(properties=most)
     )
 
 
@@ -214,7 +214,8 @@ def test_properties_of_any_octets_have_equal_answers(values, topic, sender, most
     st.sampled_from((4, 8, 1000)),
 )
 def test_any_octets_have_equal_answers(octets, version, sender, most):
-    assert_equal_answers(octets, version, sender, Limits(packet_octets=most, properties=2, subscriptions=2))
+    limits = PacketLimits(packet_octets=most, properties=2, subscriptions=2)
+    assert_equal_answers(octets, version, sender, limits)
 
 
 @given(

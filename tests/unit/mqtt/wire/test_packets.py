@@ -6,7 +6,7 @@ import pytest
 from gomq_py.mqtt.wire import packets
 from gomq_py.mqtt.wire.codec import decode_packet
 from gomq_py.mqtt.wire.constants import (
-    CLIENT, DEFAULT_LIMITS, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits,
+    CLIENT, DEFAULT_LIMITS, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import MQTTError, QuotaExceeded
 from gomq_py.mqtt.wire.packets import (
@@ -294,7 +294,7 @@ def test_flags_that_mqtt_3_1_leaves_open_are_not_looked_at():
 
 
 def test_more_filters_than_the_limit_are_refused_as_a_quota():
-    limits = Limits(subscriptions=3)
+    limits = PacketLimits(subscriptions=3)
     filters = b"\x00\x01a\x00"
 
     assert (
@@ -320,4 +320,4 @@ def test_filters_of_more_octets_than_any_server_accepts_are_refused_unread(kind)
         left >>= 7
 
     with pytest.raises(QuotaExceeded, match="more than 1048576 octets"):
-        decode_packet(kind + bytes(length) + body, MQTT_5, CLIENT, Limits())
+        decode_packet(kind + bytes(length) + body, MQTT_5, CLIENT, PacketLimits())

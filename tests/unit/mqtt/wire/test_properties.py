@@ -6,7 +6,7 @@ import pytest
 from gomq_py.mqtt.wire import constants
 from gomq_py.mqtt.wire.constants import (
     AUTH, CLIENT, CONNACK, CONNECT, DISCONNECT, MQTT_5, PUBACK, PUBLISH, SERVER, SUBSCRIBE, UNSUBSCRIBE, WILL,
-    Limits,
+    PacketLimits,
 )
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.fields import Reader
@@ -151,8 +151,8 @@ def test_what_only_one_side_may_send_is_refused_from_the_other():
 def test_more_properties_than_the_limit_are_refused_as_a_quota():
     pair = b"\x26\x00\x00\x00\x00"
 
-    assert len(decode(b"\x14" + pair * 4, PUBLISH, limits=Limits(properties=4))["user_property"]) == 4
-    assert refusal(pair * 5, PUBLISH, limits=Limits(properties=4)) == (0x97, "PACKET: more than 4 properties")
+    assert len(decode(b"\x14" + pair * 4, PUBLISH, limits=PacketLimits(properties=4))["user_property"]) == 4
+    assert refusal(pair * 5, PUBLISH, limits=PacketLimits(properties=4)) == (0x97, "PACKET: more than 4 properties")
 
 
 def test_a_length_beyond_the_packet_is_malformed():
