@@ -27,6 +27,7 @@ from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
+from gomq_py.observability.log import logger
 from gomq_py.shovel.definition import DefinitionError
 from gomq_py.shovel.supervisor import Shovels
 from gomq_py.storage.disk.data_dir import DataDir
@@ -34,6 +35,10 @@ from gomq_py.storage.disk.files import Files
 from gomq_py.storage.disk.replication import Replicator
 from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush.group_commit import GroupCommit
+
+LOG = logger("boot")
+# The global parameter that names the file of load_definitions once it is imported.
+IMPORTED = "load_definitions"
 
 # MQTT publishes are readable as AMQP properties everywhere.
 forms.register(crossing.MQTTForm())
@@ -94,9 +99,7 @@ class Node:
         federation.open(broker, self.hub, self.connector)
         self.federation = federation
         if settings.load_definitions:
-            from gomq_py.broker.topology import definitions
-
-            definitions.load(broker, settings.load_definitions)
+            self._import(settings.load_definitions)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -128,6 +131,23 @@ class Node:
             self._serving(MQTT)
         self.shovels.start()
         self.federation.start()
+
+    def _import(self, path: str) -> None:
+        """Import a file of definitions, once in the life of the data folder: otherwise deleted definitions
+        would come back at each restart, and with each follower that is promoted.
+        """
+        parameters = self.broker.parameters
+        if IMPORTED in parameters.global_:
+            LOG.info(
+                "load_definitions: %s is not imported, because this broker imported %s when it was new; "
+                "'gomq-py-ctl import_definitions FILE' imports now", path, parameters.global_[IMPORTED])
+            return
+        # imported here: most brokers need no import
+        from gomq_py.broker.topology import definitions
+
+        definitions.load(self.broker, path)
+        parameters.set_global(IMPORTED, path)
+        self.durability.wait()
 
     def _take_over_shovels(self) -> None:
         shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)

@@ -203,7 +203,7 @@ OPTIONS: tuple[Option, ...] = (
         "main", "auth_backends", NAMES, (),
         "Where users are looked up, in this order; empty for the broker's own users.",
     ),
-    Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot."),
+    Option("main", "load_definitions", PATH, "", "Definitions (JSON) that the first boot imports."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
            "How x-consistent-hash exchanges spread keys when they do not say."),
     Option(

@@ -1,5 +1,5 @@
-"""Power cuts on a follower, which has nothing but what the file seam tells: at any event it boots with all that
-was promised, and without damage.
+"""Power cuts on a follower, which has nothing but what the file seam tells: at any event it boots with all
+that was promised, and without damage.
 
 The follower flushes before it says that it keeps something, and before it goes on behind a flush of the
 leader. Without the second, a queue whose deletion was promised comes back without its messages, or a seal is

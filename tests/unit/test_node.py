@@ -4,19 +4,23 @@ and the folder can be opened again.
 import contextlib
 import errno
 import gc
+import os
 import shutil
 import socket
 from collections import Counter
 from functools import partial
+from unittest import mock
 
 import gevent
 import pytest
 
 from gomq_py import node as node_module
 from gomq_py.broker.broker import Broker
+from gomq_py.broker.policies.parameters import Parameters
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
+from gomq_py.errors import DefinitionsError
 from gomq_py.net.listener import BindError
 from gomq_py.node import Node
 from gomq_py.storage.errors import StoreError
@@ -195,6 +199,50 @@ def test_boot_that_fails_says_why_though_closing_fails_too(settings, monkeypatch
     with pytest.raises(ValueError, match="the reason"):
         node.lead()
     node.close()
+
+
+def queues_of(settings, then=lambda broker: None):
+    """The names of the queues after a boot; ``then(broker)`` is called before the node stops."""
+    node = Node(settings)
+    node.lead()
+    names = list(node.broker.vhosts["/"].queues)
+    then(node.broker)
+    node.durability.wait()
+    node.close()
+    return names
+
+
+@pytest.fixture
+def definitions(settings, tmp_path):
+    """The path of a file that a boot is to import, with queue q."""
+    path = tmp_path / "definitions.json"
+    path.write_text('{"queues": [{"name": "q", "vhost": "/", "durable": true, "arguments": {}}]}')
+    settings.load_definitions = str(path)
+    return path
+
+
+def test_definitions_are_imported_once_and_what_was_deleted_since_stays_so(settings, definitions):
+    assert queues_of(settings, lambda broker: broker.vhosts["/"].delete_queue("q")) == ["q"]
+
+    assert queues_of(settings) == []
+
+
+@pytest.mark.parametrize("end", ["missing file", "fault at its end"])
+def test_import_that_did_not_end_is_made_again_by_the_next_boot(settings, definitions, monkeypatch, end):
+    kept = f"{definitions}.kept"
+    with monkeypatch.context() as patched:
+        if end == "missing file":
+            os.rename(definitions, kept)
+        else:
+            patched.setattr(Parameters, "set_global", mock.Mock(side_effect=OSError(errno.EIO, "gone")))
+        node = Node(settings)
+        with pytest.raises((OSError, DefinitionsError)):
+            node.lead()
+        node.close()
+    if end == "missing file":
+        os.rename(kept, definitions)
+
+    assert queues_of(settings) == ["q"]
 
 
 @pytest.mark.parametrize("step", ["AMQPServer", "definitions.load", "Broker", "Hub", "GroupCommit"])

@@ -25,7 +25,7 @@ def replace(files, path, octets):
     file = write_temporary(files, path, octets)
     try:
         files.sync(file)
-        files.tell_flushed()
+        files.register.flushed()
         files.rename(file.path, path, file)
     except OSError:
         discard(files, file)

@@ -58,10 +58,8 @@ QUEUES = "queues"
 TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
-# Names of what is about this machine: written without Files, of no use to another node.
+# Files about this machine, which are not replicated. They and lost+found count as an empty folder.
 OF_THIS_NODE = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS})
-# Names that count as an empty folder: a mount point's own folder, our lock, and the schema file of an
-# interrupted boot.
 _NOT_CONTENT = OF_THIS_NODE | {"lost+found"}
 
 # How the last run ended: in order; by a kill, which keeps all that was written; as a follower, which keeps
@@ -142,8 +140,7 @@ class DataDir:
                 self._lock()
         self._follows = False
         try:
-            if self._files.register is not None:
-                self._files.register.seed(self.path, OF_THIS_NODE)
+            self._files.register.seed(self.path, OF_THIS_NODE)
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
                 make_place(self._files, self._at(name))
@@ -350,10 +347,7 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Read how the last run ended, and note that a run has begun.
-
-        Writes without Files, because followers must not get this note: it is about this machine only.
-        """
+        """Read how the last run ended, and note that a run has begun; without Files (OF_THIS_NODE)."""
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
             make_way(self._files, self._at(name))

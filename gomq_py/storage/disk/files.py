@@ -17,7 +17,6 @@ have one. A log takes bytes in two ways: ``append`` writes them at once; ``accep
 room reserved on the disk, until ``sync_log`` writes and flushes them in a thread.
 """
 import contextlib
-import copy
 import errno
 import os
 import posix
@@ -28,7 +27,7 @@ from gomq_py.storage.disk.open_file import (
     ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, reserve_room, retain_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
-from gomq_py.storage.disk.register import Register
+from gomq_py.storage.disk.register import NullRegister, Register
 
 # Messages and password hashes are private (Mosquitto CVE-2017-9868: a world-readable persistence file).
 FILE_MODE = 0o600
@@ -88,8 +87,8 @@ class Files:
     mapped_descriptors = MAPPED_DESCRIPTORS
 
     def __init__(self, replicators=()):
-        # storage.disk.register, which tells the replicators; None without replicators
-        self.register = Register(replicators) if replicators else None
+        # storage.disk.register, which tells the replicators of each change
+        self.register = Register(replicators) if replicators else NullRegister()
         # path -> changes of having_folder that replicators have not heard of
         self._coming_folders = Counter()
         # path -> changes of having_folder that are not finished
@@ -97,12 +96,6 @@ class Files:
         self._described = set()  # descriptors of named mapped files; threads add, too
         # holders of unlinked files; threads add and remove
         self._leaving = set()
-
-    def with_register(self, register):
-        """These Files as a thread uses them, with a stand-in for the register that tells later, in the hub."""
-        files = copy.copy(self)
-        files.register = register
-        return files
 
     # mapped files
 
@@ -130,8 +123,7 @@ class Files:
 
     def made(self, file):
         """Tell the replicators of a file from ``make`` or ``make_log``."""
-        if self.register is not None:
-            self.register.created(file.path, file.size)
+        self.register.created(file.path, file.size)
 
     def unmake(self, file):
         """Remove a file that ``make`` returned, before replicators hear of it. Blocks."""
@@ -213,7 +205,7 @@ class Files:
 
     def appended(self, file, start, end):
         """Announce that [start, end) of a mapping was written for the first time; once per batch."""
-        if self.register is not None and file.named:
+        if file.named:
             self.register.appended(file, start, end)
 
     def reading(self, file):
@@ -259,7 +251,7 @@ class Files:
 
     def overwritten(self, file, start, end):
         """Announce that [start, end) of a mapping was changed; once per batch."""
-        if self.register is not None and file.named:
+        if file.named:
             self.register.overwritten(file, start, end)
 
     # logs
@@ -272,8 +264,7 @@ class Files:
         except FileExistsError:
             fd = self._open(path, os.O_RDWR)
             return LogFile(path, fd, os.fstat(fd).st_size)
-        if self.register is not None:
-            self.register.created(path, 0)
+        self.register.created(path, 0)
         return LogFile(path, fd, 0)
 
     def make_log(self, path):
@@ -332,7 +323,7 @@ class Files:
         """Tell the replicators which bytes were written to a log since the last call."""
         start, end = file.told, file.size
         file.told = end
-        if self.register is not None and file.named and start < end:
+        if file.named and start < end:
             self.register.appended(file, start, end)
 
     # logs and mapped files
@@ -377,8 +368,7 @@ class Files:
         def told(_):
             if file is not None:
                 file.path = target
-            if self.register is not None:
-                self.register.renamed(source, target)
+            self.register.renamed(source, target)
 
         return Change(source, lambda: self._rename(source, target), told, needed)
 
@@ -393,8 +383,7 @@ class Files:
         def told(kept):
             if kept is not None:
                 aside(self._let_go, kept)
-            if self.register is not None:
-                self.register.unlinked(path)
+            self.register.unlinked(path)
 
         return Change(
             path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told
@@ -413,7 +402,7 @@ class Files:
     def making_folder(self, path):
         """A Change that creates one folder, as ``make_folder`` does."""
         path = os.fspath(path)
-        return Change(path, lambda: self._make_folder(path), lambda _: self._tell("folder_created", path))
+        return Change(path, lambda: self._make_folder(path), lambda _: self.register.folder_created(path))
 
     def have_folder(self, path):
         """Create one folder if missing.
@@ -426,7 +415,7 @@ class Files:
             with contextlib.suppress(FileExistsError):
                 self._make_folder(path)
             del self._coming_folders[path]
-            self._tell("folder_created", path)
+            self.register.folder_created(path)
         elif not os.path.isdir(path):
             self.make_folder(path)
 
@@ -463,7 +452,7 @@ class Files:
                 if made or not self._coming_folders[path]:
                     del self._coming_folders[path]
                 if made:
-                    self._tell("folder_created", path)
+                    self.register.folder_created(path)
 
         return Change(path, act, told)
 
@@ -474,11 +463,7 @@ class Files:
     def removing_folder(self, path):
         """A Change that removes an empty folder, as ``remove_folder`` does."""
         path = os.fspath(path)
-        return Change(path, lambda: self._remove_folder(path), lambda _: self._tell("folder_removed", path))
-
-    def _tell(self, event, path):
-        if self.register is not None:
-            getattr(self.register, event)(path)
+        return Change(path, lambda: self._remove_folder(path), lambda _: self.register.folder_removed(path))
 
     def remove_tree(self, path):
         """Remove a folder and its content, each part through this object."""
@@ -491,16 +476,6 @@ class Files:
             else:
                 self.unlink(inner)
         self.remove_folder(path)
-
-    def tell_flushed(self):
-        """Tell the replicators that a flush has ended, after all that it wrote into logs was told."""
-        if self.register is not None:
-            self.register.flushed()
-
-    @property
-    def told(self):
-        """Count of events that the replicators were told of."""
-        return 0 if self.register is None else self.register.told
 
     # flushes: in a pool thread
 
@@ -685,7 +660,7 @@ class Files:
             file.broken = error
 
     def _resized(self, file):
-        if self.register is not None and file.named:
+        if file.named:
             self.register.resized(file.path, file.size)
 
 

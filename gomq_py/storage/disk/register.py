@@ -9,6 +9,19 @@ not in the register.
 import os
 
 
+class NullRegister:
+    """The register of a broker without replicators: takes note of nothing."""
+
+    replicators = ()
+    told = 0
+
+    def ignore(self, *arguments):
+        """Do nothing."""
+
+    seed = created = folder_created = appended = overwritten = resized = ignore
+    renamed = unlinked = folder_removed = flushed = ignore
+
+
 class Register:
     """``paths``: {id: path} of files; ``folders``: paths, as the keys of a dict. ``told``: count of events
     until now, which is the position of the last one.

@@ -13,8 +13,8 @@ A follower flushes by itself: before it says that it keeps a change, and before 
 What the leader does after a flush, such as the removal of a queue's files, relies on that flush; a follower
 that repeats it without a flush of its own loses messages with its power.
 """
-# Appended ranges from this size on are read when a Range is taken, others at once: a copy of a body of 256 MiB
-# would hold the hub up.
+# A Range from this size on is read when it is taken, a shorter one at once: a copy of a body of 256 MiB would
+# hold the hub up.
 LATER_OCTETS = 65536
 
 

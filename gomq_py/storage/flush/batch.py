@@ -343,8 +343,8 @@ class NameChanges:
         return changes
 
     def make(self, changes, failures):
-        """Have a thread make the changes in order, and tell the replicators. ``failures``, a dict, gets change
-        -> error. May switch.
+        """Have a thread make the changes in order, and tell the replicators. ``failures``, a dict, gets
+        change -> error. May switch.
         """
         if not changes:
             return

@@ -9,7 +9,7 @@ cdef class GroupCommit:
     cdef readonly Py_ssize_t begun
     cdef readonly object sync_seconds
     cdef public bint enabled, tells_before_it_answers, has_failed
-    cdef readonly object position, names, _files, _failures
+    cdef readonly object position, names, _register, _failures
     cdef public object background
     cdef readonly Flushing _flushing
     cdef CommitDelay _commit_delay

@@ -58,14 +58,14 @@ class GroupCommit:
     """
 
     __slots__ = (
-        "begun", "sync_seconds", "enabled", "tells_before_it_answers", "has_failed", "names", "background",
-        "position", "_files", "_failures", "_flushing", "_commit_delay", "_slice_clock", "_greenlet", "_wake", "_is_resting",
-        "_next", "_in_flight", "_is_syncing", "_stopping", "_gone", "_killed", "__dict__", "__weakref__",
+        "begun", "sync_seconds", "enabled", "tells_before_it_answers", "has_failed", "position", "names",
+        "background", "_register", "_failures", "_flushing", "_commit_delay", "_slice_clock", "_greenlet",
+        "_wake", "_is_resting", "_next", "_in_flight", "_is_syncing", "_stopping", "_gone", "_killed",
+        "__dict__", "__weakref__",
     )
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
-        # count of flushes that have taken the marks; noted with a mark, it tells later whether a flush has
-        # taken that mark
+        # count of flushes that took the marks: noted with a mark, it tells whether a flush has taken that one
         self.begun = 0
         self.sync_seconds = Histogram()
         self.enabled = enabled
@@ -73,10 +73,8 @@ class GroupCommit:
         self.tells_before_it_answers = False
         # a flush or a change of names has failed: files may stay that an orderly end does not leave
         self.has_failed = False
-        # count of events (Files.told) behind which an acknowledger has all that the callbacks of the last
-        # flush waited for
-        self.position = 0
-        self._files = files
+        self.position = 0  # Register.told when all had been told that the last callbacks waited for
+        self._register = files.register
         self._slice_clock = slice_clock
         self._greenlet = None
         self._wake = Wakeup()
@@ -156,7 +154,7 @@ class GroupCommit:
             if untold or self.names.are_due() or self._next.callbacks or self._in_flight:
                 self._next.callbacks.append(callback)
             else:
-                self.position = self._files.told
+                self.position = self._register.told
                 callback(None)
         elif self._gone is not None:
             callback(self._gone)
@@ -170,7 +168,7 @@ class GroupCommit:
         elif self._is_syncing:
             self._in_flight.append(callback)
         else:
-            self.position = self._files.told
+            self.position = self._register.told
             is_of_no_log = isinstance(callback, (NotOfLogs, OfLog))
             callback(None if is_of_no_log else self._failures.error_of_logs())
         return None
@@ -335,7 +333,7 @@ class GroupCommit:
                 error for owner, error in failures.items()
                 if owner in batch.stores or owner not in batch.acks
             ]
-            self.position = self._files.told
+            self.position = self._register.told
             self._answer(None, awaited[0] if awaited else None)
 
     def _sync_marks(self):
@@ -416,14 +414,14 @@ class GroupCommit:
         # Before anything switches: acks that somebody waits for are flushed even if their segment goes
         # meanwhile. So this part alone is not cut into slices; it takes 2 us for each store.
         jobs = batch.collect(self._flushing.way_of_stores(), unawaited)
-        self.position = self._files.told  # not after the flush: the next batch is told meanwhile
+        self.position = self._register.told  # not after the flush: the next batch is told meanwhile
         if changes:
             self.names.make(changes, batch.failures)
             if self._killed:
                 release_files(jobs)
                 release(batch.logs)
                 return
-            self.position = self._files.told
+            self.position = self._register.told
         jobs += self._flushing.jobs_of(batch.logs, batch.folders)
         if jobs:
             self._flush(batch, jobs, len(self._in_flight) + next_flush.joined)
@@ -468,8 +466,8 @@ class GroupCommit:
         if not self._killed:
             if batch.logs:
                 self._failures.tell_of_logs(batch.logs, batch.failures, unbegun)
-                self.position = self._files.told
-            self._files.tell_flushed()
+                self.position = self._register.told
+            self._register.flushed()
         release_files(jobs)
         if not self._killed:
             self.sync_seconds.observe(time.monotonic() - began)

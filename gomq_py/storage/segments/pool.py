@@ -362,7 +362,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make folders, and files as ``_create`` does, without telling replicators. Blocks. Raises OSError."""
+        """Make folders, and files as ``_create`` does, and tell no replicator. Blocks. Raises OSError."""
         for folder in folders:
             folder.act()
         if not is_awaited:

@@ -287,7 +287,7 @@ class Recovery:
         if self.store.committer.enabled:
             self.files.write_again(msgs, segment.synced, scanner.at)
             self.files.sync(msgs)
-            self.files.tell_flushed()  # a follower flushes, too, before the seal
+            self.files.register.flushed()  # a follower flushes, too, before the seal
         self.files.allocate(msgs)
         segment.write_head(head)
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)

@@ -4,6 +4,8 @@ Above recovery, below the queue factory. Recovery scans, reads and flushes, whic
 queue. Pool, committer and the register of files belong to the hub: calls to them are recorded, and made after
 recovery, so that replicators hear of a recovery in one piece.
 """
+import copy
+
 from gomq_py.hub.threads import in_thread
 
 
@@ -48,14 +50,17 @@ class _Laters:
     def __init__(self, files, pool, committer):
         self._hubs = pool, committer
         self._register = files.register
-        self.files = files if files.register is None else files.with_register(LaterRegister(files.register))
-        self.pool = Later(pool, "stage", "folder", "last_end", "listed", "settled", "damage")
-        self.pool.files = self.files
+        self.files = files
+        if files.register.replicators:
+            self.files = copy.copy(files)
+            self.files.register = LaterRegister(files.register)
+        self.pool = Later(
+            pool, "stage", "folder", "last_end", "listed", "settled", "damage", files=self.files)
         self.committer = Later(committer, "enabled", "begun")
 
     def tell(self):
         """Tell the replicators what the thread has done to files, also if it failed."""
-        if self._register is not None:
+        if self.files.register is not self._register:
             self.files.register.catch_up()
             self.files.register = self._register  # the store goes on with these Files
 
@@ -70,12 +75,13 @@ class _Laters:
 class Later:
     """Stands for an object of the hub in a thread: records each call, to make it later.
 
-    Attributes of the object that are named in ``known`` can be read at once.
+    Attributes of the object that are named in ``known`` can be read at once, ``replaced`` ones as given.
     """
 
-    def __init__(self, target, *known):
+    def __init__(self, target, *known, **replaced):
         self._target = target
         self._calls = []
+        vars(self).update(replaced)
         for name in known:
             setattr(self, name, getattr(target, name))
 

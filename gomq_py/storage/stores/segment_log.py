@@ -619,8 +619,7 @@ class SegmentLog(_store.Store):
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
         if segment.announced_entries < segment.entries:
-            # not appended(): later acks change COUNT and DUE of these entries
-            self.files.overwritten(
+            self.files.overwritten(  # not appended: COUNT and DUE of an entry may change
                 segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries
             )
             segment.announced_entries = segment.entries

@@ -467,7 +467,7 @@ def test_range_that_is_dropped_gives_its_file_back(tmp_path):
 
     content.drop()
 
-    assert not file.held
+    assert not file.is_retained
 
 
 def test_listeners_do_not_hear_of_changes_that_failed(tmp_path):

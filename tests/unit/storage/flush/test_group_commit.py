@@ -162,7 +162,7 @@ def test_position_is_that_of_the_marks_of_a_flush_and_not_of_its_end(tmp_path, w
     store.sync_files = lambda acks_too: [file]
     log = FramedLog(files, tmp_path / "log", committer=committer)
     committer.wait()
-    at_once, positions, sync = files.told, [], files.sync
+    at_once, positions, sync = files.register.told, [], files.sync
 
     def sync_and_go_on(*arguments):
         files.overwritten(file, 0, 1)

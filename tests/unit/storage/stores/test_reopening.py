@@ -78,14 +78,14 @@ def test_replicators_hear_in_the_hub_of_what_a_store_opened_in_a_thread_has_chan
         before = mirror.flushes
         for _ in range(COUNT):
             bench.push(b"body")
-        bench.store.flush()
+        bench.store.write_out()
         bench.committer.wait()
         assert mirror.flushes > before
     (*_, path), flushes = sorted(folder.glob("msgs.*")), mirror.flushes
     path.write_bytes(path.read_bytes().replace(b"body", b"BODY", 1))
     bench.store.forget_files()
     bench.store, report = open_in_thread(noted, folder, bench.files, bench.pool, bench.committer, INCARNATION)
-    bench.store.flush()
+    bench.store.write_out()
     bench.committer.wait()
 
     assert report.lost == 1 and mirror.flushes > flushes
