@@ -37,13 +37,13 @@ class _File:
 
 @blueprint.get("/")
 def index():
-    """The page."""
+    """Return the management page."""
     return _answer("index.html")
 
 
 @blueprint.get("/ui/<path:path>")
 def file(path):
-    """A file of the page."""
+    """Return a file of the management page."""
     return _answer(path)
 
 

@@ -21,7 +21,7 @@ KINDS = {"q": QUEUE, "e": EXCHANGE}
 @blueprint.get("/api/bindings/<vhost>")
 @access(MANAGEMENT)
 def list_bindings(vhost=None):
-    """The bindings of one vhost, or of all that the user sees; a queue's to the default exchange, too."""
+    """Return the bindings, those to the default exchange too, of one vhost or all that the user sees."""
     found = []
     for one in vhosts_named(vhost):
         found += one.queues.values()  # each stands for its binding to the default exchange
@@ -46,7 +46,7 @@ def between(exchange, destination):
 @blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def list_between(vhost, source, kind, destination):
-    """The bindings between two ends: none where one of them is not there, as RabbitMQ has it."""
+    """Return the bindings from an exchange to a destination; an empty list if either does not exist."""
     there = find_vhost(vhost)
     if kind not in KINDS:
         raise NoSuchObject()
@@ -63,7 +63,7 @@ def list_between(vhost, source, kind, destination):
 @blueprint.post("/api/bindings/<vhost>/e/<source>/<kind>/<destination>")
 @access(MANAGEMENT)
 def post_binding(vhost, source, kind, destination):
-    """Bind; 201 with the place of the binding, also when it was there."""
+    """Create a binding. Answers 201 with the binding's Location, also if the binding exists already."""
     exchange, end = ends(writable_vhost(vhost), source, kind, destination)
     wanted = body()
     routing_key = wanted.get("routing_key", wanted.get("routingKey", ""))
@@ -82,14 +82,14 @@ def post_binding(vhost, source, kind, destination):
 @blueprint.get("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
 @access(MANAGEMENT)
 def get_binding(vhost, source, kind, destination, key):
-    """One binding."""
+    """Return one binding from an exchange to a queue or another exchange."""
     return json_answer(kinds.BINDINGS.build(_find(find_vhost(vhost), source, kind, destination, key)))
 
 
 @blueprint.delete("/api/bindings/<vhost>/e/<source>/<kind>/<destination>/<key>")
 @access(MANAGEMENT)
 def delete_binding(vhost, source, kind, destination, key):
-    """Unbind."""
+    """Delete one binding from an exchange to a queue or another exchange."""
     one = _find(find_vhost(vhost), source, kind, destination, key)
     if isinstance(one, Binding):
         end, source, routing_key, arguments = (

@@ -23,7 +23,7 @@ TOLD_MAX, LOOKED_AT = 200, 2000
 @blueprint.get("/api/changes")
 @access(MANAGEMENT)
 def list_changes():
-    """The changes after the number ``since`` that the user may see; without it, the number to begin with."""
+    """Return the visible changes after number ``since``; without ``since``, the number to begin with."""
     since = _since()
     last = node().feed.last
     changes = [] if since is None else node().feed.since(since)
@@ -42,8 +42,8 @@ def list_changes():
 @blueprint.get("/api/events")
 @access(MANAGEMENT)
 def follow_changes():
-    """With Accept: text/event-stream, each change as it comes, from behind ``since`` or Last-Event-ID on;
-    an event ``too_old`` says that some were missed. Otherwise as /api/changes.
+    """Stream each change after ``since`` or Last-Event-ID to a client that accepts text/event-stream; the
+    event ``too_old`` says that changes were missed. Any other client gets the answer of /api/changes.
     """
     if not live.is_wanted():
         return list_changes.__wrapped__()

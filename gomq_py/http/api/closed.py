@@ -12,9 +12,9 @@ KINDS = ("connections", "channels")
 @blueprint.get("/api/closed")
 @access(MANAGEMENT)
 def list_closed():
-    """The last connections that ended, and channels that the broker closed because of an error, each with the
-    reason, the latest first: the user's own, or everybody's with the tag monitoring. ``kind``: connections or
-    channels alone; ``name``: those of one connection.
+    """Return the connections that ended last, and the channels that the broker closed because of an error,
+    each with the reason, the latest first: the user's own, or everybody's with the tag monitoring. ``kind``
+    selects connections or channels, ``name`` those of one connection.
     """
     kind, name = request.args.get("kind") or None, request.args.get("name") or None
     if kind not in (None, *KINDS):

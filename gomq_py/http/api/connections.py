@@ -42,14 +42,14 @@ def list_of_channels(connections):
 @blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
 def list_connections(user=None):
-    """The connections, of one user or of all, that the user sees."""
+    """Return the connections that the user sees, of all users or of the user named in the path."""
     return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
 @blueprint.get("/api/connections/<name>")
 @access(MANAGEMENT)
 def get_connection(name):
-    """One connection."""
+    """Return one connection."""
     statistics.with_history()
     return json_answer(shapes.connection(find(name)))
 
@@ -57,7 +57,7 @@ def get_connection(name):
 @blueprint.delete("/api/connections/<name>")
 @access(MANAGEMENT)
 def delete_connection(name):
-    """Close it; the client is told the ``X-Reason``."""
+    """Close the connection, and tell its client the ``X-Reason``."""
     close_connection(find(name))
     return no_content()
 
@@ -88,14 +88,14 @@ def close_connection(connection):
 @blueprint.get("/api/connections/<name>/channels")
 @access(MANAGEMENT)
 def list_channels(name=None):
-    """The channels of one connection, or of all that the user sees."""
+    """Return the channels of one connection, or of all connections that the user sees."""
     return list_of_channels(visible() if name is None else [find(name)])
 
 
 @blueprint.put("/api/channels/<name>")
 @access(MANAGEMENT)
 def put_channel(name):
-    """Change the prefetch count of consumers to come on the channel; LavinMQ's."""
+    """Set the ``prefetch`` count for later consumers on the channel. The route is LavinMQ's."""
     channel, connection = find_channel(name)
     check_own(connection)
     channel.prefetch_count = integer_of(body(required=("prefetch",)), "prefetch", None, 0, 65535)
@@ -105,7 +105,7 @@ def put_channel(name):
 @blueprint.get("/api/channels/<name>")
 @access(MANAGEMENT)
 def get_channel(name):
-    """One channel, with its consumers."""
+    """Return one channel with its consumers."""
     statistics.with_history()
     channel, connection = find_channel(name)
     shape = shapes.channel(channel, connection)
@@ -127,7 +127,7 @@ def find_channel(name):
 @blueprint.get("/api/consumers/<vhost>")
 @access(MANAGEMENT)
 def list_consumers(vhost=None):
-    """The consumers, in one vhost or in all that the user sees, of the connections that the user sees."""
+    """Return the consumers in one vhost, or all that the user sees, of connections that the user sees."""
     if vhost is not None:
         find_vhost(vhost)
     pairs = []
@@ -142,7 +142,7 @@ def list_consumers(vhost=None):
 @blueprint.delete("/api/consumers/<vhost>/<connection>/<int:number>/<tag>")
 @access(MANAGEMENT)
 def delete_consumer(vhost, connection, number, tag):
-    """Cancel a consumer; its client is told with basic.cancel. LavinMQ's."""
+    """Cancel the consumer, and send its client basic.cancel. The route is LavinMQ's."""
     find_vhost(vhost)
     one = find(connection)
     channel = one.channels.get(number)

@@ -29,7 +29,7 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """The definitions of one vhost, or of the whole broker, cut to the query's columns."""
+    """Return the definitions of one vhost or of the whole broker, or only the keys in ``columns``."""
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
     return paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
 
@@ -45,7 +45,7 @@ def _present(vhost):
 @blueprint.post("/api/definitions/<vhost>/upload")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def post_definitions(vhost=None):
-    """Import, into one vhost if the path names it: what is there stays, what is missing is made."""
+    """Import definitions into the broker, or one vhost: what exists stays, what is missing is created."""
     there = vhost and find_vhost(vhost)
     try:
         with held_while_making():
@@ -66,8 +66,8 @@ def post_definitions(vhost=None):
 @blueprint.post("/api/definitions/<vhost>/difference")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def compare_definitions(vhost=None):
-    """What an import of these definitions, into one vhost if the path names it, would make, replace, leave
-    and refuse: nothing is changed.
+    """Return what an import of the definitions in the body, into the broker or the vhost in the path, would
+    create, replace, leave and refuse. Changes nothing.
     """
     here = _Here(vhost and find_vhost(vhost))
     with held_while_making():

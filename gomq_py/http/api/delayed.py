@@ -23,8 +23,8 @@ LOOK = 50
 @blueprint.get("/api/delayed/<vhost>")
 @access(MANAGEMENT)
 def list_delayed(vhost=None):
-    """The exchanges of one vhost, or of all that the user sees, that hold messages until their time: how
-    many, and when the next one is due.
+    """Return the exchanges that hold delayed messages, of one vhost or of all that the user sees: how many
+    messages each exchange holds, and when the next one is due.
     """
     return json_answer([
         _shape(one) for there in vhosts_named(vhost) for one in paced(list(there.exchanges.values()), LOOK)
@@ -44,8 +44,8 @@ def _shape(exchange):
 @blueprint.get("/api/delayed/<vhost>/<name>")
 @access(MANAGEMENT)
 def list_delayed_messages(vhost, name):
-    """The messages that one exchange holds, the next to go first, ``count`` of them: needs read on the
-    exchange. ``due`` is when each goes on; bodies are cut to ``truncate`` octets.
+    """Return the next ``count`` messages that the exchange holds. ``due`` is when a message is sent on;
+    bodies are cut to ``truncate`` octets. Needs the permission read on the exchange.
     """
     exchange = find_exchange(vhost, name)
     count = integer_of(request.args, "count", USUAL, 1, MOST)

@@ -33,13 +33,13 @@ def described():
 
 @blueprint.get("/api")
 def home():
-    """Redirect browsers to the description."""
+    """Redirect browsers to /docs."""
     return redirect("/docs")
 
 
 @blueprint.get("/docs/openapi.json")
 def openapi():
-    """The description for programs, with the name of the cookie for the requested address."""
+    """Return the OpenAPI description, with the name of the session cookie at the requested address."""
     from gomq_py.http.openapi.document import session_scheme
     whole = described()
     schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie_name())}
@@ -48,13 +48,13 @@ def openapi():
 
 @blueprint.get("/docs/style.css")
 def style():
-    """The style of the page."""
+    """Return the style sheet of /docs."""
     return Response(STYLE, mimetype="text/css")
 
 
 @blueprint.get("/docs")
 def page():
-    """The description for people: every route with its summary, without a script."""
+    """Return a page that lists every route with its summary, without a script."""
     rows = "".join(
         _row(path, method, operation) for path, methods in described()["paths"].items()
         for method, operation in methods.items()

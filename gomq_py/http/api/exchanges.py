@@ -31,7 +31,7 @@ MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 @blueprint.get("/api/exchanges/<vhost>")
 @access(MANAGEMENT)
 def list_exchanges(vhost=None):
-    """The exchanges of one vhost, or of all that the user sees."""
+    """Return the exchanges of one vhost, or of all vhosts that the user sees."""
     found = (exchange for one in vhosts_named(vhost) for exchange in list(one.exchanges.values()))
     return listing(found, kinds.EXCHANGES)
 
@@ -39,7 +39,7 @@ def list_exchanges(vhost=None):
 @blueprint.get("/api/exchanges/<vhost>/<name>")
 @access(MANAGEMENT)
 def get_exchange(vhost, name):
-    """One exchange."""
+    """Return one exchange."""
     statistics.with_history()
     shape = shapes.exchange(find_exchange(vhost, name))
     shape["incoming"], shape["outgoing"] = [], []
@@ -49,7 +49,7 @@ def get_exchange(vhost, name):
 @blueprint.put("/api/exchanges/<vhost>/<name>")
 @access(MANAGEMENT)
 def put_exchange(vhost, name):
-    """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
+    """Declare the exchange: 201 if it is new, 204 if an equal one exists, 400 if a different one exists."""
     writable_vhost(vhost)
     wanted = body()
     arguments = decoded_arguments(wanted)
@@ -63,7 +63,7 @@ def put_exchange(vhost, name):
 @blueprint.delete("/api/exchanges/<vhost>/<name>")
 @access(MANAGEMENT)
 def delete_exchange(vhost, name):
-    """Delete it; ``?if-unused=true`` only without bindings."""
+    """Delete the exchange; with ``?if-unused=true`` only if it has no bindings."""
     find_exchange(vhost, name)
     exchanges.delete(caller(vhost), name, if_unused=request.args.get("if-unused") == "true")
     return no_content()
@@ -72,7 +72,7 @@ def delete_exchange(vhost, name):
 @blueprint.get("/api/exchanges/<vhost>/<name>/bindings/source")
 @access(MANAGEMENT)
 def list_bindings_from(vhost, name):
-    """The bindings in which it is the source: none where it is not there, as RabbitMQ has it."""
+    """Return the bindings that have the exchange as source; an empty list if it does not exist."""
     exchange = find_vhost(vhost).exchanges.get(named(name))
     if exchange is None:
         return listing([])
@@ -84,7 +84,7 @@ def list_bindings_from(vhost, name):
 @blueprint.get("/api/exchanges/<vhost>/<name>/bindings/destination")
 @access(MANAGEMENT)
 def list_bindings_to(vhost, name):
-    """The bindings in which it is the destination: none where it is not there."""
+    """Return the bindings that have the exchange as destination; an empty list if it does not exist."""
     there = find_vhost(vhost)
     exchange = there.exchanges.get(named(name))
     bindings = [] if exchange is None else sliced(list(there.bindings.to(exchange)), shapes.binding)
@@ -94,7 +94,7 @@ def list_bindings_to(vhost, name):
 @blueprint.post("/api/exchanges/<vhost>/<name>/publish")
 @access(MANAGEMENT, MAX_PUBLISH_OCTETS)
 def publish(vhost, name):
-    """Publish one message; ``routed`` tells whether any queue took it."""
+    """Publish one message to the exchange; ``routed`` tells whether any queue took the message."""
     exchange, publisher, broker = exchange_to_publish_to(vhost, name), caller(vhost), node().broker
     wanted = body(required=("routing_key", "properties", "payload", "payload_encoding"))
     routing_key = text_of(wanted, "routing_key")

@@ -21,9 +21,8 @@ DOWN = "error", "stopped", "terminated", "waiting"
 @blueprint.get("/api/federation-links/<vhost>/state/down", defaults={"states": DOWN})
 @access(MANAGEMENT)
 def list_federation_links(vhost=None, states=None):
-    """The links in one vhost, or in all that the user sees; behind state/down those that do not run.
-
-    RabbitMQ asks for the tag monitoring, LavinMQ for policymaker.
+    """Return the federation links in one vhost, or in all that the user sees; with state/down only those that
+    do not run. Needs the tag monitoring, as in RabbitMQ, or policymaker, as in LavinMQ.
     """
     vhosts = vhosts_named(vhost)
     if not {MONITORING, POLICYMAKER} & g.tags:
@@ -37,9 +36,8 @@ def list_federation_links(vhost=None, states=None):
 @blueprint.delete("/api/federation-links/vhost/<vhost>/<link_id>/<node_name>/restart")
 @access(POLICYMAKER)
 def restart_federation_link(vhost, link_id, node_name=""):
-    """Connect anew; bindings upstream are made anew with it. What waits begins to be acted on.
-
-    ``node_name`` is RabbitMQ's.
+    """Reconnect the federation link, and make its upstream bindings anew. An upstream or policy that waits
+    takes effect. ``node_name`` is for RabbitMQ's clients, and ignored.
     """
     try:
         is_there = node().federation.restart(find_vhost(vhost).name, link_id, set_by())

@@ -30,7 +30,7 @@ def failed(reason, **facts):
 @blueprint.get("/api/aliveness-test/<vhost>")
 @access(MANAGEMENT)
 def aliveness(vhost):
-    """Declare a queue, publish to it and take the message out again."""
+    """Test the vhost: declare a queue, publish a message to it and take it out. 503 if that fails."""
     if is_alive(caller(vhost), node().broker.scheduler):
         return json_answer(OK)
     return failed("the message did not come back")
@@ -39,7 +39,7 @@ def aliveness(vhost):
 @blueprint.get("/api/health/checks/alarms")
 @access(MANAGEMENT)
 def health_of_alarms():
-    """No alarm is on."""
+    """Check that no alarm is in effect; 503 if one is."""
     return _alarms("in the cluster")
 
 
@@ -48,7 +48,7 @@ def health_of_alarms():
 @blueprint.get("/api/healthchecks/node/<name>")
 @access(MANAGEMENT)
 def health_of_this_node(name=None):
-    """No alarm is on at this node."""
+    """Check that no alarm is in effect on this node; 503 if one is."""
     check_node_name(name)
     return _alarms("on the node")
 
@@ -63,8 +63,8 @@ def _alarms(place):
 @blueprint.get("/api/health/checks/ready-to-serve-clients")
 @access(MANAGEMENT)
 def health():
-    """Every vhost's queues are open, and its stores of what MQTT keeps. An alarm is no reason to fail:
-    consumers are needed to end it.
+    """Check that the queues and the MQTT stores of every vhost are open; 503 if one is closed. An alarm does
+    not fail this check, because consumers are needed to end an alarm.
     """
     vhosts = list(node().broker.vhosts.values())
     closed = [queue.name for vhost in vhosts for queue in list(vhost.queues.values()) if queue.closed]
@@ -78,7 +78,7 @@ def health():
 @blueprint.get("/api/health/checks/node-is-quorum-critical")
 @access(MANAGEMENT)
 def health_of_replicas():
-    """Nothing would lose its last synchronous replica with this node: there are no others."""
+    """Always answer ok: a single node has no replicas that could be lost."""
     return json_answer({**OK, "reason": "single node cluster"})
 
 
@@ -89,7 +89,7 @@ def health_of_replicas():
 @blueprint.get("/api/health/checks/quorum-queues-without-elected-leaders/vhost/<vhost>")
 @access(MANAGEMENT)
 def health_by_answering(vhost=None):
-    """True of a broker that answers: definitions are read, connections taken, and all queues led here."""
+    """Always answer ok: a broker that answers has its definitions, takes connections and leads all queues."""
     if vhost is not None:
         find_vhost(vhost)
     return json_answer(OK)
@@ -98,7 +98,7 @@ def health_by_answering(vhost=None):
 @blueprint.get("/api/health/checks/port-listener/<port>")
 @access(MANAGEMENT)
 def health_of_port(port):
-    """Somebody listens on the port."""
+    """Check that the broker listens on the port; 503 if not."""
     number = number_in(port)
     if number is None or not 0 <= number <= 65535:
         raise BadRequest("Invalid port")
@@ -111,7 +111,7 @@ def health_of_port(port):
 @blueprint.get("/api/health/checks/protocol-listener/<path:protocol>")
 @access(MANAGEMENT)
 def health_of_protocol(protocol):
-    """Somebody speaks the protocol."""
+    """Check that the broker has a listener for the protocol; 503 if not."""
     protocol = protocol.replace("%2F", "/")
     protocols = sorted({one["protocol"] for one in shapes.listeners()})
     if PROTOCOLS.get(protocol.lower(), protocol) in protocols:
@@ -122,7 +122,7 @@ def health_of_protocol(protocol):
 @blueprint.get("/api/health/checks/certificate-expiration/<within>/<unit>")
 @access(MANAGEMENT)
 def health_of_certificates(within, unit):
-    """No listener's certificate ends within so many days, weeks, months or years."""
+    """Check that no listener's certificate ends within so many days, weeks, months or years; else 503."""
     number = number_in(within)
     if number is None or number < 0:
         raise BadRequest("Invalid expiration value.")

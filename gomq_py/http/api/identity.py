@@ -17,7 +17,7 @@ CLUSTER_NAME = "cluster_name"  # a global parameter, as in RabbitMQ
 @blueprint.get("/api/whoami")
 @access(MANAGEMENT)
 def whoami():
-    """The user of the request and its tags."""
+    """Return the name and the tags of the user who sends the request."""
     return json_answer(
         {
             "name": g.user.name, "tags": list(g.user.tags),
@@ -29,21 +29,21 @@ def whoami():
 @blueprint.get("/api/version")
 @access(MANAGEMENT)
 def version():
-    """The broker's version."""
+    """Return the broker's version."""
     return json_answer({"version": gomq_py.__version__, "product": "gomq-py"})
 
 
 @blueprint.get("/api/cluster-name")
 @access(MANAGEMENT)
 def cluster_name():
-    """The name that clients are told in server-properties."""
+    """Return the cluster's name, which clients are told in server-properties."""
     return json_answer({"name": node().broker.cluster_name})
 
 
 @blueprint.put("/api/cluster-name")
 @access(ADMINISTRATOR)
 def put_cluster_name():
-    """Rename the broker for new connections; kept as a global parameter, as in RabbitMQ."""
+    """Set the cluster's ``name`` for new connections, kept as a global parameter as in RabbitMQ."""
     name = text_of(body(required=("name",)), "name")
     if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
         raise BadRequest("name must be of 1 to 255 octets")
@@ -53,7 +53,7 @@ def put_cluster_name():
 
 @blueprint.get("/api/auth")
 def auth():
-    """How to log in, for a login page: nobody has logged in yet when it asks."""
+    """Tell a login page how users log in. Needs no login."""
     single = sign_on_settings(node().settings)
     return json_answer({
         "enable_uaa": False, "oauth_enabled": single is not None, "uaa_client_id": "", "uaa_location": "",
@@ -65,7 +65,7 @@ def auth():
 @blueprint.get("/api/auth/attempts/<name>")
 @access(MONITORING)
 def list_attempts(name):
-    """Logins since the start, by protocol."""
+    """Return the numbers of logins since the start or the last reset, by protocol."""
     check_node_name(name)
     churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     return json_answer([
@@ -81,7 +81,7 @@ def list_attempts(name):
 @blueprint.get("/api/auth/attempts/<name>/source")
 @access(MONITORING)
 def list_attempt_sources(name):
-    """Logins by address and user, which is not kept: an address alone would fill the memory."""
+    """Return an empty list: logins by address and user are not kept, as they would fill the memory."""
     check_node_name(name)
     return json_answer([])
 
@@ -91,7 +91,7 @@ def list_attempt_sources(name):
 @blueprint.delete("/api/auth/attempts/<name>/source")
 @access(ADMINISTRATOR)
 def reset_attempts(name):
-    """Count from zero again."""
+    """Set the counts of logins to zero."""
     check_node_name(name)
     churn, http = node().clients.churn, current_app.extensions["gomq.logins"]
     churn.logins_succeeded = churn.logins_failed = http.succeeded_count = http.failed_count = 0
@@ -101,9 +101,8 @@ def reset_attempts(name):
 @blueprint.get("/api/auth/hash_password/<path:password>")
 @access(MANAGEMENT)
 def hash_password(password):
-    """A hash for definitions and /api/users.
-
-    RabbitMQ's; the PUT keeps the password out of the address and so out of proxies' logs.
+    """Return a hash of the password in the path, for definitions and /api/users. The route is RabbitMQ's; the
+    PUT keeps the password out of the address and so out of proxies' logs.
     """
     return json_answer({"ok": passwords.hash_password(password.replace("%2F", "/").replace("%25", "%"))})
 
@@ -111,7 +110,7 @@ def hash_password(password):
 @blueprint.put("/api/auth/hash_password")
 @access(MANAGEMENT)
 def put_hash_password():
-    """The same, as LavinMQ has it."""
+    """Return a hash of ``password``, for definitions and /api/users. The route is LavinMQ's."""
     return json_answer(
         {"password_hash": passwords.hash_password(text_of(body(required=("password",)), "password"))}
     )
@@ -120,7 +119,7 @@ def put_hash_password():
 @blueprint.get("/api/extensions")
 @access(MANAGEMENT)
 def list_extensions():
-    """Pages that plug-ins add to RabbitMQ's console: there are none."""
+    """Return an empty list: there are no plug-ins that add pages to RabbitMQ's console."""
     return json_answer([])
 
 
@@ -129,12 +128,12 @@ def list_extensions():
 @blueprint.get("/api/deprecated-features/used")
 @access(ADMINISTRATOR)
 def list_feature_flags():
-    """Features that a cluster of RabbitMQ switches on, or gives up: a single node has none of either."""
+    """Return an empty list: a single node has no feature flags and no deprecated features."""
     return json_answer([])
 
 
 @blueprint.put("/api/feature-flags/<name>/enable")
 @access(ADMINISTRATOR)
 def enable_feature_flag(name):
-    """There is none to switch on."""
+    """Answer 404: there are no feature flags, because all that this broker can do is on."""
     raise NoSuchObject(f"there is no feature flag {name}: what this broker can do is on")

@@ -15,7 +15,7 @@ blueprint = Blueprint("limits", __name__)
 @blueprint.get("/api/vhost-limits/<vhost>")
 @access(MANAGEMENT)
 def list_limits(vhost=None):
-    """The limits of one vhost, or of all that the user sees, if there are any."""
+    """Return the limits of one vhost, or of all vhosts that the user sees, without those that have none."""
     return json_answer(
         [{"vhost": one.name, "value": _kept(one)} for one in vhosts_named(vhost) if _kept(one)])
 
@@ -23,7 +23,7 @@ def list_limits(vhost=None):
 @blueprint.put("/api/vhost-limits/<vhost>/<kind>")
 @access(ADMINISTRATOR)
 def put_limit(vhost, kind):
-    """Set one limit; a negative one is kept and shown, and means none."""
+    """Set the limit ``kind`` of the vhost; a negative ``value`` is kept and shown, and means no limit."""
     there = writable_vhost(vhost)
     set_value(
         lambda value: node().broker.parameters.set(there, LIMITS, LIMITS_NAME, {**_kept(there), kind: value})
@@ -34,7 +34,7 @@ def put_limit(vhost, kind):
 @blueprint.delete("/api/vhost-limits/<vhost>/<kind>")
 @access(ADMINISTRATOR)
 def delete_limit(vhost, kind):
-    """Take one limit away; one that is not there too."""
+    """Delete the limit ``kind`` of the vhost. Succeeds also if there is no such limit."""
     there = find_vhost(vhost)
     if kind in _kept(there):
         left = {key: limit for key, limit in _kept(there).items() if key != kind}
@@ -51,7 +51,7 @@ def _kept(vhost):
 @blueprint.get("/api/user-limits/<user>")
 @access(MANAGEMENT)
 def list_user_limits(user=None):
-    """The limits of one user, or of all, if there are any."""
+    """Return the limits of one user, or of all users who have limits."""
     kept = node().broker.user_limits
     found = kept.all() if user is None else {user: kept.get(find_user(user).name)}
     return json_answer([{"user": name, "value": limits} for name, limits in found.items() if limits])
@@ -60,7 +60,7 @@ def list_user_limits(user=None):
 @blueprint.put("/api/user-limits/<user>/<kind>")
 @access(ADMINISTRATOR)
 def put_user_limit(user, kind):
-    """Set one limit; a negative one means none."""
+    """Set the limit ``kind`` of the user; a negative ``value`` means no limit."""
     find_user(user)
     set_value(lambda value: node().broker.user_limits.set(user, kind, value))
     return no_content()
@@ -69,7 +69,7 @@ def put_user_limit(user, kind):
 @blueprint.delete("/api/user-limits/<user>/<kind>")
 @access(ADMINISTRATOR)
 def delete_user_limit(user, kind):
-    """Take one limit away; one that is not there too."""
+    """Delete the limit ``kind`` of the user. Succeeds also if there is no such limit."""
     find_user(user)
     node().broker.user_limits.clear(user, kind)
     return no_content()

@@ -16,8 +16,8 @@ TOLD_MAX = 200
 @blueprint.get("/api/log")
 @access(ADMINISTRATOR)
 def show_log():
-    """The ``last`` lines of the log, at the level that is logged; with Accept: text/event-stream those, and
-    then each new one as it comes. No line has a password in it.
+    """Return the ``last`` lines of the log, at the level that is logged. A client that accepts
+    text/event-stream gets these lines, and then each new one. No line has a password in it.
     """
     most = integer_of(request.args, "last", USUAL, 0, MOST)
     ring = node().log

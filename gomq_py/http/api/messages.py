@@ -27,9 +27,8 @@ MAX_PATTERN = 255
 @blueprint.get("/api/queues/<vhost>/<name>/messages")
 @access(MANAGEMENT)
 def peek_messages(vhost, name):
-    """Ready messages from ``offset`` on, up to ``count``, oldest first.
-
-    The queue stays as it is: nothing is delivered, counted or reordered.
+    """Return up to ``count`` ready messages from ``offset`` on, oldest first. The queue stays as it is:
+    nothing is delivered, counted or reordered.
     """
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)
@@ -107,21 +106,21 @@ def shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages to the queue ``destination``: ``count``, matching, or all; ``dry_run`` counts."""
+    """Move ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` counts."""
     return _move(vhost, name, keep=False)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/copy")
 @access(MANAGEMENT)
 def copy_messages(vhost, name):
-    """As move; the originals stay."""
+    """Copy ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` counts."""
     return _move(vhost, name, keep=True)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/replay")
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
-    """Bring dead letters back to where x-death says they came from."""
+    """Move dead letters back to the queue, or exchange, that their header x-death says they came from."""
     find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")

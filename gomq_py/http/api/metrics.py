@@ -54,7 +54,7 @@ PER_OBJECT = (
 
 
 def overview():
-    """Totals."""
+    """Return the broker's totals as metrics for Prometheus."""
     families = Families(node(), _prefix())
     return _answer(chain(
         _of_the_node(families), families.totals(), OwnFamilies(node()).overview(),
@@ -62,7 +62,7 @@ def overview():
 
 
 def per_object():
-    """Every queue, exchange, connection and channel, and of the totals those that are of the node."""
+    """Return the metrics of every queue, exchange, connection and channel, and the totals of the node."""
     families, own = Families(node(), _prefix(), "per-object"), OwnFamilies(node())
     links = LinkFamilies(node())
     return _answer(chain(
@@ -72,7 +72,7 @@ def per_object():
 
 
 def detailed():
-    """The families that are asked for, of the vhosts that are asked for."""
+    """Return the metrics that ``family`` names, of the vhosts that ``vhost`` names or of all."""
     families, own = Families(node(), _prefix(), "detailed", inner="detailed_"), OwnFamilies(node())
     links = LinkFamilies(node())
     vhosts = request.args.getlist("vhost") or None

@@ -54,7 +54,7 @@ def _session(vhost_name, client_id):
 @blueprint.get("/api/mqtt/connections/<vhost>")
 @access(MANAGEMENT)
 def list_connections(vhost=None):
-    """The clients that are connected over MQTT, to one vhost or to any."""
+    """Return the MQTT connections that the user sees, to one vhost or to any."""
     if vhost is not None:
         find_vhost(vhost)
     found = [one for one in visible() if one.door == "mqtt" and vhost in (None, one.vhost.name)]
@@ -65,21 +65,21 @@ def list_connections(vhost=None):
 @blueprint.get("/api/mqtt/sessions/<vhost>")
 @access(MANAGEMENT)
 def list_sessions(vhost=None):
-    """The sessions, connected or not, in one vhost or in all that the user sees."""
+    """Return the MQTT sessions that the user sees, connected or not, in one vhost or in all."""
     return listing(_sessions(vhosts_named(vhost)), MQTT_SESSIONS)
 
 
 @blueprint.get("/api/mqtt/sessions/<vhost>/<client_id>")
 @access(MANAGEMENT)
 def get_session(vhost, client_id):
-    """One session."""
+    """Return one MQTT session."""
     return json_answer(shapes.mqtt_session(*_session(vhost, client_id)))
 
 
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>")
 @access(MANAGEMENT)
 def delete_session(vhost, client_id):
-    """End it, with its subscriptions and what waits for its client, who is told if it is connected."""
+    """End the session, drop its subscriptions and waiting messages, and tell its client if connected."""
     _session(vhost, client_id)
     administration.end_session(caller(vhost), client_id)
     return no_content()
@@ -88,8 +88,7 @@ def delete_session(vhost, client_id):
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/connection")
 @access(MANAGEMENT)
 def delete_session_connection(vhost, client_id):
-    """Close the client's connection, with the ``X-Reason`` in the log; its session stays if it is to be kept.
-    """
+    """Close the connection of the session's client and log the ``X-Reason``; a session that is kept stays."""
     session, _ = _session(vhost, client_id)
     if session.connection is None:
         raise NoSuchObject()
@@ -102,7 +101,7 @@ def delete_session_connection(vhost, client_id):
 @blueprint.get("/api/mqtt/sessions/<vhost>/<client_id>/subscriptions")
 @access(MANAGEMENT)
 def list_subscriptions(vhost=None, client_id=None):
-    """The subscriptions of one session, of those in one vhost, or of all that the user sees."""
+    """Return the MQTT subscriptions of one session, of one vhost, or of all that the user sees."""
     sessions = _sessions(vhosts_named(vhost)) if client_id is None else [_session(vhost, client_id)]
     return listing(_subscriptions(sessions), MQTT_SUBSCRIPTIONS)
 
@@ -110,7 +109,7 @@ def list_subscriptions(vhost=None, client_id=None):
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/subscriptions/<topic_filter>")
 @access(MANAGEMENT)
 def delete_subscription(vhost, client_id, topic_filter):
-    """Take a subscription from a session."""
+    """Delete the subscription to a topic filter from the session."""
     _session(vhost, client_id)
     administration.unsubscribe(caller(vhost), client_id, topic_filter)
     return no_content()
@@ -119,8 +118,8 @@ def delete_subscription(vhost, client_id, topic_filter):
 @blueprint.get("/api/mqtt/retained/<vhost>")
 @access(MANAGEMENT)
 def list_retained(vhost):
-    """The topics that a message is retained for, in order, with the octets of their payloads: ``limit`` of
-    them, behind the topic ``after``. ``next`` is the ``after`` of the next page, null where this is the last.
+    """Return the topics that have a retained message, in order, with the octets of each payload: ``limit``
+    topics after the topic ``after``. ``next`` is the ``after`` of the next page, or null on the last page.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
     topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))
@@ -137,7 +136,7 @@ def list_retained(vhost):
 @blueprint.get("/api/mqtt/retained/<vhost>/<topic>")
 @access(MANAGEMENT)
 def get_retained(vhost, topic):
-    """The message that is retained for a topic; ``truncate`` its payload to so many octets."""
+    """Return the message retained for the topic; its payload is cut to ``truncate`` octets."""
     most = integer_of(request.args, "truncate", SHOWN_OCTETS, 0, MOST_OCTETS)
     return json_answer(_retained(administration.retained_message(caller(vhost), topic), topic, vhost, most))
 
@@ -145,7 +144,7 @@ def get_retained(vhost, topic):
 @blueprint.delete("/api/mqtt/retained/<vhost>/<topic>")
 @access(MANAGEMENT)
 def delete_retained(vhost, topic):
-    """Retain nothing for the topic any more."""
+    """Delete the message retained for the topic."""
     administration.delete_retained(caller(vhost), topic)
     return no_content()
 

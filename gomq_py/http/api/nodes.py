@@ -56,7 +56,7 @@ def node_shape():
 @blueprint.get("/api/nodes")
 @access(MONITORING)
 def list_nodes():
-    """The nodes: one."""
+    """Return a list of the nodes, which has one entry."""
     statistics.with_history()
     return json_answer([node_shape()])
 
@@ -64,7 +64,7 @@ def list_nodes():
 @blueprint.get("/api/nodes/<name>")
 @access(MONITORING)
 def get_node(name):
-    """The node of this name."""
+    """Return the node of this name."""
     statistics.with_history()
     check_node_name(name)
     return json_answer(node_shape())
@@ -73,7 +73,7 @@ def get_node(name):
 @blueprint.get("/api/nodes/<name>/memory")
 @access(MONITORING)
 def get_memory(name):
-    """The memory in use, which is not told apart by what it is for."""
+    """Return the memory that the node uses, as totals: there are no figures by purpose."""
     check_node_name(name)
     used, resident = resources.used_memory(), resources.resident_memory()
     return json_answer({"memory": {
@@ -85,7 +85,7 @@ def get_memory(name):
 @blueprint.get("/api/nodes/gc_stats")
 @access(ADMINISTRATOR)
 def gc_stats():
-    """Python's cycle collector, by generation."""
+    """Return statistics of Python's cycle collector, by generation."""
     return json_answer(
         [{"generation": generation, **stats} for generation, stats in enumerate(gc.get_stats())]
     )
@@ -95,9 +95,8 @@ def gc_stats():
 @blueprint.post("/api/nodes/<name>/gc_collect")
 @access(ADMINISTRATOR)
 def gc_collect(name):
-    """Collect cycles and give memory back to the system.
-
-    Holds everybody up for some milliseconds per 100 MB.
+    """Collect garbage in cycles, and give memory back to the system. The broker does nothing else meanwhile,
+    for some milliseconds per 100 MB.
     """
     check_node_name(name)
     collect_everything()

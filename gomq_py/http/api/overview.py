@@ -19,7 +19,7 @@ RETENTION = ("global", "basic", "detailed")
 @blueprint.get("/api/overview")
 @access(MANAGEMENT)
 def overview():
-    """Totals, rates, listeners and versions."""
+    """Return totals, rates, listeners and versions."""
     statistics.with_history()
     vhosts = visible_vhosts()
     sees_all = MONITORING in g.tags
@@ -67,7 +67,7 @@ def _object_totals(vhosts):
 @blueprint.delete("/api/reset/<name>")
 @access(ADMINISTRATOR)
 def reset(name):
-    """Forget rates and their history, as if nobody had looked yet. Counters stay."""
+    """Delete the rates and their history, as if no client had asked for rates yet. Counters stay."""
     check_node_name(name)
     node().rates.forget()
     return no_content()

@@ -32,7 +32,7 @@ def _described(vhost, component, name):
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
 def list_parameters(component=None, vhost=None):
-    """The parameters, of one component and vhost or of all, but policies, which have their own list."""
+    """Return the parameters of one or all components and vhosts. Policies are listed at /api/policies."""
     return listing(sliced([
         (there, owner, name) for there in vhosts_named(vhost) for owner, name in there.parameters
         if owner != POLICY and component in (None, owner)
@@ -42,7 +42,7 @@ def list_parameters(component=None, vhost=None):
 @blueprint.get("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def get_parameter(component, vhost, name):
-    """One parameter."""
+    """Return one parameter."""
     there = find_vhost(vhost)
     if (component, name) not in there.parameters:
         raise NoSuchObject()
@@ -52,10 +52,8 @@ def get_parameter(component, vhost, name):
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def put_parameter(component, vhost, name):
-    """Set it; its component checks the value, and there has to be one that does.
-
-    Passwords that are given back as they are shown stay what they were, for administrators and for the user
-    who set them.
+    """Set the parameter to ``value``. Its component must be a known one, and checks the value. Passwords that
+    are sent back as they are shown stay what they were, for administrators and for the user who set them.
     """
     _may_change(component)
     there = writable_vhost(vhost)
@@ -85,7 +83,7 @@ def _knows_secrets(vhost, component, name):
 @blueprint.delete("/api/parameters/<component>/<vhost>/<name>")
 @access(POLICYMAKER)
 def delete_parameter(component, vhost, name):
-    """Clear it."""
+    """Delete the parameter."""
     _may_change(component)
     there = find_vhost(vhost)
     if component == POLICY or not node().broker.parameters.clear(there, component, name):
@@ -105,7 +103,7 @@ def _may_change(component):
 @blueprint.get("/api/global-parameters")
 @access(POLICYMAKER)
 def list_global_parameters():
-    """The parameters of the whole broker."""
+    """Return the global parameters, which are those of the whole broker."""
     return listing(
         [
             {"name": name, "value": shown(value)}
@@ -117,7 +115,7 @@ def list_global_parameters():
 @blueprint.get("/api/global-parameters/<name>")
 @access(POLICYMAKER)
 def get_global_parameter(name):
-    """One of them."""
+    """Return one global parameter."""
     values = node().broker.parameters.global_
     if name not in values:
         raise NoSuchObject()
@@ -127,7 +125,7 @@ def get_global_parameter(name):
 @blueprint.put("/api/global-parameters/<name>")
 @access(ADMINISTRATOR)
 def put_global_parameter(name):
-    """Set one of them: they name the cluster, and the vhosts that MQTT clients come into."""
+    """Set a global parameter, such as the cluster's name or the vhosts that MQTT clients come into."""
     values = node().broker.parameters.global_
     existed, before = name in values, values.get(name)
     set_value(lambda value: node().broker.parameters.set_global(name, restored(value, before)))
@@ -137,7 +135,7 @@ def put_global_parameter(name):
 @blueprint.delete("/api/global-parameters/<name>")
 @access(ADMINISTRATOR)
 def delete_global_parameter(name):
-    """Clear one of them."""
+    """Delete the global parameter."""
     if not node().broker.parameters.clear_global(name):
         raise NoSuchObject()
     return no_content()

@@ -39,21 +39,21 @@ def _of_everybody(of_user, vhost):
 @blueprint.get("/api/vhosts/<name>/permissions")
 @access(ADMINISTRATOR)
 def list_permissions(name=None):
-    """The rights of every user, in one vhost or everywhere."""
+    """Return the permissions of every user, in one vhost or in all."""
     return listing(_of_everybody(rights, name), kinds.BY_USER)
 
 
 @blueprint.get("/api/users/<name>/permissions")
 @access(ADMINISTRATOR)
 def list_user_permissions(name):
-    """The user's rights in every vhost."""
+    """Return the permissions of the user in every vhost."""
     return listing(rights(find_user(name)), kinds.BY_VHOST)
 
 
 @blueprint.get("/api/permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def get_permission(vhost, user):
-    """One user's rights in one vhost."""
+    """Return the permissions of the user in the vhost."""
     find_vhost(vhost)
     permission = find_user(user).permission(vhost)
     if permission is None:
@@ -64,7 +64,7 @@ def get_permission(vhost, user):
 @blueprint.put("/api/permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def put_permission(vhost, user):
-    """Grant rights: three regular expressions."""
+    """Grant the user ``configure``, ``write`` and ``read`` in the vhost, each a regular expression."""
     existed = _holder(user, vhost).permission(vhost) is not None
     wanted = body(required=("configure", "write", "read"))
     patterns = [text_of(wanted, verb) for verb in ("configure", "write", "read")]
@@ -75,7 +75,7 @@ def put_permission(vhost, user):
 @blueprint.delete("/api/permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def delete_permission(vhost, user):
-    """Take all rights in the vhost away."""
+    """Delete all permissions of the user in the vhost."""
     find_vhost(vhost)
     if not node().broker.users.delete_permission(user, vhost):
         raise NoSuchObject()
@@ -86,21 +86,21 @@ def delete_permission(vhost, user):
 @blueprint.get("/api/vhosts/<name>/topic-permissions")
 @access(ADMINISTRATOR)
 def list_topic_permissions(name=None):
-    """The limits on every user's routing keys, in one vhost or everywhere."""
+    """Return the topic permissions of every user, in one vhost or in all."""
     return listing(_of_everybody(topic_rights, name), kinds.BY_USER)
 
 
 @blueprint.get("/api/users/<name>/topic-permissions")
 @access(ADMINISTRATOR)
 def list_user_topic_permissions(name):
-    """The limits of one user."""
+    """Return the topic permissions of the user in every vhost."""
     return listing(topic_rights(find_user(name)), kinds.BY_VHOST)
 
 
 @blueprint.get("/api/topic-permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def get_topic_permissions(vhost, user):
-    """One user's limits in one vhost, an entry per exchange."""
+    """Return the topic permissions of the user in the vhost, one entry per exchange."""
     find_vhost(vhost)
     limits = topic_rights(find_user(user), vhost)
     if not limits:
@@ -111,7 +111,7 @@ def get_topic_permissions(vhost, user):
 @blueprint.put("/api/topic-permissions/<vhost>/<user>")
 @access(ADMINISTRATOR)
 def put_topic_permission(vhost, user):
-    """Limit the routing keys at one topic exchange: two regular expressions."""
+    """Limit routing keys at a topic ``exchange``: ``write`` and ``read`` are regular expressions."""
     holder = _holder(user, vhost)
     wanted = body(required=("exchange", "write", "read"))
     exchange, write, read = (text_of(wanted, key) for key in ("exchange", "write", "read"))
@@ -124,7 +124,7 @@ def put_topic_permission(vhost, user):
 @blueprint.delete("/api/topic-permissions/<vhost>/<user>/<exchange>")
 @access(ADMINISTRATOR)
 def delete_topic_permissions(vhost, user, exchange):
-    """Lift the limits of one user in one vhost: all, or those at one exchange."""
+    """Delete the topic permissions of the user in the vhost: all, or those at one exchange."""
     find_vhost(vhost)
     if not node().broker.users.delete_topic_permissions(user, vhost, exchange):
         raise NoSuchObject()

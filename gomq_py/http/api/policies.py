@@ -40,20 +40,19 @@ class Family:
                 blueprint.add_url_rule(rule, f"{name}_{view.__name__}", guarded, methods=(method,))
 
     def list_all(self, vhost=None):
-        """The policies of one vhost, or of all that the user sees."""
+        """Return the policies of one vhost, or of all vhosts that the user sees."""
         return listing([policy for one in vhosts_named(vhost) for policy in self.of_vhost(one)])
 
     def get(self, vhost, name):
-        """One of them."""
+        """Return one policy."""
         for policy in self.of_vhost(find_vhost(vhost)):
             if policy["name"] == name:
                 return json_answer(policy)
         raise NoSuchObject()
 
     def put(self, vhost, name):
-        """Create or replace it; it is in force at once.
-
-        Where a policy and an operator policy differ, the lower number holds.
+        """Create or replace the policy, which is in force at once. Where a policy and an operator policy
+        differ, the lower number holds.
         """
         there = writable_vhost(vhost)
         value, by = self._wanted(), set_by()
@@ -78,8 +77,8 @@ class Family:
         return value
 
     def preview(self, vhost, name):
-        """What the policy of this body would match and change under this name if this user set it: nothing is
-        changed. The first PREVIEWED changes, and how many there are.
+        """Return what the policy in the body would match and change if this user set it under this name: the
+        number of changes, and the first 200 of them. Changes nothing.
         """
         there, is_operator = find_vhost(vhost), self._component == OPERATOR_POLICY
         try:
@@ -96,7 +95,7 @@ class Family:
         return json_answer({"matched": matched, "changed": changed, "changes": changes})
 
     def delete(self, vhost, name):
-        """Take it away; what it overrode is in force again."""
+        """Delete the policy; what the policy overrode is in force again."""
         if not node().broker.parameters.clear(find_vhost(vhost), self._component, name):
             raise NoSuchObject()
         return no_content()

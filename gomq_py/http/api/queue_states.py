@@ -12,7 +12,7 @@ blueprint = Blueprint("queue_states", __name__)
 @blueprint.put("/api/queues/<vhost>/<name>/pause")
 @access(MANAGEMENT)
 def pause_queue(vhost, name):
-    """Deliver nothing until it is resumed, over a restart too; publishing goes on."""
+    """Pause deliveries from the queue until it is resumed, over a restart too; publishing goes on."""
     _pause(vhost, name, True)
     return no_content()
 
@@ -20,7 +20,7 @@ def pause_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/resume")
 @access(MANAGEMENT)
 def resume_queue(vhost, name):
-    """Deliver again."""
+    """Resume deliveries from the paused queue."""
     _pause(vhost, name, False)
     return no_content()
 
@@ -28,7 +28,7 @@ def resume_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>/restart")
 @access(MANAGEMENT)
 def restart_queue(vhost, name):
-    """Reopen a queue that a fault of its store has closed, with the content of its files; else 400."""
+    """Reopen a queue that a fault of its store closed, with the content of its files; 400 for any other."""
     find_queue(vhost, name)
     queues.restart(caller(vhost), name)
     return no_content()

@@ -39,7 +39,7 @@ UNACKED_LOOK = 10
 @blueprint.get("/api/queues/<vhost>")
 @access(MANAGEMENT)
 def list_queues(vhost=None):
-    """The queues of one vhost, or of all that the user sees; RabbitMQ's ``disable_stats`` and
+    """Return the queues of one vhost, or of all vhosts that the user sees. RabbitMQ's ``disable_stats`` and
     ``enable_queue_totals`` make long lists small and quick.
     """
     found = []
@@ -54,7 +54,7 @@ def list_queues(vhost=None):
 @blueprint.get("/api/queues/<vhost>/<name>")
 @access(MANAGEMENT)
 def get_queue(vhost, name):
-    """One queue, with those of its consumers whose connections the user sees."""
+    """Return one queue, with its consumers on connections that the user sees."""
     statistics.with_history()
     queue = find_queue(vhost, name)
     connections = {
@@ -72,7 +72,7 @@ def get_queue(vhost, name):
 @blueprint.put("/api/queues/<vhost>/<name>")
 @access(MANAGEMENT)
 def put_queue(vhost, name):
-    """Declare it: 201 when it is new, 204 when it was there just so, 400 when it is another."""
+    """Declare the queue: 201 if it is new, 204 if an equal one exists, 400 if a different one exists."""
     writable_vhost(vhost)
     wanted = body()
     arguments = decoded_arguments(wanted)
@@ -86,7 +86,7 @@ def put_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>")
 @access(MANAGEMENT)
 def delete_queue(vhost, name):
-    """Delete it; ``?if-unused=true`` only without consumers, ``?if-empty=true`` only without messages."""
+    """Delete the queue; ``?if-unused=true``: only without consumers, ``?if-empty=true``: without messages."""
     find_queue(vhost, name)
     queues.delete(
         caller(vhost), name, if_unused=request.args.get("if-unused") == "true",
@@ -97,7 +97,7 @@ def delete_queue(vhost, name):
 @blueprint.delete("/api/queues/<vhost>/<name>/contents")
 @access(MANAGEMENT)
 def purge_queue(vhost, name):
-    """Drop every ready message, or with ``?count=`` at most so many, the oldest first."""
+    """Drop all ready messages of the queue, or with ``?count=`` at most so many, the oldest first."""
     find_queue(vhost, name)
     asked = request.args.get("count", "")
     if not asked:
@@ -115,7 +115,7 @@ def purge_queue(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/actions")
 @access(ADMINISTRATOR)
 def act_on_queue(vhost, name):
-    """RabbitMQ's ``sync`` and ``cancel_sync`` of mirrors, of which one node has none: nothing is done."""
+    """Accept RabbitMQ's ``action`` ``sync`` or ``cancel_sync``, and do nothing: one node has no mirrors."""
     find_queue(vhost, name)
     if body(required=("action",))["action"] not in ("sync", "cancel_sync"):
         raise BadRequest("unknown action: it is sync or cancel_sync")
@@ -125,14 +125,14 @@ def act_on_queue(vhost, name):
 @blueprint.post("/api/rebalance/queues")
 @access(ADMINISTRATOR)
 def rebalance_queues():
-    """Spread leaders over the nodes: one node leads all of them already."""
+    """Do nothing: one node leads all queues already."""
     return no_content()
 
 
 @blueprint.get("/api/queues/<vhost>/<name>/unacked")
 @access(MANAGEMENT)
 def list_unacked(vhost, name):
-    """Its unacknowledged messages on connections that the user sees, at most MAX_UNACKED; LavinMQ's."""
+    """Return at most 10000 unacknowledged messages of the queue, on connections that the user sees."""
     queue = find_queue(vhost, name)
     return paced_list(islice(_unacked(queue), MAX_UNACKED))
 
@@ -154,9 +154,8 @@ def _unacked(queue):
 @blueprint.get("/api/queues/<vhost>/<name>/bindings")
 @access(MANAGEMENT)
 def list_queue_bindings(vhost, name):
-    """What is bound to it, the default exchange first.
-
-    Nothing is bound to a queue that is not there: that is no error to RabbitMQ.
+    """Return the bindings to the queue, that from the default exchange first; an empty list if the queue does
+    not exist, as in RabbitMQ.
     """
     there = find_vhost(vhost)
     queue = there.queues.get(name)
@@ -170,9 +169,8 @@ def list_queue_bindings(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/get")
 @access(MANAGEMENT)
 def get_messages(vhost, name):
-    """Take messages out and show them; ``ackmode`` says what becomes of them, a ``count`` of -1 means all.
-
-    This changes the queue.
+    """Take ``count`` messages out of the queue and return them; a ``count`` of -1 means all. ``ackmode`` says
+    whether the messages are acknowledged, rejected or requeued. This changes the queue.
     """
     queue_to_take_from(vhost, name)
     wanted = body()

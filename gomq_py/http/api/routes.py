@@ -20,8 +20,8 @@ blueprint = Blueprint("routes", __name__)
 @blueprint.post("/api/exchanges/<vhost>/<name>/route")
 @access(MANAGEMENT)
 def try_route(vhost, name):
-    """Where a message with this ``routing_key``, these ``headers`` and ``properties`` would go, step by step:
-    nothing is published. What an exchange picks by chance may be another the next time.
+    """Return where a message with this ``routing_key``, these ``headers`` and ``properties`` would go, step
+    by step; publishes nothing. An exchange that picks by chance may pick another way the next time.
     """
     there, exchange = find_vhost(vhost), find_exchange(vhost, name)
     wanted = body(required=("routing_key",))

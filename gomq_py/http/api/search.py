@@ -43,10 +43,10 @@ _ANYTHING = object()
 @blueprint.post("/api/queues/<vhost>/<name>/search")
 @access(MANAGEMENT)
 def search_messages(vhost, name):
-    """Ready messages from ``offset`` on whose body has a ``text`` or matches a ``pattern``, whose ``headers``
-    are equal, whose JSON has ``json_value`` at ``json_path``, whose ``exchange`` and ``routing_key`` match
-    ``*`` and ``?``: all that is given. At most ``examined_max`` messages and ``octets_max`` octets are looked
-    at; ``next_offset`` is where to go on, null at the end.
+    """Return ready messages from ``offset`` on that meet all given conditions: a body that has the ``text``
+    and matches the ``pattern``, JSON with ``json_value`` at ``json_path``, equal ``headers``, ``exchange``
+    and ``routing_key`` that match ``*`` and ``?``. Examines at most ``examined_max`` messages and
+    ``octets_max`` octets; ``next_offset`` is where the next search goes on, null at the end of the queue.
     """
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)

@@ -35,7 +35,7 @@ def _authenticate():
 @blueprint.post("/api/session")
 @access(MANAGEMENT, MAX_CREDENTIALS_OCTETS, _authenticate)
 def begin_session():
-    """Log in: sets a cookie, and returns the token for X-CSRF-Token of requests that change something."""
+    """Log in: set a cookie, and return the token for X-CSRF-Token of requests that change something."""
     _end_all_given()  # the browser drops their cookies with this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)
@@ -46,7 +46,7 @@ def begin_session():
 @blueprint.get("/api/session")
 @access(MANAGEMENT)
 def get_session():
-    """Whose session the cookie is of, and its token: for a page that was loaded anew."""
+    """Return the user and the token of the cookie's session, for a page that was loaded anew."""
     _check_there_is_one()
     return _unkept(json_answer(_shape(number_in_cookie())))
 
@@ -54,7 +54,7 @@ def get_session():
 @blueprint.delete("/api/session")
 @access(MANAGEMENT)
 def end_session():
-    """Log out."""
+    """Log out: end the session of the cookie."""
     _check_there_is_one()
     _end_all_given()
     response = no_content()

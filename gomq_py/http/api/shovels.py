@@ -17,7 +17,7 @@ blueprint = Blueprint("shovels", __name__)
 @blueprint.get("/api/shovels/<vhost>")
 @access(MANAGEMENT)
 def list_shovels(vhost=None):
-    """The shovels of one vhost, or of all that the user sees."""
+    """Return the shovels of one vhost, or of all vhosts that the user sees."""
     _may_look()
     shovels, names = node().shovels, [one.name for one in vhosts_named(vhost)]
     if shovels is None:
@@ -31,7 +31,7 @@ def list_shovels(vhost=None):
 @blueprint.get("/api/shovels/vhost/<vhost>/<name>")
 @access(MANAGEMENT)
 def get_shovel(vhost, name):
-    """One shovel."""
+    """Return one shovel."""
     _may_look()
     return json_answer(_described(_find(vhost, name)))
 
@@ -40,7 +40,7 @@ def get_shovel(vhost, name):
 @blueprint.delete("/api/shovels/vhost/<vhost>/<name>")
 @access(POLICYMAKER)
 def delete_shovel(vhost, name):
-    """Take it away, with its definition."""
+    """Delete the shovel and its definition."""
     _done(node().shovels.delete, _find(vhost, name))
     return no_content()
 
@@ -48,7 +48,7 @@ def delete_shovel(vhost, name):
 @blueprint.put("/api/shovels/<vhost>/<name>/pause")
 @access(POLICYMAKER)
 def pause_shovel(vhost, name):
-    """Move nothing until it is resumed, over a restart too. 422 where it is paused already."""
+    """Pause the shovel until it is resumed, over a restart too. 422 if it is paused already."""
     if not _done(node().shovels.pause, _find(vhost, name)):
         raise Unprocessable("The shovel is paused already")
     return no_content()
@@ -57,7 +57,7 @@ def pause_shovel(vhost, name):
 @blueprint.put("/api/shovels/<vhost>/<name>/resume")
 @access(POLICYMAKER)
 def resume_shovel(vhost, name):
-    """Go on. 422 where it is not paused."""
+    """Resume the paused shovel. 422 if it is not paused."""
     if not _done(node().shovels.resume, _find(vhost, name), set_by()):
         raise Unprocessable("The shovel is not paused")
     return no_content()
@@ -67,7 +67,7 @@ def resume_shovel(vhost, name):
 @blueprint.delete("/api/shovels/vhost/<vhost>/<name>/restart")
 @access(POLICYMAKER)
 def restart_shovel(vhost, name):
-    """Connect anew, whatever state it is in; one that waits begins to be acted on."""
+    """Reconnect the shovel, unless it is paused; a definition that waits takes effect."""
     _done(node().shovels.restart, _find(vhost, name), set_by())
     return no_content()
 

@@ -30,7 +30,7 @@ _HIGHEST = (1 << 63) - 1
 @blueprint.get("/api/streams/<vhost>")
 @access(ANYBODY)
 def list_streams(vhost):
-    """The streams of a vhost that this user may read, by name."""
+    """Return the streams of the vhost that the user may read, by name."""
     streams = [queue for queue in queues.readable(caller(vhost)) if isinstance(queue, StreamQueue)]
     return json_answer({"streams": [
         {"name": queue.name, "vhost": vhost, "epoch": queue.epoch}
@@ -40,7 +40,7 @@ def list_streams(vhost):
 @blueprint.get("/api/streams/<vhost>/<name>")
 @access(ANYBODY)
 def get_stream(vhost, name):
-    """Its epoch, offsets, consumers with their lag, and stored positions of consumers."""
+    """Return the stream's epoch and offsets, its consumers with their lag, and stored positions."""
     stream = find_stream(vhost, name)
     return json_answer(
         {"name": name, "vhost": vhost, **stream.describe(), "segments": len(stream.segments())}
@@ -50,7 +50,7 @@ def get_stream(vhost, name):
 @blueprint.get("/api/streams/<vhost>/<name>/segments")
 @access(ANYBODY)
 def list_segments(vhost, name):
-    """Its segments, oldest first: offsets, counts, and how many octets of each may be read."""
+    """Return the stream's segments, oldest first: offsets, counts, and readable octets of each."""
     stream = find_stream(vhost, name)
     parts = [
         {key: part[key] for key in (
@@ -67,8 +67,8 @@ def list_segments(vhost, name):
 @blueprint.get("/api/streams/<vhost>/<name>/segments/<int:number>")
 @access(ANYBODY)
 def read_segment(vhost, name, number):
-    """Octets of a segment's file: ``length`` of them, or all that may be read, from ``offset`` on. 404 where
-    it is gone, or ``epoch`` is not its.
+    """Return octets of a segment's file from ``offset`` on: ``length`` octets, or all that may be read. 404
+    if the segment is gone, or if ``epoch`` is of an earlier stream with this name.
     """
     stream = find_stream(vhost, name)
     if request.args.get("epoch", stream.epoch) != stream.epoch:
@@ -88,8 +88,8 @@ def read_segment(vhost, name, number):
 @blueprint.get("/api/streams/<vhost>/<name>/messages")
 @access(ANYBODY)
 def peek_stream(vhost, name):
-    """Messages from ``offset`` on, up to ``count``; the first that is kept where it is not any more. The
-    ``position`` of each is its offset. Nothing is delivered or counted.
+    """Return up to ``count`` messages from ``offset`` on, or from the first message kept if those before are
+    gone. The ``position`` of each message is its offset. Nothing is delivered or counted.
     """
     stream = find_stream(vhost, name)
     look = messages.Look(integer_of(request.args, "offset", 0, highest=_HIGHEST))
@@ -114,7 +114,7 @@ def _peeked(cursor, look):
 @blueprint.get("/api/streams/<vhost>/<name>/offset")
 @access(ANYBODY)
 def find_offset(vhost, name):
-    """The first message's offset at or after ``timestamp`` (Unix milliseconds), else the next message's."""
+    """Return the first message's offset at or after ``timestamp`` (Unix ms), else the next message's."""
     stream = find_stream(vhost, name)
     if "timestamp" not in request.args:
         raise BadRequest("timestamp is missing: Unix milliseconds")
@@ -125,7 +125,7 @@ def find_offset(vhost, name):
 @blueprint.delete("/api/streams/<vhost>/<name>/offsets/<tag>")
 @access(MANAGEMENT)
 def delete_offset(vhost, name, tag):
-    """Forget where a consumer goes on."""
+    """Delete the stored position of the consumer ``tag`` in the stream."""
     if not find_stream(vhost, name).forget_offset(tag):
         raise NoSuchObject(f"the stream knows no position of consumer '{tag}'")
     return no_content()

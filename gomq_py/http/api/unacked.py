@@ -25,9 +25,9 @@ LOOKED_AT = 2000
 @blueprint.get("/api/unacked/<vhost>/<name>")
 @access(MANAGEMENT)
 def list_unacked(vhost=None, name=None):
-    """Every consumer, and every channel that uses basic.get, that holds messages, of one queue, of those in
-    one vhost or of all that the user sees: how many, and since when the oldest. Of the connections that the
-    user sees, as in all lists here. A queue's messages one by one: /api/queues/VHOST/QUEUE/unacked.
+    """Return the consumers, and the channels that use basic.get, that hold messages of one queue, one vhost
+    or all that the user sees: how many, and since when the oldest. Shows only connections that the user sees.
+    /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
     """
     if name is not None:
         wanted = find_queue(vhost, name)
@@ -41,8 +41,8 @@ def list_unacked(vhost=None, name=None):
 @blueprint.post("/api/unacked/<vhost>/<name>/return")
 @access(MANAGEMENT)
 def return_message(vhost, name):
-    """Give one message back to its queue, for the next consumer. What its client says of it later, which
-    cannot know, is passed over.
+    """Requeue the message ``delivery_tag`` of ``channel`` for the next consumer. A later answer of the client
+    that held the message is ignored.
     """
     queue = find_queue(vhost, name)
     wanted = body(required=("channel", "delivery_tag"))

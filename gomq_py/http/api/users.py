@@ -15,28 +15,28 @@ blueprint = Blueprint("users", __name__)
 @blueprint.get("/api/users")
 @access(ADMINISTRATOR)
 def list_users():
-    """Every user."""
+    """Return all users."""
     return listing([shapes.user(user) for user in node().broker.users])
 
 
 @blueprint.get("/api/users/without-permissions")
 @access(ADMINISTRATOR)
 def list_users_without_permissions():
-    """Users who can open no vhost."""
+    """Return the users who can open no vhost."""
     return listing([shapes.user(user) for user in node().broker.users if not user.permissions])
 
 
 @blueprint.get("/api/users/<name>")
 @access(ADMINISTRATOR)
 def get_user(name):
-    """One user."""
+    """Return one user."""
     return json_answer(shapes.user(find_user(name)))
 
 
 @blueprint.put("/api/users/<name>")
 @access(ADMINISTRATOR)
 def put_user(name):
-    """Create or change: a password, or a hash from another broker; tags as a comma list or an array.
+    """Create or change a user: ``password`` or ``password_hash``, and ``tags`` as a comma list or an array.
 
     May switch.
     """
@@ -70,7 +70,7 @@ def put_user(name):
 @blueprint.delete("/api/users/<name>")
 @access(ADMINISTRATOR)
 def delete_user(name):
-    """Take the user away; its connections are closed."""
+    """Delete the user, and close the user's connections."""
     find_user(name)
     _delete((name,))
     return no_content()
@@ -79,7 +79,7 @@ def delete_user(name):
 @blueprint.post("/api/users/bulk-delete")
 @access(ADMINISTRATOR)
 def delete_users():
-    """Several at once; names nobody has are passed over."""
+    """Delete the users named in ``users`` and close their connections; unknown names are ignored."""
     names = body(required=("users",))["users"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise BadRequest("users must be a list of names")

@@ -17,14 +17,14 @@ blueprint = Blueprint("vhosts", __name__)
 @blueprint.get("/api/vhosts")
 @access(MANAGEMENT)
 def list_vhosts():
-    """Every vhost that the user sees."""
+    """Return every vhost that the user sees."""
     return listing(visible_vhosts(), kinds.VHOSTS)
 
 
 @blueprint.get("/api/vhosts/<name>")
 @access(MANAGEMENT)
 def get_vhost(name):
-    """One vhost."""
+    """Return one vhost."""
     statistics.with_history()
     return json_answer(shapes.vhost(find_vhost(name)))
 
@@ -32,7 +32,7 @@ def get_vhost(name):
 @blueprint.put("/api/vhosts/<name>")
 @access(ADMINISTRATOR)
 def put_vhost(name):
-    """Create it, or change what is said about it; whoever creates it has all rights in it."""
+    """Create the vhost, or change its description and settings; its creator gets all rights in it."""
     wanted = body()
     tracing = boolean_of(wanted, "tracing") if wanted.get("tracing") is not None else None
     described = {
@@ -78,7 +78,7 @@ def _queue_type(kind):
 @blueprint.delete("/api/vhosts/<name>")
 @access(ADMINISTRATOR)
 def delete_vhost(name):
-    """Delete it with all that is in it; its connections are closed. 412 while it is protected."""
+    """Delete the vhost with all that is in it, and close its connections. 412 while it is protected."""
     try:
         node().broker.check_may_be_deleted(find_vhost(name))
     except PreconditionFailed as error:
@@ -93,7 +93,7 @@ def delete_vhost(name):
 @blueprint.delete("/api/vhosts/<name>/deletion/protection")
 @access(ADMINISTRATOR)
 def protect_vhost(name):
-    """Protect it from deletion; a DELETE lifts the protection."""
+    """Protect the vhost from deletion; a DELETE lifts the protection."""
     node().broker.describe_vhost(find_vhost(name), protected_from_deletion=request.method == "POST")
     return no_content()
 
@@ -101,7 +101,7 @@ def protect_vhost(name):
 @blueprint.post("/api/vhosts/<name>/start/<where>")
 @access(ADMINISTRATOR)
 def start_vhost(name, where):
-    """Start a vhost that failed on a node: here they all run."""
+    """Do nothing: all vhosts run on the only node."""
     find_vhost(name)
     check_node_name(where)
     return no_content()
@@ -110,7 +110,7 @@ def start_vhost(name, where):
 @blueprint.get("/api/vhosts/<name>/connections")
 @access(MANAGEMENT)
 def list_vhost_connections(name):
-    """The connections that opened it."""
+    """Return the connections to the vhost that the user sees."""
     find_vhost(name)
     return listing([one for one in visible() if one.vhost.name == name], kinds.CONNECTIONS)
 
@@ -118,6 +118,6 @@ def list_vhost_connections(name):
 @blueprint.get("/api/vhosts/<name>/channels")
 @access(MANAGEMENT)
 def list_vhost_channels(name):
-    """The channels of those connections."""
+    """Return the channels, on connections that the user sees, of the vhost."""
     find_vhost(name)
     return list_of_channels([one for one in visible() if one.vhost.name == name])
