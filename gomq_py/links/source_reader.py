@@ -239,7 +239,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """Return the LinkBatch that the last walk wrote. A large message counts with its last piece only."""
+        """Return the LinkBatch that relay.walk() wrote. Of a large message only the last piece counts."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False

@@ -234,7 +234,7 @@ class Routing:
 
 
 def takes_onward(exchange, keys):
-    """True if the onward exchange has a destination for a message with these keys. The destination that only
+    """True if ``exchange.onward`` has a destination for a message with these keys. The destination that only
     keeps retained messages does not count, because no subscriber gets the message from there.
     """
     onward, taken = exchange.onward, {}

@@ -39,8 +39,8 @@ def check_own(caller, queue, source, routing_key):
 
 
 def may_own_all(caller, queue, source):
-    """True if check_own() passes for every routing key. False for a user with a topic permission for the
-    exchange: the caller must then check each key.
+    """True if check_own() would pass for every routing key. False if a right is missing, or if the user has a
+    topic permission for the exchange; then call check_own() for each key.
     """
     if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
         return False

@@ -68,7 +68,7 @@ def list_segments(vhost, name):
 @access(ANYBODY)
 def read_segment(vhost, name, number):
     """Return octets of a segment's file from ``offset`` on: ``length`` octets, or all that may be read. 404
-    if the segment is gone, or if ``epoch`` is not the stream's.
+    if the segment is gone, or if ``epoch`` is of an earlier stream with this name.
     """
     stream = find_stream(vhost, name)
     if request.args.get("epoch", stream.epoch) != stream.epoch:

@@ -378,8 +378,8 @@ class DataDir:
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
-        """Write the list of segments. Returns the line with the list's digest for the note of the run; empty
-        if there is no list, or if the disk is full.
+        """Write the file that lists the segments. Returns the line with its digest for the file .last-run;
+        b"" if there are no segments to list, or if the file cannot be written.
         """
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
