@@ -100,10 +100,10 @@ class LinkContext:
         end = DESTINATION
         try:
             user = self._setter(vhost, upstream.name)
-            self._may_enter(user, vhost.name).write(EXCHANGE, exchange)
+            self._may_enter(user, vhost.name).check_write(EXCHANGE, exchange)
             end = SOURCE
             for uri in filter(self._connector.is_local, upstream.uris):
-                self._may_enter(user, parse(uri).path or vhost.name).read(kind, getattr(upstream, kind))
+                self._may_enter(user, parse(uri).path or vhost.name).check_read(kind, getattr(upstream, kind))
             for what, by in upstream.chosen_by:
                 self.check_chosen(
                     vhost, what, by, upstream.name, upstream.uris, kind, getattr(upstream, kind), name)
@@ -130,9 +130,9 @@ class LinkContext:
             return
         user = self._setters.user_of(by, what)
         for vhost_name in local:
-            self._may_enter(user, vhost_name).read(kind, there)
+            self._may_enter(user, vhost_name).check_read(kind, there)
         if is_renamed and ADMINISTRATOR not in user.tags:
-            self._may_enter(user, vhost.name).read(kind, there)
+            self._may_enter(user, vhost.name).check_read(kind, there)
 
     @staticmethod
     def _may_enter(user, vhost_name):

@@ -83,7 +83,7 @@ class Admission:
         self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
         on_left: Callable[[], None] = lambda: None,
     ):
-        """``settings``: gate() names the limits in it. ``descriptors``: the process's limit; 0 asks the system.
+        """``settings``: gate() lists its limits. ``descriptors``: the process's limit; 0 asks the system.
         ``on_left()`` is called at the end of each admitted connection; it must not switch.
         """
         self.settings = settings

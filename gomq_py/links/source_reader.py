@@ -239,7 +239,7 @@ class SourceReader(Source):
         return batch
 
     def _batch(self, was_large):
-        """Return the LinkBatch that relay.walk() has just written. Of a large message the last piece counts."""
+        """Return the LinkBatch that relay.walk() wrote. Of a large message only the last piece counts."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False

@@ -10,7 +10,10 @@ from tests.unit.source_tree import module_name, sources, tree
 DOORS = ("gomq_py.amqp.server.", "gomq_py.mqtt.server.", "gomq_py.http.")
 VERBS = "gomq_py.broker.verbs"
 # What asks for a right of somebody: methods of users, permissions and Access.
-CHECKS = {"allows", "permission", "topic_permission", "write_topic", "read_topic", "may_write", "may_publish"}
+CHECKS = {
+    "allows", "permission", "topic_permission", "check_write_topic", "check_read_topic", "may_write",
+    "may_publish",
+}
 # What needs a right: methods of VHost, Bindings and Queue.
 NEEDS_A_RIGHT = {
     "declare_queue", "delete_queue", "pause_queue", "restart_queue", "purge", "purge_some",
