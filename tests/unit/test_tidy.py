@@ -55,7 +55,7 @@ FIGURES = {
     "lines mqtt.wire.packets": 541,
     "lines perf.walk": 562,
     "lines storage.disk.data_dir": 662,
-    "lines storage.disk.files": 669,
+    "lines storage.disk.files": 672,
     "lines storage.segments.pool": 696,
     "lines storage.segments.segment": 560,
     "lines storage.stores.message_store": 681,

@@ -123,7 +123,8 @@ class Files:
 
     def made(self, file):
         """Tell the replicators of a file from ``make`` or ``make_log``."""
-        self.register.created(file.path, file.size)
+        if self.register.replicators:
+            self.register.created(file.path, file.size)
 
     def unmake(self, file):
         """Remove a file that ``make`` returned, before replicators hear of it. Blocks."""
@@ -205,7 +206,7 @@ class Files:
 
     def appended(self, file, start, end):
         """Announce that [start, end) of a mapping was written for the first time; once per batch."""
-        if file.named:
+        if self.register.replicators and file.named:
             self.register.appended(file, start, end)
 
     def reading(self, file):
@@ -251,7 +252,7 @@ class Files:
 
     def overwritten(self, file, start, end):
         """Announce that [start, end) of a mapping was changed; once per batch."""
-        if file.named:
+        if self.register.replicators and file.named:
             self.register.overwritten(file, start, end)
 
     # logs
@@ -323,7 +324,7 @@ class Files:
         """Tell the replicators which bytes were written to a log since the last call."""
         start, end = file.told, file.size
         file.told = end
-        if file.named and start < end:
+        if self.register.replicators and file.named and start < end:
             self.register.appended(file, start, end)
 
     # logs and mapped files
@@ -368,7 +369,8 @@ class Files:
         def told(_):
             if file is not None:
                 file.path = target
-            self.register.renamed(source, target)
+            if self.register.replicators:
+                self.register.renamed(source, target)
 
         return Change(source, lambda: self._rename(source, target), told, needed)
 
@@ -383,7 +385,8 @@ class Files:
         def told(kept):
             if kept is not None:
                 aside(self._let_go, kept)
-            self.register.unlinked(path)
+            if self.register.replicators:
+                self.register.unlinked(path)
 
         return Change(
             path, lambda: self._unlink_keeping(path) if aside is not None else self._unlink(path), told

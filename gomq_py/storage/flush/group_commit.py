@@ -53,7 +53,6 @@ class GroupCommit:
     a confirmed message outlives a killed process, and not a power cut. ``slow_s``: a flush that takes more
     seconds is logged while it runs; 0: no flush is logged. ``slice_clock``: the broker's SliceClock, which
     cuts the callbacks of one sync into slices.
-
     ``names``: the NameChanges that flushes wait for; ``background``: work that no flush waits for.
     """
 
@@ -467,7 +466,8 @@ class GroupCommit:
             if batch.logs:
                 self._failures.tell_of_logs(batch.logs, batch.failures, unbegun)
                 self.position = self._register.told
-            self._register.flushed()
+            if self._register.replicators:
+                self._register.flushed()
         release_files(jobs)
         if not self._killed:
             self.sync_seconds.observe(time.monotonic() - began)

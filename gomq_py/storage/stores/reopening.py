@@ -100,6 +100,8 @@ class Later:
 class LaterRegister(Later):
     """Stands for the register of files: keeps each file open until its changes are told."""
 
+    replicators = True  # somebody is told, later
+
     def appended(self, file, start, end):
         """Record a change of [start, end), whose content then is told as it is in the end."""
         file.retain()
