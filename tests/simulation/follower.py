@@ -57,7 +57,7 @@ class Follower(Replicator):
         self._told("folder_created", path)
 
     def appended(self, file_id, file, start, end):
-        self._told("appended", file.path, Range(file, start, end))
+        self._told("written", file.path, start, octets_of(Range(file, start, end)))
 
     def overwritten(self, file_id, file, start, end):
         octets = file.read(start, end)
@@ -150,11 +150,7 @@ class Follower(Replicator):
             _, what, arguments = self._on_its_way.popleft()
             self._come_count += 1
             try:
-                if what == "appended":
-                    path, content = arguments
-                    self._mirror.written(path, content.start, octets_of(content))
-                else:
-                    getattr(self._mirror, what)(*arguments)
+                getattr(self._mirror, what)(*arguments)
             except (OSError, AssertionError) as error:
                 self._cannot_repeat(f"{what} {arguments[:2]}: {error!r}")
                 return

@@ -102,8 +102,7 @@ def _told_late(prefix, for_s=0.05):
         begin(follower, process)
 
     def late(follower, what, *arguments):
-        is_content = what in ("written", "appended")
-        if is_content and os.path.basename(arguments[0]).startswith(prefix):
+        if what == "written" and os.path.basename(arguments[0]).startswith(prefix):
             held.append((what, *arguments))
             told(follower, "flushed")  # counts as the event that it was asked for
             follower._process.after(for_s, partial(release, follower))

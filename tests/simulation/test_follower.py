@@ -94,7 +94,7 @@ def test_answer_comes_when_everything_has_come_that_was_told_before(leader):
     seen = []
     for number in range(10):
         leader.write(str(number))
-        leader.follower.when_safe(lambda error, number=number: seen.append((number, error, copy_of(leader))))
+        leader.follower.when_safe(leader.files.register.told, lambda error, number=number: seen.append((number, error, copy_of(leader))))
 
     leader.world.run(ENOUGH_S)
 
@@ -107,7 +107,7 @@ def test_who_takes_over_has_what_was_answered_and_nothing_behind_what_it_lacks(l
     answered = []
     for number in range(100):
         leader.write(f"{number:02}")
-        leader.follower.when_safe(lambda error, number=number: answered.append(number))
+        leader.follower.when_safe(leader.files.register.told, lambda error, number=number: answered.append(number))
         leader.world.run(leader.world.now_s + 1e-3)
 
     leader.is_alive = False
@@ -128,7 +128,7 @@ def test_event_that_cannot_be_repeated_is_found_unless_the_disk_has_failed(leade
     answers = []
     os.mkdir(leader.root / "untold")
     leader.write("untold/file")
-    leader.follower.when_safe(answers.append)
+    leader.follower.when_safe(leader.files.register.told, answers.append)
 
     leader.world.run(ENOUGH_S)
 

@@ -349,7 +349,7 @@ def test_message_that_is_written_anew_is_told_of_before_the_old_one_is_deleted(t
     location, _ = bench.shift()
     while len(names(tmp_path)) < 3:  # the old one's segment has an acks file, too
         bench.push(bytes(10000))
-        bench.store.flush()
+        bench.store.write_out()
     told.written.clear()
 
     bench.push(b"anew")
