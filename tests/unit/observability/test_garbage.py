@@ -11,7 +11,7 @@ from gomq_py.observability.garbage import collect_everything, held_while_making,
 @pytest.fixture
 def frozen(monkeypatch):
     """As after boot."""
-    monkeypatch.setattr(garbage, "_is_settled", False)  # so that it is False again afterwards
+    monkeypatch.setattr(garbage, "_is_frozen", False)  # so that it is False again afterwards
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     garbage.freeze()
     yield
