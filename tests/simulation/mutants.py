@@ -139,13 +139,13 @@ def consumer_cancelled_between_poll_and_turn():
 
 def hold_never_released():
     """Of a queue whose messages come back by basic.recover, now and then."""
-    release, count = Queue.release, iter(range(1, 1 << 40))
+    release, count = Queue.resume_deliveries, iter(range(1, 1 << 40))
 
     def forget(queue):
         if next(count) % 5:
             release(queue)
 
-    Queue.release = forget
+    Queue.resume_deliveries = forget
 
 
 def unacked_message_expires():

@@ -430,6 +430,7 @@ def test_identifiers_of_a_session_that_ends_while_they_are_written_anew_go(nodes
         callback(None)
 
     assert noted_of(records) == 1 and not records.outdated
+    monkeypatch.undo()  # before the node stops, which waits for flushes
 
 
 def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(nodes, monkeypatch):
