@@ -95,17 +95,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """What is here now stays to the end: the collector need not look at thousands of tests each time.
-
-    A loop that a module ran while tests were collected still has the time of that moment, half a minute ago;
-    timers of the first test, which count from there, would be up at once.
-    """
+    """What is here now stays to the end: the collector need not look at thousands of tests each time."""
     gc.collect()
     gc.freeze()
-    gevent.get_hub().loop.update_now()
 
 
 def pytest_runtest_setup(item):
+    # The loop has the time of its last turn, maybe of many tests ago: timers would be up at once.
+    gevent.get_hub().loop.update_now()
     for mark in item.iter_markers("needs_program"):
         name = mark.args[0]
         if not programs.find(name):

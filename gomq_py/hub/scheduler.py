@@ -238,7 +238,7 @@ class Scheduler:
             try:
                 taker.write_out()
             except Exception:
-                LOG.exception("write_out of %r failed", taker.name)
+                LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
         """Flush many touched takers, and let them wait for their turn behind the takers that wait already.
@@ -252,7 +252,7 @@ class Scheduler:
             try:
                 taker.write_out()
             except Exception:
-                LOG.exception("write_out of %r failed", taker.name)
+                LOG.exception("writing out %r failed", taker.name)
             self.later(taker)
 
     def _finish(self):

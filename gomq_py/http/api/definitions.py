@@ -45,7 +45,9 @@ def _present(vhost):
 @blueprint.post("/api/definitions/<vhost>/upload")
 @access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
 def post_definitions(vhost=None):
-    """Import definitions into the broker, or one vhost: what exists stays, what is missing is created."""
+    """Import definitions into the broker, or one vhost. Queues, exchanges and bindings that exist stay as
+    before; users, permissions, policies and parameters of the same name are replaced.
+    """
     there = vhost and find_vhost(vhost)
     try:
         with held_while_making():

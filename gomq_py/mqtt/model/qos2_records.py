@@ -475,7 +475,7 @@ class QoS2Records(_scheduler.TurnTaker):
 
 
 def _would_outlive_kill(destinations):
-    """Whether messages appended now would outlive a kill in all destinations (Store.outlives_kill)."""
+    """Whether messages appended now would outlive a kill in all destinations (Queue.outlives_kill)."""
     for destination in destinations:
         if not destination.outlives_kill():
             return False
