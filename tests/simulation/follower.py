@@ -153,6 +153,7 @@ class Follower(Replicator):
                 getattr(self._mirror, what)(*arguments)
             except (OSError, AssertionError) as error:
                 self._cannot_repeat(f"{what} {arguments[:2]}: {error!r}")
+                self._look_at_questions()
                 return
             self._look_at_questions()
 
@@ -183,5 +184,4 @@ class Follower(Replicator):
         if self._process.is_alive:
             self._copy()
             self._come_count = self._told_count
-            self._look_at_questions()
         self._on_its_way.clear()
