@@ -43,7 +43,7 @@ class Broker:
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
             "mqtt_bind": bind, "mqtt_port": mqtt_port, "mqtts_port": mqtts_port, "tls_cert": tls_cert,
             "tls_key": tls_key, "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "",
-            "metrics_http_port": -1, **settings,
+            "metrics_http_port": -1, "clustering_bind": bind, "clustering_port": 0, **settings,
         }
         Settings.checked(**self._options, **({} if data_dir is None else {"data_dir": data_dir}))
         self.data_dir = data_dir
@@ -162,11 +162,23 @@ class Broker:
         """
         return self._ended is not None and self._ended.locked()
 
+    def promote(self):
+        """Make a follower (``cluster_leader="host:port"``) the leader; return when clients can connect.
+        Raises BootError; then nothing is open, and ``close`` remains to be called.
+        """
+        self.call(self._promote)
+
+    def _promote(self, launcher):
+        launcher.promote()
+        self._note_addresses(launcher)
+
     # addresses
 
     @property
     def addresses(self):
-        """{protocol: (host, port)} of open listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``."""
+        """{protocol: (host, port)} of open listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``,
+        ``cluster``.
+        """
         return dict(self._addresses)
 
     @property
@@ -276,10 +288,7 @@ class Broker:
         )
         launcher.start()
         try:
-            self._addresses = {
-                listener.protocol: (_host(listener.address), listener.port)
-                for listener in launcher.listeners if listener.port
-            }
+            self._note_addresses(launcher)
             self._knock = watcher.send
             self._told = True
             self._booted.release()
@@ -288,6 +297,12 @@ class Broker:
             self._stopping.wait()
         finally:
             launcher.stop()
+
+    def _note_addresses(self, launcher):
+        self._addresses = {
+            listener.protocol: (_host(listener.address), listener.port)
+            for listener in launcher.listeners if listener.port
+        }
 
     def _stop(self):
         self._stopping.set()

@@ -1,7 +1,7 @@
 """Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-The boot makes the node a leader (data folder, broker), writes the pidfile, and opens the listeners. The stop
-closes the listeners first, so that no client connects any more; then the connections, the broker, and the
+The boot makes the node a leader (data folder, broker) or the follower of one, writes the pidfile, and opens
+the listeners. A follower that is promoted becomes the leader in the same process. The stop closes the listeners first, so that no client connects any more; then the connections, the broker, and the
 data folder's lock. Never parses flags (cli) and never patches (``__main__``).
 """
 import faulthandler
@@ -16,6 +16,7 @@ from typing import Any
 import gevent
 from gevent import socket
 from gevent.event import Event
+from greenlet import getcurrent
 
 import gomq_py
 from gomq_py import build_info
@@ -66,6 +67,9 @@ class Launcher:
         self._pidfile = ""
         self._wakeup: Any = None
         self._limit: Any = None
+        self._asked_to_promote: Any = None
+        self._promotion: Any = None
+        self._has_failed = False
 
     def run(self) -> int:
         """Start, serve until a signal comes, and stop; returns the exit code.
@@ -92,7 +96,7 @@ class Launcher:
                 helpers.append(_named("watchdog", self._tell_watchdog))
             self._asked_to_stop.wait()
             self._systemd.stopping()
-            return EXIT_STOPPED
+            return EXIT_ABORTED if self._has_failed else EXIT_STOPPED
         finally:
             gevent.killall(helpers)
             self.stop()
@@ -116,14 +120,14 @@ class Launcher:
 
     def _reload_when_asked(self, asked: Any) -> None:
         """Reload each time the Event ``asked`` is set, also if it is set during a reload. May switch."""
-        assert self._node is not None
-        reloader = Reloader(
-            self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors,
-            self.broker.resource_watch.look_now)
         while True:
             asked.wait()
             asked.clear()
             self._systemd.reloading()
+            assert self._node is not None
+            applied = self.broker.resource_watch.look_now if self.broker is not None else _do_nothing
+            reloader = Reloader(
+                self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors, applied)
             try:
                 good = reloader.reload()
             except Exception:
@@ -148,9 +152,7 @@ class Launcher:
             raise BootError(missing)
         try:
             self._node = Node(self.settings)
-            self._node.lead()
-            self._write_pidfile()
-            self._node.open_doors(self._inherited())
+            self._boot(self._node)
         except (
             BackendError, BindError, DataDirError, LogError, StoreError, DefinitionsError
         ) as error:
@@ -171,6 +173,47 @@ class Launcher:
             "ready after %.2f s: %s, data in %s", time.monotonic() - began, self._where(),
             os.path.abspath(self.settings.data_dir),
         )
+
+    def _boot(self, node: Node) -> None:
+        if not node.must_follow():
+            node.lead()
+            self._write_pidfile()
+            node.open_doors(self._inherited())
+            return
+        node.follow()
+        self._write_pidfile()
+        self._asked_to_promote = Event()
+        node.open_follower_doors(self._asked_to_promote.set, self._inherited())
+        self._promotion = _named("promotion", self._promote_when_asked)
+
+    def promote(self) -> None:
+        """Make this follower the leader; returns when it serves clients. Raises BootError; then the node is
+        closed. May switch.
+        """
+        assert self._node is not None
+        began = time.monotonic()
+        try:
+            self._node.promote()
+        except Exception as error:
+            self.stop()
+            raise BootError(f"this follower cannot become the leader: {error}") from error
+        LOG.warning(
+            "this node leads now, after %.2f s: %s. It no longer follows %s, also after a restart",
+            time.monotonic() - began, self._where(), self.settings.cluster_leader)
+
+    def _promote_when_asked(self) -> None:
+        """Promote this follower once an operator asks. If that fails, end the process. May switch."""
+        self._asked_to_promote.wait()
+        try:
+            self.promote()
+        except BootError as error:
+            LOG.critical("%s", error, exc_info=error.__cause__)
+            self._has_failed = True
+            if self._asked_to_stop is not None:
+                self._asked_to_stop.set()
+            return
+        garbage.freeze()
+        self._systemd.ready(self._where())
 
     def _where(self) -> str:
         """The open listeners, as text for the log."""
@@ -195,6 +238,9 @@ class Launcher:
     def stop(self) -> None:
         """Close everything that is open, in order; a second call does nothing. May switch."""
         node, self._node = self._node, None
+        promotion, self._promotion = self._promotion, None
+        if promotion is not None and promotion is not getcurrent():
+            promotion.kill()
         if node is not None:
             node.close(self._remove_pidfile)
             LOG.info("stopped")
@@ -285,6 +331,10 @@ class Launcher:
             pass
         except OSError as error:
             LOG.warning("cannot remove the pidfile %s: %s", path, error.strerror or error)
+
+
+def _do_nothing() -> None:
+    """A follower has nothing that other options apply to."""
 
 
 def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:

@@ -3,13 +3,13 @@
 Builds the rooms of a broker and hands them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, doors, listeners.
-- A *follower* only holds it. A replication client writes another node's files into it
-  (``storage.disk.replication.Replicator``); the node reads nothing, writes nothing else and opens no door.
-  ``promote`` makes a leader of it once that client has ended.
+- A *follower* only holds it, and has the leader's files written into it (``cluster.follower``). It serves no
+  client; its management doors tell its role. ``promote`` makes a leader of it.
 
 The launcher and every other program that runs a broker use this module, the only one that knows every room.
 Never parses flags, never patches, knows no signals.
 """
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +17,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
-from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
+from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, SIDE_DOORS, Doors, is_wanted
 from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
@@ -46,7 +46,8 @@ LEADER, FOLLOWER = "leader", "follower"
 # The parts of a node and the method that closes each, in this order.
 _ENDS = (
     ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"),
-    ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
+    ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("_membership", "close"),
+    ("hub", "close"),
 )
 
 
@@ -54,7 +55,8 @@ class Node:
     """Opens one data folder. ``role``: LEADER or FOLLOWER while the folder is open, otherwise None.
 
     A leader has ``broker``, ``hub``, ``amqp``, ``doors``, ``durability``, ``connector`` (of links) and, once
-    MQTT is used, ``mqtt``. A follower and a closed node have None in these attributes.
+    MQTT is used, ``mqtt``. A follower has ``hub`` and ``doors``; the other attributes, and all of a closed
+    node, are None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = ()):
@@ -73,6 +75,13 @@ class Node:
         self._open_shovel: Any = None
         self._management: Any = None
         self._committer: Any = None
+        self._membership: Any = None
+        if settings.cluster or settings.cluster_leader:
+            # imported here: most brokers have no followers
+            from gomq_py.cluster.membership import Membership
+            self._membership = Membership(settings)
+            replicators = (*replicators, *self._membership.replicators)
+        self._unserved: list[tuple[str, Any]] = []  # listening sockets that a follower keeps for promote
         self._files = Files(replicators)
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
@@ -84,10 +93,12 @@ class Node:
         """
         settings = self.settings
         self._data_dir.open()
+        if self._membership is not None:
+            self._membership.lead(self._data_dir.path, self._files.register)
         self._committer = GroupCommit(
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
-        self.hub = Hub(settings)
+        self.hub = self.hub or Hub(settings)
         kinds = all_kinds(settings.mqtt_exchange)
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
         federation = Federation(kinds)
@@ -104,18 +115,56 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Hold the data folder for a replication client. Raises DataDirError, OSError."""
+        """Hold the data folder for another node's files, which follow the leader of the settings if they name
+        one. Raises DataDirError, OSError.
+        """
         self._data_dir.follow()
+        if self.settings.cluster_leader:
+            self._membership.follow(self._data_dir.path)
         self.role = FOLLOWER
 
-    def promote(self, inherited: Any = ()) -> None:
-        """Make a follower the leader, and open its listeners; the replication client must have ended.
+    def open_follower_doors(self, promote: Callable[[], None], inherited: Any = ()) -> None:
+        """Open a follower's management doors, and begin to follow. ``promote()`` is called when an operator
+        asks for a promotion; ``inherited``: see ``open_doors``. Raises BindError, OSError. May switch.
+        """
+        # imported here: a leader needs none of it
+        from gomq_py.http.follower import FollowerManagement
+        self.hub = Hub(self.settings)
+        management = FollowerManagement(self.settings, self.cluster_figures, promote)
+        self._unserved = list(inherited)
+        side_doors = [(name, listening.dup()) for name, listening in inherited if name in SIDE_DOORS]
+        self.doors = Doors(self.settings, {}, management.door, self.hub.slow_turns, side_doors)
+        self.doors.open()
+        self._membership.start()
 
-        Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise.
+    def promote(self, inherited: Any = ()) -> None:
+        """Make a follower the leader, and open its listeners. What has come from the leader is on disk first.
+
+        Blocks. May switch. ``inherited``: see ``open_doors``. Raises what ``lead`` and ``open_doors`` raise;
+        after an error the caller calls ``close``.
         """
         assert self.role == FOLLOWER, self.role
+        if self.doors is not None:
+            self.doors.close()
+            self.doors = None
+        if self._membership is not None:
+            self._membership.end_following()
         self.lead()
-        self.open_doors(inherited)
+        unserved, self._unserved = self._unserved, []
+        self.open_doors((*inherited, *unserved))
+
+    def must_follow(self) -> bool:
+        """Whether the settings name a leader, and this node was not promoted since. Blocks. Raises
+        DataDirError, OSError.
+        """
+        return bool(self.settings.cluster_leader) and self._membership.must_follow(self._data_dir.path)
+
+    def cluster_figures(self) -> dict[str, Any]:
+        """The node's role, and of a leader the state of its followers; the answer to /api/cluster."""
+        figures: dict[str, Any] = {"role": self.role or LEADER, "node": f"gomq@{socket.gethostname()}"}
+        if self._membership is None:
+            return figures | {"replicates": False, "followers": []}
+        return figures | self._membership.figures()
 
     def open_doors(self, inherited: Any = ()) -> None:
         """Open the listeners. ``inherited``: (name, listening socket) pairs of sockets that are open already.
@@ -131,6 +180,8 @@ class Node:
             self._serving(MQTT)
         self.shovels.start()
         self.federation.start()
+        if self._membership is not None:
+            self._membership.open()
 
     def _import(self, path: str) -> None:
         """Import a file of definitions, once in the life of the data folder: otherwise deleted definitions
@@ -192,12 +243,14 @@ class Node:
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
         self.connector = self.shovels = self.federation = self._management = self._committer = None
-        self._open_shovel = None
+        self._open_shovel = self._membership = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))
         if before_lock is not None:
             shutdown.do(before_lock)
+        for _, listening in self._unserved:
+            listening.close()
         in_order = ended and not shutdown.has_failed and committer is not None and not committer.has_failed
         shutdown.do(self._data_dir.close, in_order=in_order)
         self.role = None
@@ -219,5 +272,5 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels, self.federation)
+                self.doors.options, self.shovels, self.federation, self.cluster_figures)
         return self._management.door(protocol, listening, tls)

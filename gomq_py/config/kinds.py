@@ -18,6 +18,8 @@ FALSE_WORDS = ("0", "false", "no", "off", "n")
 MOST = 9007199254740992
 # Linux's limits.
 KEEPALIVE_S_MAX, PROBES_MAX = 32767, 127
+# Fewer can be guessed by whoever has seen one login.
+SECRET_OCTETS = 16
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
 
@@ -214,9 +216,26 @@ def _password_hash(text: str) -> str:
         ) from None
 
 
+def _address(text: str) -> str:
+    text = _text(text)
+    host, colon, port = text.rpartition(":")
+    if text and not (host.strip("[]") and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("a host:port, such as broker-1:5679 or [::1]:5679")
+    return text
+
+
+def _secret(text: str) -> str:
+    text = _text(text)
+    if text and len(text.encode()) < SECRET_OCTETS:
+        raise ValueError(f"a secret of at least {SECRET_OCTETS} octets")
+    return text
+
+
 TEXT = Kind("text", _text)
 PATH = Kind("path", _text)
 FOLDER = Kind("folder", _folder)
+ADDRESS = Kind("host:port", _address)
+SECRET = Kind("secret", _secret, lambda value: "***" if value else "", secret=True)
 PASSWORD_HASH = Kind("password hash", _password_hash, lambda value: "***" if value else "", secret=True)
 BOOLEAN = Kind("yes or no", _boolean, _show_boolean)
 LOG_LEVEL = Kind("one of " + ", ".join(LOG_LEVELS), _log_level)
@@ -234,4 +253,4 @@ MEMORY = Kind("share or octets", _possible_memory)
 _PATHS = (PATH, FOLDER)
 _LISTS = (NAMES, NETWORKS)
 # Every value can be shown as a text; these kinds accept only a text or a path.
-_TEXTS = (_text, _folder, _password_hash)
+_TEXTS = (_text, _folder, _password_hash, _address, _secret)

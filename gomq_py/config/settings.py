@@ -10,8 +10,8 @@ from typing import Any
 
 from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
-    BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH, PORT,
-    PROXY_PROTOCOL, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
+    ADDRESS, BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH,
+    PORT, PROXY_PROTOCOL, SECRET, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
 )
 
 # Prefixes of an option's environment variable; the first one that is set wins. So LavinMQ's container and
@@ -628,17 +628,39 @@ OPTIONS: tuple[Option, ...] = (
     # -- clustering ------------------------------------------------------------------------------------------
     Option(
         "clustering", "enabled", BOOLEAN, False,
-        "Replicate to followers. In this version a broker where it is true does not start.",
+        "Elect the leader through etcd. In this version a broker where it is true does not start.",
         name="clustering", flags=("--clustering",), environment=("CLUSTERING",), pending=_NO_CLUSTERING,
     ),
     Option(
+        "clustering", "replicate", BOOLEAN, False,
+        "Serve followers, nodes with `follow`, which keep a copy of this node's data folder.", name="cluster",
+        flags=("--cluster",), environment=("CLUSTER",),
+    ),
+    Option(
+        "clustering", "follow", ADDRESS, "",
+        "host:port of a leader: this node keeps a copy of its data folder and serves no clients, until "
+        "'gomq-py-ctl promote' makes it the leader. Empty: this node leads.",
+        name="cluster_leader", flags=("--cluster-leader",), environment=("CLUSTER_LEADER",),
+    ),
+    Option(
+        "clustering", "secret_file", PATH, "",
+        "File with the secret that leader and followers share, of at least 16 octets; the white space around "
+        "it is left out.",
+        name="cluster_secret_file", flags=("--cluster-secret-file",), environment=("CLUSTER_SECRET_FILE",),
+    ),
+    Option(
+        "clustering", "password", SECRET, "",
+        "The secret itself, in place of secret_file. Other users of a machine see the flags of its processes.",
+        name="cluster_password", flags=("--cluster-password",), environment=("CLUSTER_PASSWORD",),
+    ),
+    Option(
         "clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.",
-        name="clustering_bind", flags=("--clustering-bind",), environment=("CLUSTERING_BIND",),
-        pending=_NO_CLUSTERING,
+        name="clustering_bind", flags=("--clustering-bind", "--cluster-bind"),
+        environment=("CLUSTERING_BIND",),
     ),
     Option(
         "clustering", "port", PORT, 5679, "Port for followers.", name="clustering_port",
-        flags=("--clustering-port",), environment=("CLUSTERING_PORT",), pending=_NO_CLUSTERING,
+        flags=("--clustering-port", "--cluster-port"), environment=("CLUSTERING_PORT",),
     ),
     Option(
         "clustering", "advertised_uri", TEXT, "", "How followers reach this node.",
@@ -817,15 +839,22 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """An error text if the settings ask for clustering, which this version lacks: an operator would rely
-        on copies on other nodes. Otherwise None.
+        """An error text if the settings ask for clustering that this version lacks, because an operator would
+        rely on it, or that needs a secret. Otherwise None.
         """
-        if not self.clustering:
-            return None
-        return (
-            f"{self.origin('clustering')}: this version has no clustering, and would keep the only copy of "
-            "every message: leave `enabled` of [clustering] at false"
-        )
+        if self.clustering:
+            return (
+                f"{self.origin('clustering')}: this version elects no leader, and would keep the only copy of "
+                "every message: leave `enabled` of [clustering] at false; `replicate` and `follow` keep a copy "
+                "on another node"
+            )
+        for attribute, key in (("cluster", "replicate"), ("cluster_leader", "follow")):
+            if getattr(self, attribute) and not (self.cluster_secret_file or self.cluster_password):
+                return (
+                    f"{self.origin(attribute)}: `{key}` of [clustering] needs the secret that leader and "
+                    "followers share: set `secret_file`"
+                )
+        return None
 
     def origin(self, attribute: str) -> str:
         """The place where the option's value was given; "default" if no place gave one."""

@@ -67,7 +67,11 @@ def _uptime(api):
 
 @command("cluster_status")
 def cluster_status(session):
-    """The nodes of the cluster and what they are short of. A gomq-py is a cluster of one."""
+    """The node's role and its alarms, and how far the copies on its followers are."""
+    figures = session.api.get("cluster")
+    if figures["role"] == "follower":
+        session.out.fields({name.replace("_", " ").capitalize(): figures[name] for name in figures})
+        return
     nodes = session.api.get("nodes")
     session.out.fields({
         "Cluster": session.api.get("cluster-name").get("name"),
@@ -76,7 +80,20 @@ def cluster_status(session):
         "Alarms": [
             f"{name} on {node['name']}" for node in nodes for key, name in ALARMS.items() if node.get(key)
         ],
+        "Followers": [
+            f"{one['name']} ({one['address']}): {one['state']}, {one['lag_bytes']} octets and "
+            f"{one['lag_seconds']} s behind" for one in figures["followers"]
+        ],
     })
+
+
+@command("promote")
+def promote(session):
+    """Make this follower the leader, on its machine. Stop the old leader first: two leaders would take
+    messages that no copy has.
+    """
+    session.api.post("cluster", "promote")
+    session.out.said("this node becomes the leader: see its log, or cluster_status")
 
 
 def _idle_command(name, verb):

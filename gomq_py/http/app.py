@@ -11,7 +11,7 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import doctor, durability, errors, foreign_pages, page
 from gomq_py.http.api import (
-    bindings, changes, closed, connections, definitions, delayed, docs, exchanges, federation,
+    bindings, changes, closed, cluster, connections, definitions, delayed, docs, exchanges, federation,
     health, identity, limits, log, messages, metrics, mqtt, nodes, overview, parameters, permissions,
     policies, queue_states, queues, routes, search, session, shovels, streams, unacked, users, vhosts,
 )
@@ -19,7 +19,7 @@ from gomq_py.http.login import LocalOperator, LoginCounts, policy_with_issuer
 from gomq_py.http.session import Sessions
 
 RESOURCES = (
-    docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
+    docs, identity, overview, nodes, cluster, health, metrics, connections, exchanges, queues, queue_states, streams,
     bindings, vhosts, users, permissions, policies, parameters, limits, messages, definitions, changes,
     session, mqtt, shovels, federation, unacked, delayed, routes, search, doctor,
     closed, log, page,
@@ -60,7 +60,7 @@ def create_app(node):
     errors.register(app)
     app.before_request(foreign_pages.check)
     app.before_request(_check_path)
-    app.after_request(_add_headers)
+    app.after_request(add_headers)
     app.after_request(durability.after_request)  # runs before the one above
     return app
 
@@ -86,11 +86,12 @@ def create_metrics_app(node):
     app.extensions["gomq.node"] = node
     app.register_blueprint(metrics.public)
     errors.register(app)
-    app.after_request(_add_headers)
+    app.after_request(add_headers)
     return app
 
 
-def _add_headers(response):
+def add_headers(response):
+    """Set the headers of every answer."""
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
     shown = current_app.extensions["gomq.node"]

@@ -32,12 +32,16 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 class Management:
     """Makes the management doors of one broker, and owns the state that they share."""
 
-    def __init__(self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None):
+    def __init__(
+        self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None,
+        cluster_figures=dict,
+    ):
         """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
         ``serving(protocol)`` returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket;
         ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
         and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
+        ``cluster_figures()`` returns the answer to /api/cluster.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         interval_s, log_source = settings.stats_interval / 1000, Waker()
@@ -45,7 +49,7 @@ class Management:
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}",
             Rates(interval_s, settings.stats_log_size, spawn=hub.spawn), Index(hub.timers, interval_s),
             Feed(broker.events), shovels, federation, Doctor(),
-            LogRing(partial(_wake, log_source, threading.get_native_id())), log_source)
+            LogRing(partial(_wake, log_source, threading.get_native_id())), log_source, cluster_figures)
         hub.at_close(self._node.index.close)
         self._apps = {}
         self._settings = settings
@@ -111,12 +115,12 @@ class Node:
     ``listeners()`` returns the open listeners, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes its followers.
+    ``log_source`` wakes its followers. ``cluster_figures()``: see Management.
     """
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
-        doctor=None, log=None, log_source=None,
+        doctor=None, log=None, log_source=None, cluster_figures=dict,
     ):
         self.broker = broker
         self.clients = clients
@@ -130,6 +134,7 @@ class Node:
         self.doctor = doctor
         self.log = log
         self.log_source = log_source
+        self.cluster_figures = cluster_figures
         self.name = name
         self.started_monotonic = time.monotonic()
 

@@ -47,6 +47,38 @@ ROWS = (
 LAG = ("lag", GaugeMetricFamily, "lag", "Messages that are ready at the source, where that is known")
 
 
+# key of a follower's figures, end of the name, help
+OF_FOLLOWERS = (
+    ("lag_bytes", "lag_bytes", "Octets of changes that the follower has not flushed yet"),
+    ("lag_seconds", "lag_seconds", "Age of the oldest change that the follower has not flushed yet"),
+)
+
+
+def cluster_families(figures):
+    """Metric families of the answer to /api/cluster, of a leader and of a follower."""
+    name = f"{PREFIX}cluster_"
+    is_leader = figures.get("role", "leader") == "leader"
+    yield GaugeMetricFamily(f"{name}is_leader", "1 for a leader, 0 for a follower", value=int(is_leader))
+    if not is_leader:
+        is_streaming = figures["state"] == "streaming"
+        yield GaugeMetricFamily(
+            f"{name}is_streaming", "1 where the copy is whole and the leader is connected",
+            value=int(is_streaming))
+        for key, end, text in OF_FOLLOWERS:
+            yield GaugeMetricFamily(f"{name}{end}", text, value=figures[key])
+        return
+    followers = figures.get("followers", ())
+    for state in ("syncing", "streaming"):
+        yield GaugeMetricFamily(
+            f"{name}followers_{state}", f"Followers that are {state}",
+            value=sum(follower["state"] == state for follower in followers))
+    for key, end, text in OF_FOLLOWERS:
+        family = GaugeMetricFamily(f"{name}follower_{end}", text, labels=("follower",))
+        for follower in followers:
+            family.add_metric((follower["name"],), follower[key])
+        yield family
+
+
 class OwnFamilies:
     """Metric families over a node's present state, in the form that ``exposition.rendered`` takes."""
 
@@ -56,6 +88,7 @@ class OwnFamilies:
     def overview(self):
         """Families of the whole broker: flushes, the loop, damage, jobs, MQTT, the oldest messages."""
         yield from self.sync()
+        yield from cluster_families(self._node.cluster_figures())
         yield from self.loop()
         yield from self.damage()
         yield self.failed_jobs()

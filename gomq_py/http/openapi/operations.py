@@ -86,6 +86,7 @@ OPERATIONS = {
     ("log.show_log", "GET"): shows(record({"last": COUNT, "lines": some(ref("LogLine"))}), ("last",)),
     ("doctor.examine", "GET"): shows(record({"findings": some(ref("Finding"))})),
     ("closed.list_closed", "GET"): shows(some(ref("Closed")), ("kind", "name")),
+    ("cluster.cluster", "GET"): shows(ref("Cluster")),
     ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
     ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
     ("nodes.get_memory", "GET"): shows(ref("Memory")),

@@ -122,6 +122,13 @@ COMPONENTS = {
         "cluster_links": some(ANYTHING),
         "failed_jobs": TALLY, **counted(NODE_STATS, NUMBER), **counted(CHURN),
     }),
+    "Cluster": record({
+        "role": {"enum": ["leader"]}, "node": TEXT, "replicates": TRUTH,
+        "followers": some(record({
+            **texts("node", "name", "address", "state"),
+            **counts("received", "flushed", "lag_bytes", "sync_done_bytes", "sync_total_bytes"),
+            "lag_seconds": NUMBER})),
+    }, {"cluster": TEXT, **counts("epoch", "position")}),
     "Memory": record({"memory": record({
         "strategy": TEXT, "total": record(counts("rss", "allocated", "erlang")), "mapped_files": COUNT})}),
     "VHost": record({

@@ -1,0 +1,87 @@
+"""Management doors of a follower: a node that keeps a copy of a leader's data folder and has no broker.
+
+They answer /api/cluster, the health checks and /metrics, without a login, because the users are in the folder
+that the leader still writes; every other path gets 503. The control socket promotes the node.
+"""
+from flask import Flask
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+
+from gomq_py.http import errors
+from gomq_py.http.answers import json_answer, no_content, paced_answer
+from gomq_py.http.app import add_headers
+from gomq_py.http.door import CONTROL, HTTP, HTTPS, Door
+from gomq_py.http.errors import Unavailable
+from gomq_py.http.exposition import rendered
+from gomq_py.http.own_metrics import cluster_families
+
+# Checks of the process, which a follower passes, and checks of the service, which it fails.
+ALIVE = ("alarms", "local-alarms")
+IN_SERVICE = ("virtual-hosts", "is-in-service", "ready-to-serve-clients")
+
+
+class FollowerManagement:
+    """Makes the management doors of one follower, on sockets that the caller opens.
+
+    ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node the leader,
+    and returns at once.
+    """
+
+    def __init__(self, settings, cluster_figures, promote):
+        self.settings = settings
+        self.cluster_figures = cluster_figures
+        self.promote = promote
+        self._apps = {}
+
+    def door(self, protocol, listening, tls=None):
+        """A Door that does not accept yet. It owns ``listening``, a socket that listens already."""
+        is_control = protocol == CONTROL
+        if is_control not in self._apps:
+            self._apps[is_control] = _create_app(self, is_control)
+        shown = HTTPS if tls is not None and protocol == HTTP else protocol
+        return Door(shown, listening, self._apps[is_control], self.settings, tls)
+
+
+def _create_app(node, is_control):
+    app = Flask("gomq_py.http.follower", static_folder=None)
+    app.extensions["gomq.node"] = node
+    app.url_map.strict_slashes = False
+    errors.register(app)
+    app.after_request(add_headers)
+
+    def cluster():
+        return json_answer(node.cluster_figures())
+
+    def alive():
+        return json_answer({"status": "ok"})
+
+    def not_in_service():
+        return json_answer({"status": "failed", "reason": _reason(node)}, 503)
+
+    def metrics():
+        return paced_answer(rendered(cluster_families(node.cluster_figures())), CONTENT_TYPE)
+
+    def promote():
+        node.promote()
+        return no_content(202)
+
+    def refuse(path=""):
+        raise Unavailable(_reason(node))
+
+    app.add_url_rule("/api/cluster", view_func=cluster)
+    for name in ALIVE:
+        app.add_url_rule(f"/api/health/checks/{name}", view_func=alive)
+    for name in IN_SERVICE:
+        app.add_url_rule(f"/api/health/checks/{name}", "not_in_service", not_in_service)
+    app.add_url_rule("/metrics", view_func=metrics)
+    if is_control:
+        app.add_url_rule("/api/cluster/promote", view_func=promote, methods=("POST",))
+    methods = ("GET", "POST", "PUT", "DELETE", "PATCH")
+    for path in ("/", "/<path:path>"):
+        app.add_url_rule(path, "refuse", refuse, methods=methods)
+    return app
+
+
+def _reason(node):
+    return (
+        f"this node follows {node.settings.cluster_leader} and serves no clients: ask that one, or make this "
+        "node the leader with 'gomq-py-ctl promote'")
