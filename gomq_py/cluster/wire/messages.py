@@ -53,7 +53,7 @@ class Hello(NamedTuple):
         name = payload[_HELLO.size:]
         if not 0 < len(name) <= NAME_OCTETS:
             raise MessageError(f"a HELLO has {len(payload)} bytes")
-        return cls(*_HELLO.unpack_from(payload), name=_name(name))
+        return cls._make((*_HELLO.unpack_from(payload), _name(name)))
 
 
 class Challenge(NamedTuple):
