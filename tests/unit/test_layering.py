@@ -67,6 +67,8 @@ MAP = {
         "hub", "client", "broker.transfer", "amqp.wire", "auth", "broker.routing.route", "broker.policies",
         "",
     },
+    # nodes of a cluster speak to each other; it copies files, and sees no broker
+    "cluster": LEAVES | {"hub", "net", "storage", "storage.disk", "cluster.wire"},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "digests", "errors", "patterns"},
@@ -103,6 +105,7 @@ MAP = {
     "amqp.wire": {"octets", "content", "errors"},
     "mqtt": set(),
     "mqtt.wire": {"octets", "content"},
+    "cluster.wire": {"octets"},
     # makes kinds of queues, and so sees their stores
     "mqtt.model": LEAVES | {
         "hub", "storage", "storage.disk", "storage.stores", "mqtt.wire", *MODEL,
@@ -166,7 +169,8 @@ LIBRARIES = {
     "net": {"gevent", "greenlet", "wsproto"},
     "hub": {"gevent"},
     "links": {"gevent", "h11"},
-    **dict.fromkeys(("shovel", "federation"), {"gevent"}),
+    **dict.fromkeys(("shovel", "federation", "cluster"), {"gevent"}),
+    "cluster.wire": {"lz4"},
     "octets": {"crc32c"},
     "ctl": {"click"},
     "dispatcher.__main__": {"gevent"},

@@ -1,0 +1,170 @@
+"""Login: proves leader and follower to each other before a byte of data is sent.
+
+Two state machines without I/O or clock; the connection feeds them the frames of a peer that has not logged in
+and sends what they return. Both sides sign both nonces with the cluster's secret (HMAC-SHA256), the follower
+first. The leader says nothing about its cluster's state to a follower that does not know the secret, but what
+CHALLENGE carries. The login protects nothing after it: a network that may be tampered with needs TLS.
+"""
+import hmac
+import os
+
+from gomq_py.cluster.wire import frames, messages
+from gomq_py.cluster.wire.messages import NO_ID, NONCE_OCTETS
+
+MIN_SECRET_OCTETS = 16
+
+
+class LoginRefused(Exception):
+    """The login has failed; the text says why, for the log. ``answer``: bytes to send before closing, which
+    may be empty.
+    """
+
+    def __init__(self, text, answer=b""):
+        super().__init__(text)
+        self.text = text
+        self.answer = answer
+
+
+class LeaderLogin:
+    """The leader's side. Once ``done``: ``hello`` is the follower's (messages.Hello), ``is_sync`` is whether
+    it needs a sync.
+
+    ``can_resume(run, position)``: whether the stream still has all events behind the position.
+    """
+
+    def __init__(self, secret, cluster_id, epoch, run, can_resume, random=os.urandom):
+        self._secret = _checked(secret)
+        self._challenge = messages.Challenge(cluster_id, epoch, run, random(NONCE_OCTETS))
+        self._can_resume = can_resume
+        self._signed = b""
+        self._next = (frames.HELLO, self._greeted)
+        self.hello = None
+        self.is_sync = True
+        self.done = False
+
+    def feed(self, frame):
+        """The bytes to send for a received frame. Raises LoginRefused."""
+        try:
+            return _step(self, frame)
+        except LoginRefused as error:
+            error.answer = self._frame(frames.REFUSED, messages.Refused(error.text))
+            raise
+
+    def _greeted(self, payload):
+        self.hello = messages.Hello.decode(payload)
+        self._signed = payload + self._challenge.encode()
+        self._next = (frames.PROOF, self._proved)
+        return self._frame(frames.CHALLENGE, self._challenge)
+
+    def _proved(self, payload):
+        digest = messages.Proof.decode(payload).digest
+        if not hmac.compare_digest(digest, _sign(self._secret, b"follower", self._signed)):
+            raise LoginRefused("the follower has another secret")
+        _check_follower(self.hello, self._challenge)
+        self.is_sync = not (
+            self.hello.cluster_id != NO_ID and self.hello.run != NO_ID
+            and self._can_resume(self.hello.run, self.hello.position)
+        )
+        self.done = True
+        proof = _sign(self._secret, b"leader", self._signed)
+        return self._frame(frames.WELCOME, messages.Welcome(proof, self.is_sync))
+
+    def _frame(self, kind, message):
+        return frames.encode(kind, message.encode(), self._challenge.epoch)
+
+
+class FollowerLogin:
+    """The follower's side: send ``hello()``, then feed what the leader answers.
+
+    Once ``done``: ``cluster_id``, ``epoch`` and ``run`` are the leader's, ``is_sync`` is whether a sync comes
+    first. Until then they are the follower's own: NO_ID as ``cluster_id`` is an empty folder, as ``run`` no
+    position.
+    """
+
+    def __init__(self, secret, node_id, cluster_id, epoch, run, position, name, random=os.urandom):
+        self._secret = _checked(secret)
+        self.cluster_id = cluster_id
+        self.epoch = epoch
+        self.run = run
+        self.is_sync = True
+        self.done = False
+        self._hello = messages.Hello(
+            node_id, cluster_id, epoch, run, position, random(NONCE_OCTETS), name).encode()
+        self._challenge = None
+        self._signed = b""
+        self._next = (frames.CHALLENGE, self._challenged)
+
+    def hello(self):
+        """The bytes to send first."""
+        return frames.encode(frames.HELLO, self._hello, self.epoch)
+
+    def feed(self, frame):
+        """The bytes to send for a received frame; empty once ``done``. Raises LoginRefused."""
+        if frame.kind == frames.REFUSED:
+            self._next = None
+            raise LoginRefused(f"the leader refuses: {messages.Refused.decode(frame.payload).text!r}")
+        return _step(self, frame)
+
+    def _challenged(self, payload):
+        challenge = messages.Challenge.decode(payload)
+        _check_leader(challenge, self.cluster_id, self.epoch)
+        self._challenge = challenge
+        self._signed = self._hello + payload
+        self._next = (frames.WELCOME, self._welcomed)
+        proof = messages.Proof(_sign(self._secret, b"follower", self._signed))
+        return frames.encode(frames.PROOF, proof.encode(), self.epoch)
+
+    def _welcomed(self, payload):
+        welcome = messages.Welcome.decode(payload)
+        if not hmac.compare_digest(welcome.digest, _sign(self._secret, b"leader", self._signed)):
+            raise LoginRefused("the leader has not proved that it knows the secret")
+        self.cluster_id, self.epoch, self.run, _ = self._challenge
+        self.is_sync = welcome.is_sync
+        self.done = True
+        return b""
+
+
+def _step(login, frame):
+    """Give a frame to the method that waits for its kind. Raises LoginRefused for every fault of the peer;
+    after one the login accepts nothing.
+    """
+    expected, login._next = login._next, None
+    if expected is None or frame.kind != expected[0]:
+        raise LoginRefused(f"{frames.KINDS[frame.kind]} is not expected here")
+    try:
+        return expected[1](frame.payload)
+    except messages.MessageError as error:
+        raise LoginRefused(str(error)) from None
+
+
+def _check_follower(hello, challenge):
+    if hello.cluster_id not in (NO_ID, challenge.cluster_id):
+        raise LoginRefused(
+            f"the follower's folder belongs to cluster {hello.cluster_id.hex()}, not to "
+            f"{challenge.cluster_id.hex()}"
+        )
+    if hello.epoch > challenge.epoch:
+        raise LoginRefused(
+            f"the follower has seen epoch {hello.epoch}, the leader is in {challenge.epoch}: it must not lead"
+        )
+
+
+def _check_leader(challenge, cluster_id, epoch):
+    if NO_ID in (challenge.cluster_id, challenge.run):
+        raise LoginRefused("the leader names no cluster or run")
+    if cluster_id not in (NO_ID, challenge.cluster_id):
+        raise LoginRefused(
+            f"this folder belongs to cluster {cluster_id.hex()}, the leader to {challenge.cluster_id.hex()}"
+        )
+    if challenge.epoch < epoch:
+        raise LoginRefused(f"the leader is in epoch {challenge.epoch}, this folder has seen {epoch}")
+
+
+def _sign(secret, role, signed):
+    return hmac.digest(secret, role + signed, "sha256")
+
+
+def _checked(secret):
+    if len(secret) < MIN_SECRET_OCTETS:
+        raise ValueError(f"the secret of a cluster has less than {MIN_SECRET_OCTETS} bytes")
+    return secret

@@ -1,0 +1,203 @@
+"""Events: changes of files as the payload of EVENTS frames.
+
+A leaf. A payload is a row of operations, each an octet that says which, then its fields; integers are big
+endian. A path is its length (u16) and UTF-8 with surrogateescape, relative to the data folder.
+
+    1  CREATED         id u64, size u64, path        7  FOLDER_REMOVED  path
+    2  FOLDER_CREATED  path                          8  FLUSHED
+    3  WRITTEN         id u64, start u64, length u32, the bytes
+    4  RESIZED         id u64, size u64              9  LISTED_FOLDER   path              (9 to 12: of a sync)
+    5  RENAMED         id u64, source, target       10  LISTED          id u64, size u64, path
+       (id 0: a folder)                             11  LISTED_ALL      the listing is complete
+    6  UNLINKED        id u64, path                 12  SYNCED          the sync is complete
+
+``file_id`` is the register's (storage.disk.register); see storage.disk.replication for what each event means.
+"""
+from struct import Struct
+
+(
+    CREATED, FOLDER_CREATED, WRITTEN, RESIZED, RENAMED, UNLINKED, FOLDER_REMOVED, FLUSHED, LISTED_FOLDER,
+    LISTED, LISTED_ALL, SYNCED,
+) = range(1, 13)
+
+_ID, _ID_AND_SIZE, _WRITTEN = Struct(">Q"), Struct(">QQ"), Struct(">QQI")
+_LENGTH = Struct(">H")
+_OP_ID, _OP_ID_AND_SIZE, _OP_WRITTEN = Struct(">BQ"), Struct(">BQQ"), Struct(">BQQI")
+# What a WRITTEN takes besides its bytes.
+WRITTEN_OVERHEAD = _OP_WRITTEN.size
+assert WRITTEN_OVERHEAD == 21
+_MAX_OFFSET = (1 << 63) - 1  # off_t
+
+# Names directly in the data folder that are about one node: storage.disk.data_dir.OF_THIS_NODE and the
+# cluster's own. No event may touch them, nor temporary files beside them (".cluster.new.1").
+OF_ONE_NODE = frozenset({".lock", ".last-run", ".segments", ".cluster", ".sync"})
+
+
+class EventError(Exception):
+    """A payload of events is malformed, or a path in it is forbidden."""
+
+
+# operations, as the leader writes them; all return bytes
+
+def created(file_id, size, path):
+    return _OP_ID_AND_SIZE.pack(CREATED, file_id, size) + _path(path)
+
+
+def folder_created(path):
+    return b"\x02" + _path(path)
+
+
+def written(file_id, start, octets):
+    """``octets``: bytes-like, at most a frame with WRITTEN_OVERHEAD."""
+    return b"".join((_OP_WRITTEN.pack(WRITTEN, file_id, start, len(octets)), octets))
+
+
+def resized(file_id, size):
+    return _OP_ID_AND_SIZE.pack(RESIZED, file_id, size)
+
+
+def renamed(file_id, source, target):
+    """``file_id`` 0: a folder."""
+    return _OP_ID.pack(RENAMED, file_id) + _path(source) + _path(target)
+
+
+def unlinked(file_id, path):
+    return _OP_ID.pack(UNLINKED, file_id) + _path(path)
+
+
+def folder_removed(path):
+    return b"\x07" + _path(path)
+
+
+def flushed():
+    return b"\x08"
+
+
+def listed_folder(path):
+    return b"\x09" + _path(path)
+
+
+def listed(file_id, size, path):
+    return _OP_ID_AND_SIZE.pack(LISTED, file_id, size) + _path(path)
+
+
+def listed_all():
+    return b"\x0b"
+
+
+def synced():
+    return b"\x0c"
+
+
+def decode(payload, follower):
+    """Call ``follower`` for each operation in ``payload`` (bytes), in order: the method of the function above
+    with its arguments, so ``follower.written(file_id, start, octets)`` with a memoryview that stays valid,
+    ``follower.flushed()``...
+
+    Raises EventError at the first operation that is malformed; those before it were called. What the
+    follower raises passes through.
+    """
+    octets = _Fields(payload)
+    while not octets.at_end:
+        op = octets.take(1)[0]
+        if op not in _READERS:
+            raise EventError(f"unknown operation {op} at octet {octets.at - 1} of {len(payload)}")
+        name, read = _READERS[op]
+        getattr(follower, name)(*read(octets))
+
+
+def check_path(path):
+    """Raise EventError unless ``path`` is relative, in its shortest form, within the data folder and not of
+    one node.
+    """
+    parts = path.split("/")
+    if "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
+        raise EventError(f"path {path!r} is not one of a data folder")
+    if is_of_one_node(parts[0]):
+        raise EventError(f"path {path!r} belongs to one node and is not replicated")
+
+
+def is_of_one_node(name):
+    """Whether a name directly in the data folder is in OF_ONE_NODE, or is that of a temporary file beside it.
+    """
+    return name.startswith(".") and f".{name.split('.')[1]}" in OF_ONE_NODE
+
+
+def _path(path):
+    octets = path.encode("utf-8", "surrogateescape")
+    return _LENGTH.pack(len(octets)) + octets
+
+
+class _Fields:
+    """Reads the fields of operations; raises EventError where they are cut short or out of range."""
+
+    __slots__ = ("at", "_octets")
+
+    def __init__(self, payload):
+        self.at = 0
+        self._octets = memoryview(payload)
+
+    @property
+    def at_end(self):
+        return self.at == len(self._octets)
+
+    def take(self, count):
+        """The next ``count`` octets, a memoryview."""
+        start, self.at = self.at, self.at + count
+        if self.at > len(self._octets):
+            raise EventError(f"an operation is cut short: {self.at} octets wanted of {len(self._octets)}")
+        return self._octets[start:self.at]
+
+    def path(self):
+        length, = _LENGTH.unpack(self.take(_LENGTH.size))
+        path = str(self.take(length), "utf-8", "surrogateescape")
+        check_path(path)
+        return path
+
+    def id_or_0(self):
+        return _ID.unpack(self.take(_ID.size))[0]
+
+    def id_and_size(self):
+        file_id, size = _ID_AND_SIZE.unpack(self.take(_ID_AND_SIZE.size))
+        self._check(file_id, size)
+        return file_id, size
+
+    def id_size_and_path(self):
+        return *self.id_and_size(), self.path()
+
+    def written(self):
+        file_id, start, length = _WRITTEN.unpack(self.take(_WRITTEN.size))
+        self._check(file_id, start + length)
+        return file_id, start, self.take(length)
+
+    @staticmethod
+    def _check(file_id, end):
+        if not file_id:
+            raise EventError("file id 0 is no file's")
+        if end > _MAX_OFFSET:
+            raise EventError(f"file {file_id} cannot have {end} bytes")
+
+
+def _nothing(fields):
+    return ()
+
+
+def _one_path(fields):
+    return fields.path(),
+
+
+# Operation -> (method of a follower, reader of its arguments).
+_READERS = {
+    CREATED: ("created", _Fields.id_size_and_path),
+    FOLDER_CREATED: ("folder_created", _one_path),
+    WRITTEN: ("written", _Fields.written),
+    RESIZED: ("resized", _Fields.id_and_size),
+    RENAMED: ("renamed", lambda fields: (fields.id_or_0(), fields.path(), fields.path())),
+    UNLINKED: ("unlinked", lambda fields: (fields.id_or_0(), fields.path())),
+    FOLDER_REMOVED: ("folder_removed", _one_path),
+    FLUSHED: ("flushed", _nothing),
+    LISTED_FOLDER: ("listed_folder", _one_path),
+    LISTED: ("listed", _Fields.id_size_and_path),
+    LISTED_ALL: ("listed_all", _nothing),
+    SYNCED: ("synced", _nothing),
+}

@@ -1,0 +1,160 @@
+"""Messages: payloads of the frames that are not events: login, hashes of a sync, acks.
+
+A leaf. Each class is a NamedTuple with ``encode() -> bytes`` and ``decode(payload)``, which raises
+MessageError. Integers are big endian; an id is 16 octets, NO_ID for none.
+
+    HELLO      node id, cluster id (NO_ID: empty folder), epoch u64, run (NO_ID: none), position u64,
+               nonce 32, the node's name in printable UTF-8 (1 to 255 octets)
+    CHALLENGE  cluster id, epoch u64, run, nonce 32
+    PROOF      32 octets
+    WELCOME    proof 32, u8: 1 if a sync comes first, else 0
+    REFUSED    text in UTF-8
+    HASHES     file id u64, count u32, CRC-32C u32 of each MiB of the follower's file (count 0: no file)
+    ACK        position received u64, position flushed u64
+"""
+from struct import Struct
+from typing import NamedTuple
+
+ID_OCTETS = 16
+NO_ID = bytes(ID_OCTETS)
+NONCE_OCTETS = 32
+PROOF_OCTETS = 32
+NAME_OCTETS = 255
+REFUSED_OCTETS = 512
+
+_HELLO = Struct(">16s16sQ16sQ32s")
+_CHALLENGE = Struct(">16sQ16s32s")
+_WELCOME = Struct(">32sB")
+_HASHES = Struct(">QI")
+_ACK = Struct(">QQ")
+assert (_HELLO.size, _CHALLENGE.size, _WELCOME.size, _HASHES.size, _ACK.size) == (96, 72, 33, 12, 16)
+
+
+class MessageError(Exception):
+    """A message is malformed."""
+
+
+class Hello(NamedTuple):
+    """``position``: received until now of the leader's ``run``."""
+
+    node_id: bytes
+    cluster_id: bytes
+    epoch: int
+    run: bytes
+    position: int
+    nonce: bytes
+    name: str
+
+    def encode(self):
+        return _HELLO.pack(*self[:-1]) + self.name.encode()
+
+    @classmethod
+    def decode(cls, payload):
+        name = payload[_HELLO.size:]
+        if not 0 < len(name) <= NAME_OCTETS:
+            raise MessageError(f"a HELLO has {len(payload)} bytes")
+        return cls._make((*_HELLO.unpack_from(payload), _name(name)))
+
+
+class Challenge(NamedTuple):
+    cluster_id: bytes
+    epoch: int
+    run: bytes
+    nonce: bytes
+
+    def encode(self):
+        return _CHALLENGE.pack(*self)
+
+    @classmethod
+    def decode(cls, payload):
+        return cls(*_unpack(_CHALLENGE, payload, "CHALLENGE"))
+
+
+class Proof(NamedTuple):
+    digest: bytes
+
+    def encode(self):
+        return self.digest
+
+    @classmethod
+    def decode(cls, payload):
+        if len(payload) != PROOF_OCTETS:
+            raise MessageError(f"a PROOF has {len(payload)} bytes")
+        return cls(payload)
+
+
+class Welcome(NamedTuple):
+    digest: bytes
+    is_sync: bool
+
+    def encode(self):
+        return _WELCOME.pack(*self)
+
+    @classmethod
+    def decode(cls, payload):
+        digest, is_sync = _unpack(_WELCOME, payload, "WELCOME")
+        if is_sync > 1:
+            raise MessageError(f"a WELCOME says {is_sync} in place of 0 or 1")
+        return cls(digest, bool(is_sync))
+
+
+class Refused(NamedTuple):
+    """``text``: the reason, for the follower's operator; cut at REFUSED_OCTETS. It is from a peer that may
+    have proved nothing: show it quoted.
+    """
+
+    text: str
+
+    def encode(self):
+        return self.text.encode("utf-8", "replace")[:REFUSED_OCTETS]
+
+    @classmethod
+    def decode(cls, payload):
+        return cls(str(payload[:REFUSED_OCTETS], "utf-8", "replace"))
+
+
+class Hashes(NamedTuple):
+    file_id: int
+    checksums: tuple  # CRC-32C of each MiB, the last one may be shorter
+
+    def encode(self):
+        count = len(self.checksums)
+        return _HASHES.pack(self.file_id, count) + Struct(f">{count}I").pack(*self.checksums)
+
+    @classmethod
+    def decode(cls, payload):
+        if len(payload) < _HASHES.size:
+            raise MessageError(f"a HASHES has {len(payload)} bytes")
+        file_id, count = _HASHES.unpack_from(payload)
+        if len(payload) != _HASHES.size + 4 * count:
+            raise MessageError(f"a HASHES of {count} blocks has {len(payload)} bytes")
+        return cls(file_id, Struct(f">{count}I").unpack_from(payload, _HASHES.size))
+
+
+class Ack(NamedTuple):
+    received: int
+    flushed: int
+
+    def encode(self):
+        return _ACK.pack(*self)
+
+    @classmethod
+    def decode(cls, payload):
+        ack = cls(*_unpack(_ACK, payload, "ACK"))
+        if ack.flushed > ack.received:
+            raise MessageError(f"an ACK says {ack.flushed} are flushed of {ack.received} received")
+        return ack
+
+
+def _unpack(fields, payload, name):
+    if len(payload) != fields.size:
+        raise MessageError(f"a {name} has {len(payload)} bytes")
+    return fields.unpack(payload)
+
+
+def _name(octets):
+    """A node's name, which is shown to operators: printable."""
+    name = str(octets, "utf-8", "replace")
+    if not name.isprintable() or "\ufffd" in name:
+        raise MessageError("the name in a HELLO is not printable UTF-8")
+    return name
