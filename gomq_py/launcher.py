@@ -1,8 +1,9 @@
 """Launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
 The boot makes the node a leader (data folder, broker) or the follower of one, writes the pidfile, and opens
-the listeners. A follower that is promoted becomes the leader in the same process. The stop closes the listeners first, so that no client connects any more; then the connections, the broker, and the
-data folder's lock. Never parses flags (cli) and never patches (``__main__``).
+the listeners. A follower that is promoted becomes the leader in the same process. The stop closes the
+listeners first, so that no client connects any more; then the connections, the broker, and the data folder's
+lock. Never parses flags (cli) and never patches (``__main__``).
 """
 import faulthandler
 import os
@@ -16,11 +17,11 @@ from typing import Any
 import gevent
 from gevent import socket
 from gevent.event import Event
-from greenlet import getcurrent
 
 import gomq_py
 from gomq_py import build_info
 from gomq_py.auth.errors import BackendError
+from gomq_py.cluster.identity import ClusterError
 from gomq_py.config.settings import Settings
 from gomq_py.errors import DefinitionsError
 from gomq_py.hub.faults import log_faults, log_unraisable
@@ -154,7 +155,7 @@ class Launcher:
             self._node = Node(self.settings)
             self._boot(self._node)
         except (
-            BackendError, BindError, DataDirError, LogError, StoreError, DefinitionsError
+            BackendError, BindError, ClusterError, DataDirError, LogError, StoreError, DefinitionsError
         ) as error:
             self.stop()
             raise BootError(str(error)) from error
@@ -239,7 +240,7 @@ class Launcher:
         """Close everything that is open, in order; a second call does nothing. May switch."""
         node, self._node = self._node, None
         promotion, self._promotion = self._promotion, None
-        if promotion is not None and promotion is not getcurrent():
+        if promotion is not None and promotion is not gevent.getcurrent():
             promotion.kill()
         if node is not None:
             node.close(self._remove_pidfile)

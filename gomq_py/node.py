@@ -230,7 +230,8 @@ class Node:
     @property
     def listeners(self) -> list[Any]:
         """The open listeners, with ``protocol``, ``address`` and ``port``."""
-        return self.doors.listeners if self.doors is not None else []
+        listeners = self.doors.listeners if self.doors is not None else []
+        return listeners if self._membership is None else [*listeners, *self._membership.listeners]
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
         """Close everything that is open: listeners, connections, the broker; then call ``before_lock()`` and

@@ -1,10 +1,12 @@
 """Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
 ``.cluster``.
 
-    SHA-256 of the next line in hex, "\\n", {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number}
+    SHA-256 of the next line in hex, "\\n", {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number,
+    "promoted": text}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted. A cluster of NO_CLUSTER is that of a node whose folder is empty. The file is about one node, so
+is promoted; then ``promoted`` is the address of the leader that it followed, so that it leads after a restart
+with the same settings, too. A cluster of NO_CLUSTER is that of a node whose folder is empty. The file is about one node, so
 it is neither replicated nor part of a backup. ``files`` has no replicators.
 """
 import json
@@ -19,19 +21,22 @@ ID_OCTETS = 16
 NO_CLUSTER = bytes(ID_OCTETS)
 
 
-class IdentityError(Exception):
-    """The folder cannot be used in this cluster; the text is one line for the operator."""
+class ClusterError(Exception):
+    """The node cannot be in this cluster; the text is one line for the operator."""
 
 
 class Identity(NamedTuple):
-    """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster."""
+    """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
+    the leader that this node followed until it was promoted, or "".
+    """
     cluster_id: bytes
     node_id: bytes
     epoch: int
+    promoted: str = ""
 
 
 def read(root):
-    """The Identity of a data folder, or None without the file. Raises IdentityError, OSError. Blocks."""
+    """The Identity of a data folder, or None without the file. Raises ClusterError, OSError. Blocks."""
     path = os.path.join(root, CLUSTER)
     try:
         with open(path, "rb") as file:
@@ -42,11 +47,12 @@ def read(root):
         if sha256(content).hexdigest().encode() != digest:
             raise ValueError
         found = json.loads(content)
-        identity = Identity(bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"]), found["epoch"])
+        identity = Identity(
+            bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"]), found["epoch"], found["promoted"])
         if {len(identity.cluster_id), len(identity.node_id)} != {ID_OCTETS} or type(identity.epoch) is not int:
             raise ValueError
     except (ValueError, KeyError, TypeError):
-        raise IdentityError(
+        raise ClusterError(
             f"{path} is damaged, so nobody knows to which cluster the data folder belongs. Remove it to make "
             "this node the leader of a new cluster; for a follower empty the folder") from None
     return identity
@@ -56,16 +62,18 @@ def write(files, root, identity):
     """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
     content = json.dumps({
         "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
+        "promoted": identity.promoted,
     }).encode()
     line = sha256(content).hexdigest().encode() + b"\n" + content
     atomic_file.replace(files, os.path.join(root, CLUSTER), line)
 
 
-def of_leader(files, root, promoted=False):
+def of_leader(files, root, promoted=""):
     """The Identity of a node that is to lead, which begins a cluster if its folder belongs to none.
 
-    ``promoted``: it was a follower; a new epoch begins, so that its former leader never wins against it.
-    Raises IdentityError, OSError. Blocks.
+    ``promoted``: the address of the leader that it followed until now; a new epoch begins, so that its former
+    leader never wins against it.
+    Raises ClusterError, OSError. Blocks.
     """
     found = read(root)
     if found is None:
@@ -73,24 +81,24 @@ def of_leader(files, root, promoted=False):
     elif found.cluster_id == NO_CLUSTER:
         wanted = Identity(os.urandom(ID_OCTETS), found.node_id, 1)
     else:
-        wanted = found._replace(epoch=found.epoch + 1) if promoted else found
+        wanted = found._replace(epoch=found.epoch + 1, promoted=promoted) if promoted else found
     if wanted != found:
         write(files, root, wanted)
     return wanted
 
 
 def of_follower(files, root):
-    """The Identity of a node that is to follow. Raises IdentityError if the folder has content of no cluster;
+    """The Identity of a node that is to follow. Raises ClusterError if the folder has content of no cluster;
     OSError. Blocks.
     """
     found = read(root)
     if found is None or found.cluster_id == NO_CLUSTER:
         content = content_of(root)
         if content:
-            raise IdentityError(
+            raise ClusterError(
                 f"{root} holds {content[0]!r} and belongs to no cluster: a follower needs an empty folder, or "
                 "one of its leader's cluster")
-    if found is None:
-        found = Identity(NO_CLUSTER, os.urandom(ID_OCTETS), 0)
-        write(files, root, found)
-    return found
+    wanted = Identity(NO_CLUSTER, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
+    if wanted != found:
+        write(files, root, wanted)
+    return wanted

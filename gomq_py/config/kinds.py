@@ -219,7 +219,8 @@ def _password_hash(text: str) -> str:
 def _address(text: str) -> str:
     text = _text(text)
     host, colon, port = text.rpartition(":")
-    if text and not (host.strip("[]") and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if text and not (host.strip("[]") and colon and is_port):
         raise ValueError("a host:port, such as broker-1:5679 or [::1]:5679")
     return text
 

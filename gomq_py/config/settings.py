@@ -650,7 +650,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clustering", "password", SECRET, "",
-        "The secret itself, in place of secret_file. Other users of a machine see the flags of its processes.",
+        "The secret itself, in place of secret_file. Other users of the machine see the flags of a process.",
         name="cluster_password", flags=("--cluster-password",), environment=("CLUSTER_PASSWORD",),
     ),
     Option(
@@ -844,9 +844,9 @@ class Settings:
         """
         if self.clustering:
             return (
-                f"{self.origin('clustering')}: this version elects no leader, and would keep the only copy of "
-                "every message: leave `enabled` of [clustering] at false; `replicate` and `follow` keep a copy "
-                "on another node"
+                f"{self.origin('clustering')}: this version elects no leader, and would keep the only copy "
+                "of every message: leave `enabled` of [clustering] at false; `replicate` and `follow` keep a "
+                "copy on another node"
             )
         for attribute, key in (("cluster", "replicate"), ("cluster_leader", "follow")):
             if getattr(self, attribute) and not (self.cluster_secret_file or self.cluster_password):

@@ -39,10 +39,10 @@ MAP = {
     # entry: build the parts, hand them to each other
     "__main__": {"cli", "late_imports"},
     "cli": LEAVES | {"launcher", ""},
-    "launcher": CORE | {"node", "reload", "state_dump", ""},
+    "launcher": CORE | {"cluster", "node", "reload", "state_dump", ""},
     "node": CORE | {
         "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire",
-        "links", "shovel", "federation",
+        "links", "shovel", "federation", "cluster",
     },
     "doors": {"config", "net", "observability"},
     "reload": {"config", "net", "observability", "hub"},

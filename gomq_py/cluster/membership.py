@@ -1,0 +1,140 @@
+"""Membership: a node's part in replication, as the settings of [clustering] ask for it.
+
+Used by node. A leader with ``replicate`` has a stream of its changes and serves followers; a node with
+``follow`` keeps a copy of its leader's data folder, until it is promoted.
+"""
+import os
+import socket
+from typing import Any
+
+from gomq_py.cluster import identity as identities
+from gomq_py.cluster.identity import ClusterError, Identity
+from gomq_py.config.kinds import SECRET_OCTETS
+from gomq_py.config.settings import Settings
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.replication import Replicator
+
+LOG = logger("cluster")
+# A longer file is no secret: somebody has named a wrong file.
+LONGEST_SECRET = 4096
+
+
+class Membership:
+    """``replicators``: what a leader's Files have to tell. One object per Node."""
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._files = Files()  # of this node's own file, and of a follower: nobody is told
+        self._root = ""
+        self._identity: Identity | None = None
+        self._register: Any = None
+        self._stream: Any = None
+        self._leader: Any = None
+        self._follower: Any = None
+        self._followed = ""
+        if settings.cluster:
+            # imported here: a node that only follows has no stream
+            from gomq_py.cluster.stream import EventStream
+            self._stream = EventStream()
+        self.replicators: tuple[Replicator, ...] = () if self._stream is None else (self._stream,)
+
+    # a follower
+
+    def must_follow(self, root: str) -> bool:
+        """Whether the node is to follow ``cluster_leader``: not if it followed this leader and was promoted.
+        Blocks. Raises ClusterError, OSError.
+        """
+        found = identities.read(root)
+        leader = self._settings.cluster_leader
+        if found is None or found.promoted != leader:
+            return True
+        LOG.warning(
+            "this node leads, because it was promoted when it followed %s: remove `follow` from its "
+            "configuration; to make it a follower again, empty its data folder", leader)
+        return False
+
+    def follow(self, root: str) -> None:
+        """Make the Follower of the leader that the settings name, which ``start`` starts. Blocks. Raises
+        ClusterError, OSError.
+        """
+        from gomq_py.cluster.follower import Follower
+        self._identity = identities.of_follower(self._files, root)
+        host, _, port = self._settings.cluster_leader.rpartition(":")
+        self._follower = Follower(
+            self._files, root, read_secret(self._settings), host.strip("[]"), int(port), socket.gethostname(),
+            self._identity)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._follower.start()
+
+    def end_following(self) -> None:
+        """Stop the Follower, if there is one; what it has received is on disk then. May switch."""
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower = None
+            self._followed = self._settings.cluster_leader
+
+    # a leader
+
+    def lead(self, root: str, register: Any) -> None:
+        """Take the folder's identity as that of a leader. Blocks. Raises ClusterError, OSError."""
+        self._root, self._register = root, register
+        if self._stream is not None or self._followed:
+            self._identity = identities.of_leader(self._files, root, self._followed)
+
+    def open(self) -> None:
+        """Serve followers, if the settings want it. Raises BindError, ClusterError, OSError. May switch."""
+        if self._stream is None:
+            return
+        from gomq_py.cluster.leader import Leader
+        assert self._identity is not None
+        settings, identity = self._settings, self._identity
+        self._leader = Leader(
+            read_secret(settings), identity.cluster_id, identity.node_id, identity.epoch, self._stream,
+            self._register, self._root, settings.clustering_bind, settings.clustering_port)
+        self._leader.open()
+
+    # both
+
+    @property
+    def listeners(self) -> list[Any]:
+        """The listener for followers, in a list; an empty list if there is none."""
+        return [] if self._leader is None else [self._leader.listener]
+
+    def figures(self) -> dict[str, Any]:
+        """The answer to /api/cluster, without the node's name."""
+        figures: dict[str, Any] = {}
+        if self._identity is not None:
+            figures = {"cluster": self._identity.cluster_id.hex(), "epoch": self._identity.epoch}
+        if self._follower is not None:
+            return figures | {"leader": self._settings.cluster_leader, **self._follower.status}
+        if self._stream is None:
+            return figures | {"replicates": False, "followers": []}
+        followers = [] if self._leader is None else self._leader.followers
+        return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
+
+    def close(self) -> None:
+        """Stop serving followers, or following. May be called again. May switch."""
+        leader, self._leader = self._leader, None
+        if leader is not None:
+            leader.close()
+        self.end_following()
+
+
+def read_secret(settings: Settings) -> bytes:
+    """The secret that leader and followers share. Raises ClusterError. Blocks."""
+    path = settings.cluster_secret_file
+    if not path:
+        return settings.cluster_password.encode()
+    try:
+        with open(path, "rb") as file:
+            secret = file.read(LONGEST_SECRET + 1)
+    except OSError as error:
+        raise ClusterError(f"cannot read secret_file {path}: {error.strerror or error}") from error
+    if not SECRET_OCTETS <= len(secret.strip()) or len(secret) > LONGEST_SECRET:
+        raise ClusterError(
+            f"secret_file {os.path.abspath(path)} must hold a secret of {SECRET_OCTETS} to {LONGEST_SECRET} "
+            "octets")
+    return secret.strip()
