@@ -4,19 +4,17 @@
     SHA-256 of the next line in hex, "\\n", {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted. A cluster of NO_CLUSTER is that of a node whose folder is empty. The file is about one node, so
+is promoted. A node with an empty folder has NO_ID as its cluster. The file is about one node, so
 it is neither replicated nor part of a backup. ``files`` has no replicators.
 """
 import json
 import os
 from typing import NamedTuple
 
+from gomq_py.cluster.wire.messages import ID_OCTETS, NO_ID
 from gomq_py.digests import sha256
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.data_dir import CLUSTER, content_of
-
-ID_OCTETS = 16
-NO_CLUSTER = bytes(ID_OCTETS)
 
 
 class IdentityError(Exception):
@@ -43,7 +41,8 @@ def read(root):
             raise ValueError
         found = json.loads(content)
         identity = Identity(bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"]), found["epoch"])
-        if {len(identity.cluster_id), len(identity.node_id)} != {ID_OCTETS} or type(identity.epoch) is not int:
+        lengths = {len(identity.cluster_id), len(identity.node_id)}
+        if lengths != {ID_OCTETS} or type(identity.epoch) is not int or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise IdentityError(
@@ -70,7 +69,7 @@ def of_leader(files, root, promoted=False):
     found = read(root)
     if found is None:
         wanted = Identity(os.urandom(ID_OCTETS), os.urandom(ID_OCTETS), 1)
-    elif found.cluster_id == NO_CLUSTER:
+    elif found.cluster_id == NO_ID:
         wanted = Identity(os.urandom(ID_OCTETS), found.node_id, 1)
     else:
         wanted = found._replace(epoch=found.epoch + 1) if promoted else found
@@ -84,13 +83,13 @@ def of_follower(files, root):
     OSError. Blocks.
     """
     found = read(root)
-    if found is None or found.cluster_id == NO_CLUSTER:
+    if found is None or found.cluster_id == NO_ID:
         content = content_of(root)
         if content:
             raise IdentityError(
-                f"{root} holds {content[0]!r} and belongs to no cluster: a follower needs an empty folder, or "
-                "one of its leader's cluster")
+                f"{root} holds {content[0]!r} and belongs to no cluster: a follower needs an empty folder, "
+                "or one of its leader's cluster")
     if found is None:
-        found = Identity(NO_CLUSTER, os.urandom(ID_OCTETS), 0)
+        found = Identity(NO_ID, os.urandom(ID_OCTETS), 0)
         write(files, root, found)
     return found
