@@ -1,24 +1,21 @@
 """Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
 ``.cluster``.
 
-    SHA-256 of the next line in hex, "\\n", {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number,
-    "promoted": text}
+    SHA-256 of the next line in hex, "\\n", and a JSON object:
+    {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number, "promoted": text}
 
 The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
-is promoted; then ``promoted`` is the address of the leader that it followed, so that it leads after a restart
-with the same settings, too. A cluster of NO_CLUSTER is that of a node whose folder is empty. The file is about one node, so
-it is neither replicated nor part of a backup. ``files`` has no replicators.
+is promoted. A node with an empty folder has NO_ID as its cluster. The file is about one node, so it is
+neither replicated nor part of a backup. ``files`` has no replicators.
 """
 import json
 import os
 from typing import NamedTuple
 
+from gomq_py.cluster.wire.messages import ID_OCTETS, NO_ID
 from gomq_py.digests import sha256
 from gomq_py.storage.disk import atomic_file
 from gomq_py.storage.disk.data_dir import CLUSTER, content_of
-
-ID_OCTETS = 16
-NO_CLUSTER = bytes(ID_OCTETS)
 
 
 class ClusterError(Exception):
@@ -27,7 +24,8 @@ class ClusterError(Exception):
 
 class Identity(NamedTuple):
     """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster. ``promoted``: the address of
-    the leader that this node followed until it was promoted, or "".
+    the leader that this node followed until it was promoted; with it in its settings the node leads all the
+    same.
     """
     cluster_id: bytes
     node_id: bytes
@@ -47,9 +45,10 @@ def read(root):
         if sha256(content).hexdigest().encode() != digest:
             raise ValueError
         found = json.loads(content)
-        identity = Identity(
-            bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"]), found["epoch"], found["promoted"])
-        if {len(identity.cluster_id), len(identity.node_id)} != {ID_OCTETS} or type(identity.epoch) is not int:
+        cluster_id, node_id = bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"])
+        identity = Identity(cluster_id, node_id, found["epoch"], found["promoted"])
+        lengths = {len(identity.cluster_id), len(identity.node_id)}
+        if lengths != {ID_OCTETS} or type(identity.epoch) is not int or identity.epoch < 0:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ClusterError(
@@ -71,14 +70,14 @@ def write(files, root, identity):
 def of_leader(files, root, promoted=""):
     """The Identity of a node that is to lead, which begins a cluster if its folder belongs to none.
 
-    ``promoted``: the address of the leader that it followed until now; a new epoch begins, so that its former
-    leader never wins against it.
+    ``promoted``: the address of the leader that it followed until now, if any; a new epoch begins then, so
+    that its former leader never wins against it.
     Raises ClusterError, OSError. Blocks.
     """
     found = read(root)
     if found is None:
         wanted = Identity(os.urandom(ID_OCTETS), os.urandom(ID_OCTETS), 1)
-    elif found.cluster_id == NO_CLUSTER:
+    elif found.cluster_id == NO_ID:
         wanted = Identity(os.urandom(ID_OCTETS), found.node_id, 1)
     else:
         wanted = found._replace(epoch=found.epoch + 1, promoted=promoted) if promoted else found
@@ -92,13 +91,13 @@ def of_follower(files, root):
     OSError. Blocks.
     """
     found = read(root)
-    if found is None or found.cluster_id == NO_CLUSTER:
+    if found is None or found.cluster_id == NO_ID:
         content = content_of(root)
         if content:
             raise ClusterError(
-                f"{root} holds {content[0]!r} and belongs to no cluster: a follower needs an empty folder, or "
-                "one of its leader's cluster")
-    wanted = Identity(NO_CLUSTER, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
+                f"{root} holds {content[0]!r} and belongs to no cluster: a follower needs an empty folder, "
+                "or one of its leader's cluster")
+    wanted = Identity(NO_ID, os.urandom(ID_OCTETS), 0) if found is None else found._replace(promoted="")
     if wanted != found:
         write(files, root, wanted)
     return wanted

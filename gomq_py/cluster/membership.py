@@ -109,10 +109,11 @@ class Membership:
         if self._identity is not None:
             figures = {"cluster": self._identity.cluster_id.hex(), "epoch": self._identity.epoch}
         if self._follower is not None:
-            return figures | {"leader": self._settings.cluster_leader, **self._follower.status}
+            return figures | _shown(self._follower.status._asdict(), address="leader")
         if self._stream is None:
             return figures | {"replicates": False, "followers": []}
-        followers = [] if self._leader is None else self._leader.followers
+        followers = [] if self._leader is None else [
+            _shown(follower._asdict(), node_id="node") for follower in self._leader.followers]
         return figures | {"replicates": True, "position": self._stream.position, "followers": followers}
 
     def close(self) -> None:
@@ -121,6 +122,18 @@ class Membership:
         if leader is not None:
             leader.close()
         self.end_following()
+
+
+def _shown(figures: dict[str, Any], **names: str) -> dict[str, Any]:
+    """Figures under the names of the API: octets are bytes there, and seconds are whole words."""
+    endings = (("_octets", "_bytes"), ("_s", "_seconds"))
+    shown = {}
+    for name, value in figures.items():
+        for ending, other in endings:
+            if name.endswith(ending):
+                name = name.removesuffix(ending) + other
+        shown[names.get(name, name)] = round(value, 3) if isinstance(value, float) else value
+    return shown
 
 
 def read_secret(settings: Settings) -> bytes:

@@ -7,6 +7,7 @@ replicators. Paths are relative to the data folder; a file is known by the leade
 After ``flushed()`` the next operation waits for a flush of all earlier ones: what the leader does after a
 flush of its own, such as the removal of a queue's files, relies on it.
 """
+import contextlib
 import os
 from collections import OrderedDict
 
@@ -38,6 +39,8 @@ class Replica:
         self._dirty = set()  # ids
         self._dirty_folders = set()
         self._is_behind_flush = False
+        # whether a flush has failed: files may then be other on the disk than they read
+        self.is_doubtful = False
         self._folder = files.open_folder(self._root)
 
     @property
@@ -53,15 +56,12 @@ class Replica:
 
     def flush(self):
         """Flush what was changed. Raises OSError; then nobody knows what is on the disk."""
-        if not self.is_dirty:
-            pass
-        elif CAN_FLUSH_FILE_SYSTEMS and len(self._dirty) + len(self._dirty_folders) > FEW:
-            self._files.sync_all(self._folder)
-        else:
-            for file_id in self._dirty:
-                self._files.sync(self._file(file_id))
-            for folder in self._dirty_folders:
-                self._files.sync_folder(self._at(folder))
+        if self.is_dirty:
+            with self._doubting():
+                if CAN_FLUSH_FILE_SYSTEMS and len(self._dirty) + len(self._dirty_folders) > FEW:
+                    self._files.sync_all(self._folder)
+                else:
+                    self._flush_each()
         self._dirty.clear()
         self._dirty_folders.clear()
         self._is_behind_flush = False
@@ -72,7 +72,7 @@ class Replica:
         """Create a file of ``size`` zero bytes."""
         self._begin()
         if file_id in self.paths:
-            raise ReplicaError(f"created {path}: the leader's file {file_id} is here as {self.paths[file_id]}")
+            raise ReplicaError(f"created {path}: file {file_id} is here as {self.paths[file_id]}")
         self._create(file_id, size, path)
 
     def folder_created(self, path):
@@ -102,7 +102,7 @@ class Replica:
             self._rename_folder(source, target)
             return
         if self._known(file_id, "renamed") != source:
-            raise ReplicaError(f"renamed {source}: the leader's file {file_id} is {self.paths[file_id]} here")
+            raise ReplicaError(f"renamed {source}: file {file_id} is {self.paths[file_id]} here")
         self._forget(self._ids.get(target, 0))
         self._files.rename(self._at(source), self._at(target), self._open.get(file_id))
         del self._ids[source]
@@ -148,6 +148,21 @@ class Replica:
     def _begin(self):
         if self._is_behind_flush:
             self.flush()
+
+    def _flush_each(self):
+        for file_id in self._dirty:
+            self._files.sync(self._file(file_id))
+        for folder in self._dirty_folders:
+            self._files.sync_folder(self._at(folder))
+
+    @contextlib.contextmanager
+    def _doubting(self):
+        """A context of a flush."""
+        try:
+            yield
+        except OSError:
+            self.is_doubtful = True
+            raise
 
     def _known(self, file_id, event):
         """The path of a file. Raises ReplicaError."""

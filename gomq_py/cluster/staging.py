@@ -9,6 +9,7 @@ into it.
 """
 import contextlib
 import os
+import posix
 import stat
 from collections import deque
 
@@ -23,8 +24,8 @@ BLOCK = 1 << 20  # octets; hashed and compared by the leader
 
 
 class Staging(Replica):
-    """The next content of the data folder ``root``. ``to_hash``: ids of listed files in order, for the
-    follower to take and answer with ``hashes``.
+    """The next content of the data folder ``root``. ``to_hash``: (id, count of blocks that the data folder
+    had) of listed files, in order; the follower takes them, and answers with their ``checksums``.
 
     ``trusts_disk``: False after a failed flush, when files may be other on the disk than they read: then
     nothing is taken from the data folder, and the leader sends everything.
@@ -45,7 +46,8 @@ class Staging(Replica):
         object is closed then.
         """
         identities.write(self._files, self._root, identity)
-        self._flush_everything()
+        with self._doubting():
+            self._flush_everything()
         self.close()
         swap.swap(self._files, self._data, NOT_CONTENT)
         return Replica(self._files, self._data, self.paths)
@@ -62,13 +64,15 @@ class Staging(Replica):
         is dead at the leader.
         """
         self._begin()
+        kept = 0
         if file_id not in self.paths:
             self._make_way(path)
-            if not self._has_linked(file_id, path):
+            kept = self._linked_size(file_id, path)
+            if kept is None:
                 self._create(file_id, size, path)
-            elif os.stat(self._at(path)).st_size != size:
+            elif kept != size:
                 self.resized(file_id, size)
-        self.to_hash.append(file_id)
+        self.to_hash.append((file_id, -(-min(kept or 0, size) // BLOCK)))
 
     def listed_all(self):
         """Nothing: operations of unknown files are skipped until the end."""
@@ -121,22 +125,34 @@ class Staging(Replica):
     def flushed(self):
         """Nothing: all is flushed before the swap."""
 
-    # hashes, from another thread
+    # from another thread
 
-    def open_for_hashes(self, file_id):
-        """A descriptor of the file for ``hashes``; None if the file is not here any more. Blocks."""
-        while True:
-            path = self.paths.get(file_id)
-            if path is None:
-                return None
-            with contextlib.suppress(FileNotFoundError):  # it is being renamed
-                return os.open(self._at(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def checksums(self, file_id, first, count):
+        """CRC-32C of ``count`` blocks of a file from the ``first`` on; fewer at its end, none if it has gone.
+        """
+        found = []
+        fd = self._open_for_reading(file_id)
+        if fd is not None:
+            try:
+                for at in range(first * BLOCK, (first + count) * BLOCK, BLOCK):
+                    octets = os.pread(fd, BLOCK, at)
+                    if octets:
+                        found.append(crc32c(0, octets, 0, len(octets)))
+            finally:
+                posix.close(fd)
+        return found
 
     # helpers
 
     def _begin(self):
         if self.is_whole:
             raise ReplicaError("an operation came in one frame with the end of the sync, or behind it")
+
+    def _open_for_reading(self, file_id):
+        while (path := self.paths.get(file_id)) is not None:
+            with contextlib.suppress(FileNotFoundError):  # it is being renamed
+                return os.open(self._at(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return None
 
     def _is_here(self, file_id):
         self._begin()
@@ -157,18 +173,19 @@ class Staging(Replica):
             self._files.make_folder(self._at(path))
             self._folder_changed(path)
 
-    def _has_linked(self, file_id, path):
-        """Link to the data folder's file, if there is one and the file system can."""
+    def _linked_size(self, file_id, path):
+        """Link to the data folder's file. Returns its size; None if there is none, or none can be linked."""
         own = os.path.join(self._data, path)
         try:
-            if not (self._trusts_disk and stat.S_ISREG(os.lstat(own).st_mode)):
-                return False
+            status = os.lstat(own)
+            if not self._trusts_disk or not stat.S_ISREG(status.st_mode):
+                return None
             self._files.link(own, self._at(path))
         except OSError:
-            return False  # the leader sends all of it
+            return None  # the leader sends all of it
         self._linked.add(file_id)
         self._name(file_id, path)
-        return True
+        return status.st_size
 
     def _file(self, file_id):
         self._copy(file_id)
@@ -209,14 +226,3 @@ class Staging(Replica):
                     self._files.sync(file)
                     self._files.close(file)
                 self._files.sync_folder(folder)
-
-
-def hashes(fd, at, count):
-    """CRC-32C of each block of a file in [at, at + count blocks); fewer at its end. Blocks."""
-    found = []
-    for start in range(at, at + count * BLOCK, BLOCK):
-        octets = os.pread(fd, BLOCK, start)
-        if not octets:
-            break
-        found.append(crc32c(0, octets, 0, len(octets)))
-    return found

@@ -24,8 +24,8 @@ from collections import Counter
 
 from gomq_py.storage.disk.mapping import CAN_FLUSH_MAPPINGS
 from gomq_py.storage.disk.open_file import (
-    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, flush_file_system, reserve_room, retain_room,
-    take_room,
+    ZEROS, File, LogFile, Reading, check_sound, close_parts, flush_file, flush_file_system, reserve_room,
+    retain_room, take_room,
 )
 from gomq_py.storage.disk.pages import fetch_ahead, populate, read_range
 from gomq_py.storage.disk.register import NullRegister, Register

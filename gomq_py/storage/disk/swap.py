@@ -106,6 +106,6 @@ def _read(path):
         digest, _, content = file.read().partition(b"\n")
     if sha256(content).hexdigest().encode() != digest:
         raise SwapError(
-            f"{path} is damaged: this folder holds parts of two states. Remove all of it but .cluster, and the "
-            "follower fetches it again; or restore a backup")
+            f"{path} is damaged: this folder holds parts of two states. Remove all of it but .cluster, and "
+            "a follower fetches it again; or restore a backup")
     return json.loads(content)
