@@ -45,10 +45,12 @@ class FrameError(Exception):
 
 
 class Frame(NamedTuple):
+    """A received frame, whose checksum was right. ``payload`` is decompressed."""
+
     kind: int
     epoch: int
     position: int
-    payload: bytes  # decompressed
+    payload: bytes
 
 
 def encode(kind, payload, epoch=0, position=0, compress=False):
@@ -136,10 +138,12 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block, or None where the extra gomq-py[cluster] is not installed."""
+    """The module lz4.block, or None where the extra gomq-py[cluster] is not installed. Call it at boot: the
+    first call may read the disk, and what it has found stays.
+    """
     try:
         import lz4.block
-    except ImportError:
+    except (ImportError, OSError):  # OSError: no descriptor is left
         return None
     return lz4.block
 

@@ -111,7 +111,7 @@ def test_operations_before_a_malformed_one_were_called():
 @pytest.mark.parametrize("path", [
     "", "/", "/etc/passwd", "a/", "a//b", ".", "..", "../a", "a/..", "a/./b", "a/../../b", "a\0b", "\0",
     ".lock", ".last-run", ".last-run.next", ".segments", ".cluster", ".cluster.new.1", ".sync", ".sync/a",
-    ".lock/a",
+    ".lock/a", ".snapshot", "...", "..a", "lost+found", "lost+found/a",
 ])
 def test_path_outside_of_the_folder_or_of_one_node_is_refused(path):
     with pytest.raises(EventError, match="is not one of a data folder|belongs to one node"):
@@ -119,16 +119,22 @@ def test_path_outside_of_the_folder_or_of_one_node_is_refused(path):
 
 
 @pytest.mark.parametrize("path", [
-    "definitions", "queues/0a/msgs.0000000001", "queues/.lock", "pool/..a", "...", ".locks", "..a", "sync",
-    "definitions.new.1", "a b\n", "\udcff", ".hidden/.cluster",
+    "definitions", "queues/0a/msgs.0000000001", "queues/.lock", "pool/..a", "pool/...", "sync",
+    "definitions.new.1", "a b\n", "\udcff", "queues/lost+found",
 ])
 def test_path_in_the_folder_is_accepted(path):
     check_path(path)
 
 
 def test_files_of_one_node_are_those_of_its_data_folder_and_the_clusters_own():
-    assert all(is_of_one_node(name) for name in data_dir.OF_THIS_NODE)
-    assert events.OF_ONE_NODE - data_dir.OF_THIS_NODE <= {".cluster", ".sync"}
+    assert all(is_of_one_node(name) for name in (*data_dir.OF_THIS_NODE, ".cluster", ".sync"))
+
+
+def test_content_of_a_data_folder_is_of_all_nodes():
+    assert not any(map(is_of_one_node, (
+        data_dir.SCHEMA, data_dir.DEFINITIONS, data_dir.USERS, data_dir.CLUSTER_NAME, data_dir.POOL,
+        data_dir.QUEUES, data_dir.TRANSIENT, data_dir.SET_ASIDE,
+    )))
 
 
 IDS = st.integers(1, (1 << 64) - 1)
