@@ -19,9 +19,9 @@ from gomq_py.http.login import LocalOperator, LoginCounts, policy_with_issuer
 from gomq_py.http.session import Sessions
 
 RESOURCES = (
-    docs, identity, overview, nodes, cluster, health, metrics, connections, exchanges, queues, queue_states, streams,
-    bindings, vhosts, users, permissions, policies, parameters, limits, messages, definitions, changes,
-    session, mqtt, shovels, federation, unacked, delayed, routes, search, doctor,
+    docs, identity, overview, nodes, cluster, health, metrics, connections, exchanges, queues,
+    queue_states, streams, bindings, vhosts, users, permissions, policies, parameters, limits, messages,
+    definitions, changes, session, mqtt, shovels, federation, unacked, delayed, routes, search, doctor,
     closed, log, page,
 )
 

@@ -22,7 +22,7 @@ IN_SERVICE = ("virtual-hosts", "is-in-service", "ready-to-serve-clients")
 class FollowerManagement:
     """Makes the management doors of one follower, on sockets that the caller opens.
 
-    ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node the leader,
+    ``cluster_figures()`` returns the answer to /api/cluster; ``promote()`` begins to make the node a leader,
     and returns at once.
     """
 
