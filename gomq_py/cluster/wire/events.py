@@ -28,10 +28,6 @@ WRITTEN_OVERHEAD = _OP_WRITTEN.size
 assert WRITTEN_OVERHEAD == 21
 _MAX_OFFSET = (1 << 63) - 1  # off_t
 
-# Names directly in the data folder that are about one node: storage.disk.data_dir.OF_THIS_NODE and the
-# cluster's own. No event may touch them, nor temporary files beside them (".cluster.new.1").
-OF_ONE_NODE = frozenset({".lock", ".last-run", ".segments", ".cluster", ".sync"})
-
 
 class EventError(Exception):
     """A payload of events is malformed, or a path in it is forbidden."""
@@ -118,9 +114,11 @@ def check_path(path):
 
 
 def is_of_one_node(name):
-    """Whether a name directly in the data folder is in OF_ONE_NODE, or is that of a temporary file beside it.
+    """Whether a name directly in the data folder is never replicated: names with a dot in front are about one
+    node or its file system (storage.disk.data_dir.OF_THIS_NODE, the cluster's own, snapshots), and so is
+    lost+found.
     """
-    return name.startswith(".") and f".{name.split('.')[1]}" in OF_ONE_NODE
+    return name.startswith(".") or name == "lost+found"
 
 
 def _path(path):

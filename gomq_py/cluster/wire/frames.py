@@ -25,7 +25,7 @@ VERSION = 1
 HEADER = Struct(">4sBBBxQQIII")
 assert HEADER.size == 36
 _CRC = Struct(">I")
-_CRC_AT = 32
+_ZERO_AT, _CRC_AT = 7, 32
 
 MAX_PAYLOAD = 1 << 20
 LOGIN_MAX_PAYLOAD = 1024  # limit for a peer that has not logged in
@@ -45,10 +45,12 @@ class FrameError(Exception):
 
 
 class Frame(NamedTuple):
+    """A received frame, whose checksum was right. ``payload`` is decompressed."""
+
     kind: int
     epoch: int
     position: int
-    payload: bytes  # decompressed
+    payload: bytes
 
 
 def encode(kind, payload, epoch=0, position=0, compress=False):
@@ -123,8 +125,10 @@ class FrameReader:
             raise FrameError(f"version {version} of the cluster protocol is unknown, this is {VERSION}")
         if kind not in KINDS:
             raise FrameError(f"unknown kind of frame {kind}")
-        if flags & ~_LZ4 or self._octets[self._at + 7]:
+        if flags & ~_LZ4:
             raise FrameError(f"unknown flags {flags:#x} in a frame {KINDS[kind]}")
+        if self._octets[self._at + _ZERO_AT]:
+            raise FrameError(f"octet {_ZERO_AT} of a frame {KINDS[kind]} is not zero")
         if raw > self.limit:
             raise FrameError(f"a frame {KINDS[kind]} of {raw} bytes is longer than {self.limit}")
         if length > raw or length < raw and not flags:
@@ -134,10 +138,12 @@ class FrameReader:
 
 @functools.cache
 def lz4_block():
-    """The module lz4.block, or None where the extra gomq-py[cluster] is not installed."""
+    """The module lz4.block, or None where the extra gomq-py[cluster] is not installed. Call it at boot: the
+    first call may read the disk, and what it has found stays.
+    """
     try:
         import lz4.block
-    except ImportError:
+    except (ImportError, OSError):  # OSError: no descriptor is left
         return None
     return lz4.block
 

@@ -35,7 +35,9 @@ class MessageError(Exception):
 
 
 class Hello(NamedTuple):
-    """``position``: received until now of the leader's ``run``."""
+    """The follower's first frame: its own ids, and the ``position`` that it has received of the leader's
+    ``run``.
+    """
 
     node_id: bytes
     cluster_id: bytes
@@ -57,6 +59,8 @@ class Hello(NamedTuple):
 
 
 class Challenge(NamedTuple):
+    """The leader's answer: its cluster, epoch and run, and a nonce to be signed."""
+
     cluster_id: bytes
     epoch: int
     run: bytes
@@ -71,6 +75,8 @@ class Challenge(NamedTuple):
 
 
 class Proof(NamedTuple):
+    """The follower's signature of HELLO and CHALLENGE (see cluster.login)."""
+
     digest: bytes
 
     def encode(self):
@@ -84,6 +90,8 @@ class Proof(NamedTuple):
 
 
 class Welcome(NamedTuple):
+    """The leader's signature of both. ``is_sync``: a sync comes first."""
+
     digest: bytes
     is_sync: bool
 
@@ -114,8 +122,10 @@ class Refused(NamedTuple):
 
 
 class Hashes(NamedTuple):
+    """CRC-32C of each MiB of the follower's file, the last one of what is left; empty if it has no file."""
+
     file_id: int
-    checksums: tuple  # CRC-32C of each MiB, the last one may be shorter
+    checksums: tuple
 
     def encode(self):
         count = len(self.checksums)
@@ -132,6 +142,8 @@ class Hashes(NamedTuple):
 
 
 class Ack(NamedTuple):
+    """Positions that a follower has received, and has flushed to its disk."""
+
     received: int
     flushed: int
 
