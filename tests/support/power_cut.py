@@ -235,6 +235,11 @@ class Disk:
         with self.lock:
             self._link(path, DiskFolder())
 
+    def linked(self, source, target):
+        """A file got a second name."""
+        with self.lock:
+            self._link(target, self._nodes[source])
+
     def gone(self, path):
         """A file or folder lost its name."""
         with self.lock:
@@ -482,6 +487,22 @@ class PowerCutFiles(WatchedFiles):
         flush = self.disk.begin_folder_flush(os.fspath(path))
         self._pause(path)
         self.disk.end_folder_flush(flush)
+
+    def open_plain(self, path, size=None):
+        file = super().open_plain(path, size)
+        self._opened.append(file)
+        if size is not None:
+            self.disk.born(file.path)
+        return file
+
+    def _link(self, source, target):
+        super()._link(source, target)
+        self.disk.linked(source, target)
+
+    def sync_all(self, folder):
+        self.about_to("sync_all", folder.path)
+        self._pause(folder.path)
+        self.disk.flush_all()
 
     def _pause_in_pool(self, path):
         """The hub goes on while a thread changes names."""

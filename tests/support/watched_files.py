@@ -12,13 +12,13 @@ from gomq_py.storage.disk.files import Files
 CALLS = (
     "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "reserve",
     "write_accepted", "write", "put", "write_again", "truncate", "extend", "sync", "sync_folder", "make",
-    "make_unnamed", "make_log", "unmake",
+    "make_unnamed", "make_log", "unmake", "open_plain", "set_size", "sync_all",
 )
 # Changes of names, of which the half is watched that asks the system:
 # whoever makes them, at once in the hub or later in a thread.
-NAME_CALLS = ("rename", "unlink", "make_folder", "remove_folder")
+NAME_CALLS = ("rename", "unlink", "make_folder", "remove_folder", "link")
 ANNOUNCEMENTS = ("appended", "overwritten", "accept")
-FLUSHES = frozenset({"sync", "sync_folder"})
+FLUSHES = frozenset({"sync", "sync_folder", "sync_all"})
 # These come from another thread while a broker serves, as changes of names do.
 POOL_CALLS = FLUSHES | {"make", "make_unnamed", "make_log", "unmake", "reserve", "write_accepted"}
 

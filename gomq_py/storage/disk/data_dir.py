@@ -11,6 +11,8 @@ at a time; a second one gets an error that names the first.
                           the boot of the machine, and the least length of both logs on the disk; with another
                           node's data: "followed\\n" and the boot. After a loss of power, and with another
                           node's data, it stays until the next boot is over
+      .cluster            which cluster and node the folder belongs to (cluster.identity)
+      .sync, .sync.*      a follower's sync, and its swap (storage.disk.swap); gone after a boot
       .segments           segments that held messages at the last orderly stop (storage.disk.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
                           alone
@@ -38,7 +40,7 @@ import weakref
 
 from gomq_py.digests import sha256
 from gomq_py.observability.log import logger
-from gomq_py.storage.disk import atomic_file, segment_list
+from gomq_py.storage.disk import atomic_file, segment_list, swap
 from gomq_py.storage.disk.files import FILE_MODE, NO_ROOM, Files, with_path
 from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
 
@@ -49,6 +51,7 @@ LOCK = ".lock"
 LAST_RUN = ".last-run"
 NEXT_NOTE = ".last-run.next"
 SEGMENTS = ".segments"
+CLUSTER = ".cluster"
 SCHEMA = "schema_version"
 DEFINITIONS = "definitions"
 USERS = "users"
@@ -59,8 +62,8 @@ TRANSIENT = "transient"
 SET_ASIDE = "set-aside"
 
 # Files about this machine, which are not replicated. They and lost+found count as an empty folder.
-OF_THIS_NODE = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS})
-_NOT_CONTENT = OF_THIS_NODE | {"lost+found"}
+OF_THIS_NODE = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, CLUSTER, swap.SYNC})
+NOT_CONTENT = OF_THIS_NODE | {"lost+found"}
 
 # How the last run ended: in order; by a kill, which keeps all that was written; as a follower, which keeps
 # all that it received of another node's run; or with the machine, which may have lost what was not flushed.
@@ -140,7 +143,8 @@ class DataDir:
                 self._lock()
         self._follows = False
         try:
-            self._files.register.seed(self.path, OF_THIS_NODE)
+            self._finish_swap()
+            self._files.register.seed(self.path, NOT_CONTENT)
             self._check_schema()
             for name in (POOL, QUEUES, TRANSIENT):
                 make_place(self._files, self._at(name))
@@ -161,6 +165,7 @@ class DataDir:
         if self._wants_lock:
             self._lock()
         try:
+            self._finish_swap()
             self._check_version()
             self._write_note(_FOLLOWED_TEXT + boot_id())
         except BaseException:
@@ -313,6 +318,13 @@ class DataDir:
             self._files.make_folder(folder)
             self._files.sync_folder(os.path.dirname(folder))
 
+    def _finish_swap(self):
+        """Without self._files: replicators know nothing of the folder yet."""
+        try:
+            swap.finish(Files(), self.path, NOT_CONTENT)
+        except swap.SwapError as error:
+            raise DataDirError(str(error)) from error
+
     def _lock(self):
         if self._lock_fd >= 0:
             raise DataDirLocked(f"data folder {self.path} is already open in this process")
@@ -415,7 +427,7 @@ class DataDir:
         """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
-            content = sorted(name for name in names - _NOT_CONTENT if not atomic_file.is_temporary(name))
+            content = content_of(self.path)
             if content:
                 raise DataDirError(
                     f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}"
@@ -439,6 +451,12 @@ def _room_or_not():
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
+
+
+def content_of(path):
+    """Sorted names in a data folder that make it no empty one. Raises OSError."""
+    names = {*os.listdir(path)} - NOT_CONTENT
+    return sorted(name for name in names if not atomic_file.is_temporary(name))
 
 
 def make_place(files, folder):

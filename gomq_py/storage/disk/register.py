@@ -40,6 +40,8 @@ class Register:
         ``left_out`` directly in it. Blocks.
         """
         for folder, folders, names in os.walk(root):
+            if folder == root:
+                folders[:] = [name for name in folders if name not in left_out]
             self.folders.update(dict.fromkeys(os.path.join(folder, name) for name in folders))
             for name in names:
                 if folder != root or name not in left_out:

@@ -1,0 +1,186 @@
+"""Applier: applies a follower's frames to its data folder, in one thread at a time, and flushes.
+
+Below follower, which reads frames in the hub and hands them over with ``put``. A greenlet takes all frames
+that wait and has a thread apply them; while the thread works, or flushes, the next ones gather.
+"""
+import time
+from collections import deque
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster.staging import Staging
+from gomq_py.cluster.wire import events
+from gomq_py.hub.threads import in_thread
+
+# Octets that wait to be applied: as many as the leader sends in a tenth of a second or less. Then the
+# follower stops reading.
+QUEUE_OCTETS = 16 << 20
+# Octets that a thread applies before the follower hears of it.
+BATCH_OCTETS = 4 << 20
+# Longest time between a change and its flush.
+FLUSH_S = 0.2
+
+
+class Applier:
+    """Applies frames to the data folder ``root``; positions are the leader's.
+
+    ``received``, ``flushed``: last position that was handed over, and that is on the disk. ``failure``: the
+    exception that ended it; ``begin_sync`` begins anew. ``progress()`` is called in the hub when a thread has
+    applied or flushed something, ``failed()`` once for a failure.
+    """
+
+    def __init__(self, files, root, progress, failed, flush_s=FLUSH_S):
+        self.received = self.flushed = self._applied = 0
+        self.octets = 0  # that wait, or are being applied
+        self.failure = None
+        self.identity = None  # of the last sync that was swapped in
+        self.staging = None  # of a sync under way
+        self._files = files
+        self._root = root
+        self._progress = progress
+        self._failed = failed
+        self._flush_s = flush_s
+        self._replica = None
+        self._next_identity = None
+        self._trusts_disk = True
+        self._frames = deque()
+        self._flush_at = None  # time of the next flush; None: nothing was applied since the last one
+        self._wake, self._room, self._idle = Event(), Event(), Event()
+        self._idle.set()
+        self._is_stopping = False
+        self._greenlet = None
+
+    @property
+    def can_resume(self):
+        """Whether the leader may go on behind ``received``."""
+        return self._replica is not None and self.failure is None
+
+    def start(self):
+        """Begin to apply."""
+        self._greenlet = gevent.spawn(self._run)
+        self._greenlet.name = "cluster: applies"
+
+    def stop(self):
+        """Apply and flush all that waits, then close. A sync under way is given up. May switch."""
+        self._is_stopping = True
+        self._wake.set()
+        if self._greenlet is not None:
+            self._greenlet.join()
+        in_thread(self._close)
+
+    def begin_sync(self, identity):
+        """Give up all that waits, and begin a sync; ``identity`` is that of the folder afterwards.
+
+        Raises OSError, SwapError. May switch.
+        """
+        self._frames.clear()
+        self._idle.wait()
+        self._forget()
+        self.received = self.flushed = self._applied = 0
+        in_thread(self._stage)
+        self._next_identity = identity
+        self.failure = None
+
+    def put(self, frame):
+        """Hand over a frame of events. May switch: waits while too many are waiting."""
+        self._frames.append(frame)
+        self.octets += len(frame.payload)
+        self.received = frame.position
+        self._wake.set()
+        while self.octets >= QUEUE_OCTETS and self.failure is None:
+            self._room.clear()
+            self._room.wait()
+
+    # the greenlet
+
+    def _run(self):
+        while self._frames or self._flush_at is not None or not self._is_stopping:
+            self._wake.wait(self._pause_s())
+            self._wake.clear()
+            batch = self._take()
+            is_due = self._flush_at is not None and (
+                self._is_stopping and not self._frames or time.monotonic() >= self._flush_at)
+            if batch or is_due:
+                self._idle.clear()
+                try:
+                    self._turn(batch, is_due)
+                finally:
+                    self._idle.set()
+
+    def _pause_s(self):
+        if self._frames or self._is_stopping:
+            return 0
+        return None if self._flush_at is None else max(0.0, self._flush_at - time.monotonic())
+
+    def _take(self):
+        batch, octets = [], 0
+        while self._frames and octets < BATCH_OCTETS:
+            batch.append(self._frames.popleft())
+            octets += len(batch[-1].payload)
+        return batch
+
+    def _turn(self, batch, is_due):
+        """Apply a batch, or flush, or both."""
+        if self.failure is not None:
+            self._forget()
+            return
+        if batch and self._flush_at is None and self.staging is None:
+            self._flush_at = time.monotonic() + self._flush_s
+        try:
+            is_flushed = in_thread(self._work, batch, is_due)
+        except Exception as error:
+            self.failure = error
+            self._forget()
+            self._failed()
+            return
+        self.octets -= sum(len(frame.payload) for frame in batch)
+        self._room.set()
+        if is_flushed:
+            self._flush_at = None
+        self._progress()
+
+    def _forget(self):
+        self._frames.clear()
+        self.octets = 0
+        self._flush_at = None
+        self._room.set()
+
+    # in a thread
+
+    def _work(self, batch, is_due):
+        """Returns whether everything is flushed now."""
+        target = self.staging or self._replica
+        try:
+            for frame in batch:
+                events.decode(frame.payload, target)
+                self._applied = frame.position
+                if self.staging is not None and self.staging.is_whole:
+                    target = self._complete()
+                    is_due = True
+            if self.staging is not None:
+                return False
+            if is_due:
+                target.flush()
+                self.flushed = self._applied
+            return is_due
+        except OSError:
+            self._trusts_disk = self._trusts_disk and not target.is_doubtful
+            raise
+
+    def _complete(self):
+        self._replica = self.staging.complete(self._next_identity)
+        self.staging = None
+        self._trusts_disk = True
+        self.identity = self._next_identity
+        return self._replica
+
+    def _stage(self):
+        self._close()
+        self.staging = Staging(self._files, self._root, self._trusts_disk)
+
+    def _close(self):
+        for target in (self.staging, self._replica):
+            if target is not None:
+                target.close()
+        self.staging = self._replica = None

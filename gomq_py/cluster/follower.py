@@ -1,0 +1,233 @@
+"""Follower: keeps a data folder equal to a leader's.
+
+Connects to the leader's cluster port, logs in, and hands the leader's events to the applier, which writes
+them in a thread. Where the leader has no events behind the follower's position any more, a sync comes first.
+After any fault of the connection the follower connects again; after a fault of the folder it syncs anew.
+"""
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster.applier import FLUSH_S, Applier
+from gomq_py.cluster.identity import Identity
+from gomq_py.cluster.link import Link
+from gomq_py.cluster.login import FollowerLogin, LoginRefused
+from gomq_py.cluster.replica import ReplicaError
+from gomq_py.cluster.wire import frames
+from gomq_py.cluster.wire.events import EventError
+from gomq_py.cluster.wire.frames import FrameError
+from gomq_py.cluster.wire.messages import NO_ID, Ack, Hashes, MessageError
+from gomq_py.hub.threads import in_thread
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.swap import SwapError
+
+LOG = logger("cluster")
+CONNECTING, SYNCING, STREAMING, STOPPED = "connecting", "syncing", "streaming", "stopped"
+
+# What ends a connection without being a fault of this program.
+FAULTS = (OSError, FrameError, EventError, MessageError, LoginRefused, SwapError, ReplicaError)
+# Pause before the next try to connect; doubled after each one that fails.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+# MiB that a thread reads and hashes at a time, so that a slow disk does not keep it from others.
+BLOCKS_PER_TURN = 8
+# Positions of the leader with the time at which they were heard of: at most one per this many seconds.
+HEARD_S = 0.1
+
+
+class Status(NamedTuple):
+    """``lag_octets``: received and not applied; ``lag_s``: age of the oldest event that is not on this disk;
+    ``error``: text of the last fault, also when it is over.
+    """
+    state: str
+    address: str
+    received: int
+    flushed: int
+    leader_position: int
+    lag_octets: int
+    lag_s: float
+    error: str
+
+
+class Follower:
+    """Follows the leader at (``host``, ``port``) with the data folder ``root``, which the caller has locked.
+
+    ``files`` has no replicators; ``identity`` is the folder's (identity.of_follower); ``tls``: a client's SSL
+    context, or None. ``flush_s``: longest time between a change and its flush.
+    """
+
+    def __init__(
+            self, files: Any, root: str, secret: bytes, host: str, port: int, name: str, identity: Identity,
+            tls: Any = None, flush_s: float = FLUSH_S):
+        self.identity = identity
+        self._login_with = secret, name
+        self._address = host, port
+        self._tls = tls
+        self._applier = Applier(files, root, self._progress, self._applier_failed, flush_s)
+        self._run_id = NO_ID  # of the leader, if its position here means something
+        self._link: Any = None
+        self._greenlet: Any = None
+        self._stopping = Event()
+        self._state = STOPPED
+        self._error = ""
+        self._pause_s = FIRST_PAUSE_S
+        self._leader_position = 0
+        self._heard: deque = deque()  # (position of the leader, time)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._state = CONNECTING
+        self._applier.start()
+        self._greenlet = gevent.spawn(self._run)
+        self._greenlet.name = "cluster: follows"
+
+    def stop(self) -> None:
+        """End the connection, apply and flush all that was received, and close the files: the folder can be
+        promoted then. A sync under way is given up; the folder stays as it was before. May switch.
+        """
+        self._stopping.set()
+        if self._link is not None:
+            self._link.close()
+        if self._greenlet is not None:
+            self._greenlet.join()
+            self._applier.stop()
+            self._forget_heard()
+        self._state = STOPPED
+
+    @property
+    def status(self) -> Status:
+        """The figures at this moment."""
+        self._forget_heard()
+        return Status(
+            self._state, "%s:%d" % self._address, self._applier.received, self._applier.flushed,
+            self._leader_position, self._applier.octets,
+            time.monotonic() - self._heard[0][1] if self._heard else 0.0, self._error)
+
+    # the greenlet
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+            except FAULTS as error:
+                self._say(error)
+            except Exception as error:
+                LOG.exception("the follower of %s:%d has failed; it connects again", *self._address)
+                self._error = repr(error)
+            self._state = CONNECTING
+            self._stopping.wait(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+
+    def _say(self, error: Exception) -> None:
+        if self._stopping.is_set():
+            return
+        text = str(error)
+        if text != self._error:  # the same fault every 5 s is said once
+            LOG.warning("cluster: following %s:%d: %s", *self._address, text)
+        self._error = text
+
+    def _follow(self) -> None:
+        """Connect, and read until the connection ends. Raises what has ended it."""
+        link = self._link = Link(self._address, self._tls)
+        try:
+            if self._stopping.is_set():
+                return
+            self._log_in(link)
+            self._pause_s = FIRST_PAUSE_S
+            link.begin(self._ack, self._hashed)
+            while True:
+                self._take(link, link.next_frame())
+        finally:
+            link.end()
+
+    def _log_in(self, link: Any) -> None:
+        run = self._run_id if self._applier.can_resume else NO_ID
+        secret, name = self._login_with
+        login = FollowerLogin(
+            secret, self.identity.node_id, self.identity.cluster_id, self.identity.epoch, run,
+            self._applier.received if run != NO_ID else 0, name)
+        link.send_now(login.hello())
+        while not login.done:
+            link.send_now(login.feed(link.next_frame()))
+        link.epoch = login.epoch
+        if login.is_sync:
+            self._run_id = NO_ID
+            self._heard.clear()
+            self._leader_position = 0
+            self._applier.begin_sync(
+                Identity(login.cluster_id, self.identity.node_id, login.epoch))
+        self._run_id = login.run
+        self._state = SYNCING if login.is_sync else STREAMING
+        LOG.info(
+            "cluster: following %s:%d, %s", *self._address,
+            "with a sync" if login.is_sync else f"from position {self._applier.received} on")
+
+    def _take(self, link: Any, frame: Any) -> None:
+        if self._applier.failure is not None:
+            raise self._applier.failure
+        if frame.epoch != link.epoch:
+            raise FrameError(f"a frame is of epoch {frame.epoch}, the leader of {link.epoch}")
+        if frame.kind == frames.EVENTS:
+            if frame.position < self._applier.received:
+                raise FrameError(
+                    f"position {frame.position} came behind position {self._applier.received}")
+            self._hear(frame.position)
+            self._applier.put(frame)
+        elif frame.kind == frames.HEARTBEAT:
+            self._hear(frame.position)
+        elif frame.kind == frames.REFUSED:
+            raise LoginRefused(f"the leader closes: {str(frame.payload, 'utf-8', 'replace')!r}")
+        else:
+            raise FrameError(f"{frames.KINDS[frame.kind]} is not expected here")
+
+    # lag
+
+    def _hear(self, position: int) -> None:
+        if position <= self._leader_position:
+            return
+        self._leader_position = position
+        now = time.monotonic()
+        if self._heard and now - self._heard[-1][1] < HEARD_S and len(self._heard) > 1:
+            now = self._heard.pop()[1]
+        self._heard.append((position, now))
+
+    def _forget_heard(self) -> None:
+        while self._heard and self._heard[0][0] <= self._applier.flushed:
+            self._heard.popleft()
+
+    # what the applier says
+
+    def _progress(self) -> None:
+        if self._applier.staging is None and self._state == SYNCING:
+            self._state = STREAMING
+            self.identity = self._applier.identity
+            LOG.info("cluster: the copy of %s:%d is complete", *self._address)
+        self._forget_heard()
+        if self._link is not None:
+            self._link.wake()
+
+    def _applier_failed(self) -> None:
+        self._run_id = NO_ID
+        if self._link is not None:
+            self._link.close()
+
+    # what the link asks for
+
+    def _ack(self) -> Ack:
+        return Ack(self._applier.received, self._applier.flushed)
+
+    def _hashed(self, link: Any) -> bool:
+        """Send the hashes of the next listed file. Returns False if there is none. May switch."""
+        source = self._applier.staging
+        if source is None or not source.to_hash:
+            return False
+        file_id, blocks = source.to_hash.popleft()
+        found: list[int] = []
+        for first in range(0, blocks, BLOCKS_PER_TURN):
+            count = min(BLOCKS_PER_TURN, blocks - first)
+            found += in_thread(source.checksums, file_id, first, count)
+        message = Hashes(file_id, tuple(found))
+        link.send(frames.encode(frames.HASHES, message.encode(), link.epoch))
+        return True

@@ -1,0 +1,95 @@
+"""Identity: which cluster and which epoch a data folder belongs to, and which node has it; the file
+``.cluster``.
+
+    SHA-256 of the next line in hex, "\\n", {"cluster": 32 hex digits, "node": 32 hex digits, "epoch": number}
+
+The node's id never changes; cluster and epoch change when a sync is swapped in, and the epoch when a follower
+is promoted. A node with an empty folder has NO_ID as its cluster. The file is about one node, so
+it is neither replicated nor part of a backup. ``files`` has no replicators.
+"""
+import json
+import os
+from typing import NamedTuple
+
+from gomq_py.cluster.wire.messages import ID_OCTETS, NO_ID
+from gomq_py.digests import sha256
+from gomq_py.storage.disk import atomic_file
+from gomq_py.storage.disk.data_dir import CLUSTER, content_of
+
+
+class IdentityError(Exception):
+    """The folder cannot be used in this cluster; the text is one line for the operator."""
+
+
+class Identity(NamedTuple):
+    """``cluster_id``, ``node_id``: 16 bytes; ``epoch``: at least 1 in a cluster."""
+    cluster_id: bytes
+    node_id: bytes
+    epoch: int
+
+
+def read(root):
+    """The Identity of a data folder, or None without the file. Raises IdentityError, OSError. Blocks."""
+    path = os.path.join(root, CLUSTER)
+    try:
+        with open(path, "rb") as file:
+            digest, _, content = file.read(4096).partition(b"\n")
+    except FileNotFoundError:
+        return None
+    try:
+        if sha256(content).hexdigest().encode() != digest:
+            raise ValueError
+        found = json.loads(content)
+        identity = Identity(bytes.fromhex(found["cluster"]), bytes.fromhex(found["node"]), found["epoch"])
+        lengths = {len(identity.cluster_id), len(identity.node_id)}
+        if lengths != {ID_OCTETS} or type(identity.epoch) is not int or identity.epoch < 0:
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise IdentityError(
+            f"{path} is damaged, so nobody knows to which cluster the data folder belongs. Remove it to make "
+            "this node the leader of a new cluster; for a follower empty the folder") from None
+    return identity
+
+
+def write(files, root, identity):
+    """Replace the file; it is on the disk when this returns. Blocks. Raises OSError."""
+    content = json.dumps({
+        "cluster": identity.cluster_id.hex(), "node": identity.node_id.hex(), "epoch": identity.epoch,
+    }).encode()
+    line = sha256(content).hexdigest().encode() + b"\n" + content
+    atomic_file.replace(files, os.path.join(root, CLUSTER), line)
+
+
+def of_leader(files, root, promoted=False):
+    """The Identity of a node that is to lead, which begins a cluster if its folder belongs to none.
+
+    ``promoted``: it was a follower; a new epoch begins, so that its former leader never wins against it.
+    Raises IdentityError, OSError. Blocks.
+    """
+    found = read(root)
+    if found is None:
+        wanted = Identity(os.urandom(ID_OCTETS), os.urandom(ID_OCTETS), 1)
+    elif found.cluster_id == NO_ID:
+        wanted = Identity(os.urandom(ID_OCTETS), found.node_id, 1)
+    else:
+        wanted = found._replace(epoch=found.epoch + 1) if promoted else found
+    if wanted != found:
+        write(files, root, wanted)
+    return wanted
+
+
+def of_follower(files, root):
+    """The Identity of a node that is to follow. Raises IdentityError if the folder has content of no cluster;
+    OSError. Blocks.
+    """
+    found = read(root)
+    if found is None or found.cluster_id == NO_ID:
+        content = content_of(root)
+        if content:
+            raise IdentityError(
+                f"{root} holds {content[0]!r} and belongs to no cluster: a follower needs an empty folder, "
+                "or one of its leader's cluster")
+    if found is None:
+        found = Identity(NO_ID, os.urandom(ID_OCTETS), 0)
+        write(files, root, found)
+    return found

@@ -1,0 +1,123 @@
+"""Link: a follower's connection to its leader.
+
+Below follower, which reads from it. A greenlet writes: acks, and the hashes that another greenlet makes.
+"""
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent import socket
+from gevent.event import Event
+
+from gomq_py.cluster.wire import frames
+from gomq_py.cluster.wire.frames import Frame, FrameReader
+from gomq_py.cluster.wire.messages import Ack
+
+# A leader says something at least every 0.5 s.
+SILENCE_S = 5.0
+ACK_S = 0.5
+READ_OCTETS = 256 * 1024
+
+
+class Link:
+    """A connection to ``address``, (host, port); ``tls``: an SSL context, or None. ``epoch``: the leader's,
+    set at login. Raises OSError. May switch.
+    """
+
+    def __init__(self, address: tuple[str, int], tls: Any, silence_s: float = SILENCE_S):
+        self.reader = FrameReader(frames.LOGIN_MAX_PAYLOAD)
+        self.epoch = 0
+        self._silence_s = silence_s
+        self._out: list[bytes] = []
+        self._wake, self._has_listed = Event(), Event()
+        self._is_closed = False
+        self._greenlets: list[Any] = []
+        self._socket = socket.create_connection(address, timeout=silence_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def begin(self, ack: Callable[[], Ack], hashed: Callable[["Link"], bool]) -> None:
+        """After the login: send ``ack()`` when its flushed position has changed, and every 0.5 s; call
+        ``hashed(link)`` after each ``wake``, until it returns False.
+        """
+        self.reader.limit = frames.MAX_PAYLOAD
+        self._greenlets = [gevent.spawn(self._write, ack), gevent.spawn(self._hash, hashed)]
+
+    def next_frame(self) -> Frame:
+        """The next frame. Raises FrameError, and OSError for the connection's end. May switch."""
+        while (frame := self.reader.next()) is None:
+            try:
+                octets = self._socket.recv(READ_OCTETS)
+            except TimeoutError:
+                raise OSError(f"the leader has said nothing for {self._silence_s:g} s") from None
+            if not octets:
+                raise OSError("the leader has closed the connection")
+            self.reader.feed(octets)
+        return frame
+
+    def send_now(self, octets: bytes) -> None:
+        """For the login. Raises OSError. May switch."""
+        self._socket.sendall(octets)
+
+    def send(self, octets: bytes) -> None:
+        """Send soon."""
+        self._out.append(octets)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """See ``begin``: something may have been listed or flushed."""
+        self._wake.set()
+        self._has_listed.set()
+
+    def close(self) -> None:
+        """Have ``next_frame`` raise. From any greenlet; never switches."""
+        self._is_closed = True
+        self.wake()
+        try:
+            # not SSLSocket's, which takes the session away from whoever is reading
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def end(self) -> None:
+        """Close, and wait until nothing of this link is at work. May switch."""
+        self.close()
+        gevent.joinall(self._greenlets)
+        self._socket.close()
+
+    # greenlets
+
+    def _write(self, ack: Callable[[], Ack]) -> None:
+        flushed, ack_at = 0, time.monotonic()
+        try:
+            while not self._is_closed:
+                self._wake.wait(max(0.0, ack_at - time.monotonic()))
+                self._wake.clear()
+                out, self._out = self._out, []
+                latest = ack()
+                if latest.flushed != flushed or time.monotonic() >= ack_at:
+                    flushed, ack_at = latest.flushed, time.monotonic() + ACK_S
+                    out.append(frames.encode(frames.ACK, latest.encode(), self.epoch))
+                if out:
+                    self._socket.sendall(b"".join(out))
+        except OSError:
+            pass
+        finally:
+            self.close()
+
+    def _hash(self, hashed: Callable[["Link"], bool]) -> None:
+        try:
+            while not self._is_closed:
+                self._has_listed.wait()
+                self._has_listed.clear()
+                while not self._is_closed and hashed(self):
+                    pass
+        finally:
+            self.close()

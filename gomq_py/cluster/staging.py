@@ -1,0 +1,228 @@
+"""Staging: receives a sync in the folder ``.sync`` of the data folder, and swaps it in once it is whole.
+
+Below follower; a kind of Replica. The leader lists its files and sends what differs, and in the same stream
+all its events since the sync began. Operations of files that are not listed yet are skipped: the content that
+is sent later includes them. Until the swap (``storage.disk.swap``) the data folder stays as it was.
+
+A listed file begins as a link to the data folder's file of that name, and is copied before the first write
+into it.
+"""
+import contextlib
+import os
+import posix
+import stat
+from collections import deque
+
+from gomq_py.cluster import identity as identities
+from gomq_py.cluster.replica import Replica, ReplicaError
+from gomq_py.octets import crc32c
+from gomq_py.storage.disk import swap
+from gomq_py.storage.disk.data_dir import NOT_CONTENT
+from gomq_py.storage.disk.open_file import CAN_FLUSH_FILE_SYSTEMS, ZEROS
+
+BLOCK = 1 << 20  # octets; hashed and compared by the leader
+
+
+class Staging(Replica):
+    """The next content of the data folder ``root``. ``to_hash``: (id, count of blocks that the data folder
+    had) of listed files, in order; the follower takes them, and answers with their ``checksums``.
+
+    ``trusts_disk``: False after a failed flush, when files may be other on the disk than they read: then
+    nothing is taken from the data folder, and the leader sends everything.
+    """
+
+    def __init__(self, files, root, trusts_disk=True):
+        swap.finish(files, root, NOT_CONTENT)
+        files.make_folder(os.path.join(root, swap.SYNC))
+        super().__init__(files, os.path.join(root, swap.SYNC))
+        self.is_whole = False
+        self.to_hash = deque()
+        self._data = root
+        self._trusts_disk = trusts_disk
+        self._linked = set()  # ids
+
+    def complete(self, identity):
+        """Flush everything, swap it in with ``identity`` and return the Replica of the data folder. This
+        object is closed then.
+        """
+        identities.write(self._files, self._root, identity)
+        with self._doubting():
+            self._flush_everything()
+        self.close()
+        swap.swap(self._files, self._data, NOT_CONTENT)
+        return Replica(self._files, self._data, self.paths)
+
+    # operations of a sync
+
+    def listed_folder(self, path):
+        """Create a folder of the leader's."""
+        self._begin()
+        self._have_folder(path)
+
+    def listed(self, file_id, size, path):
+        """Begin a file of the leader's with what the data folder has of it. A file that is here with its path
+        is dead at the leader.
+        """
+        self._begin()
+        kept = 0
+        if file_id not in self.paths:
+            self._make_way(path)
+            kept = self._linked_size(file_id, path)
+            if kept is None:
+                self._create(file_id, size, path)
+            elif kept != size:
+                self.resized(file_id, size)
+        self.to_hash.append((file_id, -(-min(kept or 0, size) // BLOCK)))
+
+    def listed_all(self):
+        """Nothing: operations of unknown files are skipped until the end."""
+        self._begin()
+
+    def synced(self):
+        """Note that everything is here: the follower calls ``complete`` next."""
+        self._begin()
+        self.is_whole = True
+
+    # operations of the stream: those of files that are not listed yet are skipped
+
+    def created(self, file_id, size, path):
+        self._begin()
+        self._make_way(path)
+        super().created(file_id, size, path)
+
+    def folder_created(self, path):
+        self.listed_folder(path)
+
+    def written(self, file_id, start, octets):
+        if self._is_here(file_id):
+            super().written(file_id, start, octets)
+
+    def resized(self, file_id, size):
+        if self._is_here(file_id):
+            self._copy(file_id, size)
+            super().resized(file_id, size)
+
+    def renamed(self, file_id, source, target):
+        if not file_id:
+            if os.path.isdir(self._at(source)):
+                self._have_folder(os.path.dirname(target))
+                super().renamed(file_id, source, target)
+        elif self._is_here(file_id):
+            self._have_folder(os.path.dirname(target))
+            super().renamed(file_id, source, target)
+        else:
+            self._unlink_if_here(target)
+
+    def unlinked(self, file_id, path):
+        if self._is_here(file_id):
+            super().unlinked(file_id, path)
+
+    def folder_removed(self, path):
+        self._begin()
+        if os.path.isdir(self._at(path)):
+            super().folder_removed(path)
+
+    def flushed(self):
+        """Nothing: all is flushed before the swap."""
+
+    # from another thread
+
+    def checksums(self, file_id, first, count):
+        """CRC-32C of ``count`` blocks of a file from the ``first`` on; fewer at its end, none if it has gone.
+        """
+        found = []
+        fd = self._open_for_reading(file_id)
+        if fd is not None:
+            try:
+                for at in range(first * BLOCK, (first + count) * BLOCK, BLOCK):
+                    octets = os.pread(fd, BLOCK, at)
+                    if octets:
+                        found.append(crc32c(0, octets, 0, len(octets)))
+            finally:
+                posix.close(fd)
+        return found
+
+    # helpers
+
+    def _begin(self):
+        if self.is_whole:
+            raise ReplicaError("an operation came in one frame with the end of the sync, or behind it")
+
+    def _open_for_reading(self, file_id):
+        while (path := self.paths.get(file_id)) is not None:
+            with contextlib.suppress(FileNotFoundError):  # it is being renamed
+                return os.open(self._at(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return None
+
+    def _is_here(self, file_id):
+        self._begin()
+        return file_id in self.paths
+
+    def _make_way(self, path):
+        """Have the folder for a path, and nothing there."""
+        self._have_folder(os.path.dirname(path))
+        self._unlink_if_here(path)
+
+    def _unlink_if_here(self, path):
+        if path in self._ids:
+            self._unlink(self._ids[path])
+
+    def _have_folder(self, path):
+        if path and not os.path.isdir(self._at(path)):
+            self._have_folder(os.path.dirname(path))
+            self._files.make_folder(self._at(path))
+            self._folder_changed(path)
+
+    def _linked_size(self, file_id, path):
+        """Link to the data folder's file. Returns its size; None if there is none, or none can be linked."""
+        own = os.path.join(self._data, path)
+        try:
+            status = os.lstat(own)
+            if not self._trusts_disk or not stat.S_ISREG(status.st_mode):
+                return None
+            self._files.link(own, self._at(path))
+        except OSError:
+            return None  # the leader sends all of it
+        self._linked.add(file_id)
+        self._name(file_id, path)
+        return status.st_size
+
+    def _file(self, file_id):
+        self._copy(file_id)
+        return super()._file(file_id)
+
+    def _copy(self, file_id, size=None):
+        """Put a copy in the place of a link, of ``size`` bytes at most."""
+        if file_id not in self._linked:
+            return
+        path = self._at(self.paths[file_id])
+        source = self._files.open_plain(path)
+        copied = source.size if size is None else min(size, source.size)
+        # renamed when it is whole: a thread may read it for its hashes
+        copy = self._files.open_plain(os.path.join(self._data, swap.COPY), copied)
+        try:
+            for at in range(0, copied, BLOCK):
+                octets = source.read(at, min(at + BLOCK, copied))
+                if octets != ZEROS[:len(octets)]:
+                    self._files.put(copy, at, octets)
+        finally:
+            self._files.close(source)
+            self._files.close(copy)
+        self._files.rename(copy.path, path)
+        self._linked.remove(file_id)
+
+    def _forget(self, file_id):
+        super()._forget(file_id)
+        self._linked.discard(file_id)
+
+    def _flush_everything(self):
+        """Linked files, too: another process may have written into them without a flush."""
+        if CAN_FLUSH_FILE_SYSTEMS:
+            self._files.sync_all(self._folder)
+        else:
+            for folder, _, names in os.walk(self._root, topdown=False):
+                for name in names:
+                    file = self._files.open_plain(os.path.join(folder, name))
+                    self._files.sync(file)
+                    self._files.close(file)
+                self._files.sync_folder(folder)

@@ -1,0 +1,111 @@
+"""Swap: replaces the content of a data folder by that of its folder ``.sync``, all of it or nothing.
+
+Below data_dir, which finishes at boot a swap that was cut short, and cluster.staging, which fills ``.sync``.
+A power cut may undo renames one by one, in no order, and a rename between two folders may lose the name. So
+the new files and folders first get names beside the old ones; then a flushed manifest says that they count;
+from there on all renames are within one folder, and each can be made again.
+
+    .sync/             being filled
+    .sync.new.NAME     NAME of the next content
+    .sync.manifest     SHA-256 in hex, "\\n", and a JSON list of the names of the next content
+    .sync.old.NAME     NAME of the former content
+    .sync.copy         a file being copied
+
+Without a manifest, each of these is removed at boot.
+"""
+import json
+import os
+
+from gomq_py.digests import sha256
+from gomq_py.storage.disk import atomic_file
+
+SYNC = ".sync"
+COPY = f"{SYNC}.copy"
+_MANIFEST = f"{SYNC}.manifest"
+_NEW, _OLD = f"{SYNC}.new.", f"{SYNC}.old."
+
+
+class SwapError(Exception):
+    """The manifest is damaged: the folder holds parts of two states. The text is one line."""
+
+
+def swap(files, root, stays):
+    """Replace the content of ``root`` by that of ``root``/.sync, which was flushed.
+
+    ``files`` has no replicators. ``stays``: names directly in the folder that are left alone, unless the next
+    content has them. Blocks. Raises OSError; then ``finish`` makes the folder whole, old or new.
+    """
+    names = sorted(os.listdir(os.path.join(root, SYNC)))
+    for name in names:
+        files.rename(os.path.join(root, SYNC, name), os.path.join(root, _NEW + name))
+    files.sync_folder(os.path.join(root, SYNC))
+    files.sync_folder(root)
+    atomic_file.replace(files, os.path.join(root, _MANIFEST), _encoded(names))
+    finish(files, root, stays)
+
+
+def finish(files, root, stays):
+    """Finish a swap that has its manifest, and remove what an unfinished sync or an earlier swap has left.
+
+    Blocks; for boot, before anything else. Raises OSError, and SwapError.
+    """
+    if not any(_is_ours(name) for name in os.listdir(root)):
+        return
+    manifest = os.path.join(root, _MANIFEST)
+    if os.path.lexists(manifest):
+        names = _read(manifest)
+        _remove_former(files, root, {*names, *stays})
+        for name in names:
+            _take_over(files, root, name)
+        files.sync_folder(root)
+        files.unlink(manifest)
+        files.sync_folder(root)
+    _remove_ours(files, root)
+
+
+def _is_ours(name):
+    return name == SYNC or name.startswith(f"{SYNC}.")
+
+
+def _remove_ours(files, root):
+    for name in filter(_is_ours, os.listdir(root)):
+        path = os.path.join(root, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            files.remove_tree(path)
+        else:
+            files.unlink(path)
+
+
+def _remove_former(files, root, kept):
+    for name in os.listdir(root):
+        if name not in kept and not _is_ours(name):
+            _put_away(files, root, name)
+
+
+def _take_over(files, root, name):
+    """Give ``name`` to its next content, unless that has it already."""
+    new = os.path.join(root, _NEW + name)
+    if not os.path.lexists(new):
+        return
+    if os.path.lexists(os.path.join(root, name)):
+        _put_away(files, root, name)
+    files.rename(new, os.path.join(root, name))
+
+
+def _put_away(files, root, name):
+    files.rename(os.path.join(root, name), os.path.join(root, _OLD + name))
+
+
+def _encoded(names):
+    content = json.dumps(names).encode()  # names that are not UTF-8 as escaped surrogates
+    return sha256(content).hexdigest().encode() + b"\n" + content
+
+
+def _read(path):
+    with open(path, "rb") as file:
+        digest, _, content = file.read().partition(b"\n")
+    if sha256(content).hexdigest().encode() != digest:
+        raise SwapError(
+            f"{path} is damaged: this folder holds parts of two states. Remove all of it but .cluster, and "
+            "a follower fetches it again; or restore a backup")
+    return json.loads(content)
