@@ -36,7 +36,7 @@ class Membership:
         if settings.cluster:
             # imported here: a node that only follows has no stream
             from gomq_py.cluster.stream import EventStream
-            self._stream = EventStream()
+            self._stream = EventStream(os.path.abspath(settings.data_dir))
         self.replicators: tuple[Replicator, ...] = () if self._stream is None else (self._stream,)
 
     # a follower
