@@ -71,6 +71,11 @@ class Leader:
         return 0 if self._listener is None else self._listener.port
 
     @property
+    def listener(self):
+        """The net.listener.Listener; None if it is closed."""
+        return self._listener
+
+    @property
     def followers(self):
         """FollowerFigures of each follower that is connected."""
         return [link.figures() for link in self._links]
