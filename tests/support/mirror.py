@@ -110,7 +110,7 @@ class Mirror(Replicator):
 
 def octets_of(content):
     """What a Range holds, all of it."""
-    octets = content.take()
+    octets = content.take(content.end - content.start)
     assert len(octets) == content.end - content.start
     return octets
 

@@ -13,8 +13,8 @@ A follower flushes by itself: before it says that it keeps a change, and before 
 What the leader does after a flush, such as the removal of a queue's files, relies on that flush; a follower
 that repeats it without a flush of its own loses messages with its power.
 """
-# A Range from this size on is read when it is taken, a shorter one at once: a copy of a body of 256 MiB would
-# hold the hub up.
+# A Range from this size on is read when it is taken, piece by piece, a shorter one at once: a copy of a body
+# of 256 MiB would hold the hub up.
 LATER_OCTETS = 65536
 
 
@@ -66,14 +66,14 @@ class Replicator:
 
 
 class Range:
-    """The content of an appended range: copied at once if it is short, otherwise by ``take``, until which the
-    file is retained.
+    """The content of an appended range: copied at once if it is short, otherwise read piece by piece by
+    ``take``; the file is retained until the last piece is taken.
     """
 
-    __slots__ = ("start", "end", "_file", "_octets")
+    __slots__ = ("start", "end", "_at", "_file", "_octets")
 
     def __init__(self, file, start, end):
-        self.start = start
+        self.start = self._at = start
         self.end = end
         self._file = self._octets = None
         if end - start < LATER_OCTETS:
@@ -82,17 +82,26 @@ class Range:
             file.retain()
             self._file = file
 
-    def take(self):
-        """The bytes. Call this, or ``drop``, once; in the hub."""
+    def take(self, count):
+        """The next ``count`` bytes, fewer at the end. Call this until the end is reached, or call ``drop``;
+        in the hub.
+
+        Raises OSError; then the file is given back, and nothing more can be taken.
+        """
+        start, self._at = self._at, min(self._at + count, self.end)
         if self._file is None:
-            return self._octets
+            return self._octets[start - self.start:self._at - self.start]
+        is_last = True
         try:
-            return self._file.read(self.start, self.end)
+            octets = self._file.read(start, self._at)
+            is_last = self._at == self.end
+            return octets
         finally:
-            self.drop()
+            if is_last:
+                self.drop()
 
     def drop(self):
-        """Give the file back without reading it."""
+        """Give the file back without reading the rest."""
         file, self._file = self._file, None
         if file is not None:
             file.release()

@@ -53,7 +53,7 @@ def refusal(login, received):
     with pytest.raises(LoginRefused) as raised:
         login.feed(received)
     assert not login.done
-    for kind in KINDS:
+    for kind in (CHALLENGE, *KINDS):
         with pytest.raises(LoginRefused, match="is not expected here|the leader refuses"):
             login.feed(Frame(kind, 0, 0, b""))
     return raised.value.text

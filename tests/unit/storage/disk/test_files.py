@@ -457,8 +457,24 @@ def test_long_range_is_read_when_it_is_taken_and_its_file_stays_open_until_then(
         files.close(file)
 
     assert (short.closed, long.closed) == (True, False)
-    assert [content.take()[:4] for content in ranges] == [bytes(4), b"late"]
+    assert [content.take(4) for content in ranges] == [bytes(4), b"late"]
+    assert not long.closed
+    assert ranges[1].take(1 << 20) == bytes(LATER_OCTETS - 4)
     assert long.closed
+
+
+def test_range_whose_file_cannot_be_read_gives_it_back(tmp_path, monkeypatch):
+    file = Files().create(tmp_path / "msgs", LATER_OCTETS)
+    content = Range(file, 0, LATER_OCTETS)
+
+    def read(_file, start, end):
+        raise OSError(errno.EIO, "unreadable")
+
+    monkeypatch.setattr(type(file), "read", read)
+
+    with pytest.raises(OSError, match="unreadable"):
+        content.take(10)
+    assert not file.is_retained
 
 
 def test_range_that_is_dropped_gives_its_file_back(tmp_path):

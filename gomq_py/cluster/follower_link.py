@@ -1,0 +1,266 @@
+"""Follower link: the leader's connection to one follower that has logged in.
+
+Above the stream and a sync source, below cluster.leader. One greenlet reads ACK and HASHES, one sends, one
+runs the sync if the follower needs one. What a link sends is the chain of the stream, and between two of its
+entries the frames of the sync that belong there. A fault ends the link, and nothing else.
+"""
+import time
+from collections import deque
+from typing import NamedTuple
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster.sync_source import SyncError, SyncSource
+from gomq_py.cluster.wire import frames, messages
+from gomq_py.observability.log import logger
+
+LOG = logger("cluster")
+# A link that has nothing to send sends a HEARTBEAT this often.
+HEARTBEAT_S = 0.5
+# A follower acknowledges every HEARTBEAT_S; a silent one is gone, or hangs.
+SILENT_S = 5.0
+# Octets of a sync that wait for being sent. More would only be older when they arrive.
+ROOM_OCTETS = 4 << 20
+RECEIVE_OCTETS = 64 * 1024
+# Frames sent within this time are one step of the lag's figures.
+STEP_S = 0.02
+SYNCING, STREAMING = "syncing", "streaming"
+
+
+class LinkError(Exception):
+    """The link must end; the text says why."""
+
+
+class FollowerFigures(NamedTuple):
+    """A follower as operators see it.
+
+    ``received``, ``flushed``: positions that it has acknowledged. ``lag_octets``: octets of events that were
+    told and that it has not flushed; ``lag_s``: how long ago the first of them was told.
+    """
+
+    node_id: str
+    name: str
+    address: str
+    state: str
+    received: int
+    flushed: int
+    lag_octets: int
+    lag_s: float
+    sync_done_octets: int
+    sync_total_octets: int
+
+
+class FollowerLink:
+    """A connection to a follower. ``hello``: the follower's. ``entry``: where it goes on in the stream's
+    chain; None: it needs a sync, which begins when ``turn``, a semaphore that links share, lets it.
+
+    ``received``, ``flushed``: positions that the follower has acknowledged.
+    """
+
+    def __init__(self, connection, address, hello, reader, stream, entry):
+        self.hello = hello
+        self.address = address
+        self.received = self.flushed = 0 if entry is None else entry.position
+        self._connection = connection
+        self._reader = reader
+        self._stream = stream
+        self._at = entry  # last entry of the chain that was sent
+        self._flushed_end = 0 if entry is None else entry.end
+        self._steps = deque()  # (position, octets, time) of what was sent and is not flushed there
+        self._queue = deque()  # (entry, frame) of the sync: the frame comes behind the entry
+        self._queued_octets = 0
+        self._wake = Event()
+        self._room = Event()
+        self._source = None
+        self._synced_position = None if entry is None else entry.position
+        self._error = None
+        self._greenlets = []
+
+    def __str__(self):
+        return f"follower {self.hello.name!r} at {self.address}"
+
+    def run(self, root, register, turn):
+        """Serve the follower until its end. ``root``: the data folder.
+
+        Raises LinkError, FrameError, MessageError, SyncError, OSError, or a fault. May switch.
+        """
+        self._stream.attach()
+        self._stream.wakes.add(self._wake.set)
+        try:
+            self._begin(self._send, "sends")
+            if self._at is None:
+                self._begin(self._sync, "syncs", root, register, turn)
+            try:
+                self._read()
+            finally:
+                if self._error is not None:  # this ended the reading
+                    raise self._error
+        finally:
+            self._stream.wakes.discard(self._wake.set)
+            gevent.killall(self._greenlets)
+            self._stream.detach()
+            self._queue.clear()
+
+    def end(self, error):
+        """End the link, which then raises ``error``."""
+        if self._error is None:
+            self._error = error
+            shut_down(self._connection)
+
+    @property
+    def is_streaming(self):
+        """Whether the follower has flushed a whole state, and so needs no sync any more."""
+        return self._synced_position is not None and self.flushed >= self._synced_position
+
+    def figures(self):
+        """The FollowerFigures now."""
+        source = self._source
+        now_s = time.monotonic()
+        return FollowerFigures(
+            self.hello.node_id.hex(), self.hello.name, self.address,
+            STREAMING if self.is_streaming else SYNCING, self.received, self.flushed,
+            self._lag_octets(), now_s - self._lags_since(now_s),
+            0 if source is None else source.done_octets, 0 if source is None else source.total_octets)
+
+    # reading
+
+    def _read(self):
+        while True:
+            with gevent.Timeout(SILENT_S, LinkError(f"it was silent for {SILENT_S:g} s")):
+                octets = self._connection.recv(RECEIVE_OCTETS)
+            if not octets:
+                return
+            self._reader.feed(octets)
+            self._take_frames()
+
+    def _take_frames(self):
+        """Handle the frames that were received."""
+        while (frame := self._reader.next()) is not None:
+            if frame.epoch != self._stream.epoch:
+                raise LinkError(f"it is in epoch {frame.epoch}, not in {self._stream.epoch}")
+            if frame.kind == frames.ACK:
+                self._acknowledged(messages.Ack.decode(frame.payload))
+            elif frame.kind == frames.HASHES and self._source is not None:
+                hashes = messages.Hashes.decode(frame.payload)
+                self._source.hashes(hashes.file_id, hashes.checksums)
+            else:
+                raise LinkError(f"a frame {frames.KINDS[frame.kind]} is not expected")
+
+    def _acknowledged(self, ack):
+        if ack.received > self._stream.position:
+            raise LinkError(f"it acknowledges position {ack.received}, which is not reached yet")
+        self._check_place()  # the sender may wait for a follower that reads nothing
+        self.received, self.flushed = ack
+        while self._steps and self._steps[0][0] <= ack.flushed:
+            self._flushed_end = self._steps.popleft()[1]
+
+    # sending
+
+    def _send(self):
+        while True:
+            self._wake.clear()
+            octets = self._next()
+            if octets is None:
+                if self._wake.wait(HEARTBEAT_S):
+                    continue
+                octets = frames.encode(frames.HEARTBEAT, b"", self._stream.epoch, self._stream.position)
+            self._connection.sendall(octets)
+
+    def _next(self):
+        """The next frame to send, or None."""
+        at = self._at
+        if at is None:
+            return None
+        self._check_place()
+        if self._queue and self._queue[0][0] is at:
+            octets = self._queue.popleft()[1]
+            self._queued_octets -= len(octets)
+            self._room.set()
+            return octets
+        entry = at.next
+        if entry is None:
+            return None
+        octets = self._stream.octets_of(entry)
+        if octets is None:
+            raise LinkError("a change cannot be read")
+        self._at = entry
+        self._note_sent(entry)
+        return octets
+
+    def _check_place(self):
+        if self._at is not None and self._at.is_dropped:
+            raise LinkError("it is too far behind, and must begin with a sync")
+
+    # the sync
+
+    def _sync(self, root, register, turn):
+        with turn:
+            began_s = time.monotonic()
+            source = SyncSource(root, register, self._put, self._wait_for_room)
+            self._at = self._stream.end()
+            self._flushed_end = self._at.end
+            self._source = source
+            LOG.info("%s: sync begins", self)
+            source.run()
+            self._synced_position = self._stream.position
+            LOG.info(
+                "%s: sync done, %d of %d bytes sent in %.1f s", self, source.sent_octets, source.total_octets,
+                time.monotonic() - began_s)
+
+    def _put(self, payload):
+        """Send a payload of EVENTS behind all events told so far. Does not switch."""
+        stream = self._stream
+        entry = stream.end()
+        octets = frames.encode(frames.EVENTS, payload, stream.epoch, stream.position)
+        self._queue.append((entry, octets))
+        self._queued_octets += len(octets)
+        self._wake.set()
+
+    def _wait_for_room(self):
+        while self._queued_octets > ROOM_OCTETS:
+            self._room.clear()
+            self._room.wait()
+
+    # figures
+
+    def _note_sent(self, entry):
+        steps = self._steps
+        told_s = entry.told_s
+        if steps and told_s - steps[-1][2] < STEP_S:
+            told_s = steps.pop()[2]
+        steps.append((entry.position, entry.end, told_s))
+
+    def _lag_octets(self):
+        return 0 if self._at is None else self._stream.octets - self._flushed_end
+
+    def _lags_since(self, now_s):
+        if self._steps:
+            return self._steps[0][2]
+        behind = None if self._at is None else self._at.next
+        return now_s if behind is None else behind.told_s
+
+    # helpers
+
+    def _begin(self, function, what, *arguments):
+        def guarded():
+            try:
+                function(*arguments)
+            except Exception as error:
+                self.end(error)
+
+        greenlet = gevent.spawn(guarded)
+        greenlet.name = f"cluster {what} to {self.hello.name}"
+        self._greenlets.append(greenlet)
+
+
+def shut_down(connection):
+    """Have every greenlet that waits for this socket hear of its end."""
+    try:
+        connection.shutdown(2)
+    except OSError:  # the peer has ended it
+        pass
+
+
+EXPECTED = (LinkError, SyncError, frames.FrameError, messages.MessageError, OSError)
+"""Errors of a link that are not faults of the leader."""

@@ -1,0 +1,170 @@
+"""Leader: listens for followers, lets those in that know the secret, and serves each by a link.
+
+Above the stream of events, the links and the syncs. A fault of a follower, or in serving it, is logged and
+costs that follower its connection; it never reaches the storage or another follower.
+"""
+import contextlib
+
+import gevent
+from gevent.lock import Semaphore
+
+from gomq_py.cluster.follower_link import EXPECTED, RECEIVE_OCTETS, FollowerLink, LinkError
+from gomq_py.cluster.login import LeaderLogin, LoginRefused
+from gomq_py.cluster.wire import frames
+from gomq_py.net.listener import Listener, bind_tcp, format_address, host_of
+from gomq_py.net.socket_options import SocketOptions
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+LOG = logger("cluster")
+# Time for the TLS handshake and the login.
+LOGIN_S = 5.0
+# Most connections that have not logged in.
+PENDING_MOST = 64
+BACKLOG = 64
+
+
+class Leader:
+    """The leader's side of a cluster. ``secret``: at least 16 octets. ``cluster_id``, ``node_id``: 16 octets.
+    ``stream``: the EventStream of ``register``, the register of files below the folder ``root``. ``port`` 0:
+    the system chooses. ``tls``: a function that makes an accepted socket a TLS socket, which then owns it, or
+    None.
+    """
+
+    def __init__(self, secret, cluster_id, node_id, epoch, stream, register, root, bind, port, tls=None):
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+        self.epoch = stream.epoch = epoch
+        self._secret = secret
+        self._stream = stream
+        self._register = register
+        self._root = root
+        self._bind = bind
+        self._port = port
+        self._tls = tls
+        self._listener = None
+        self._links = []
+        self._pending = set()  # greenlets
+        self._greenlets = set()
+        self._turn = Semaphore()  # one follower syncs at a time
+        self._strangers = QuietLog(LOG)
+
+    def open(self):
+        """Listen. Raises BindError."""
+        listening = bind_tcp(self._bind, self._port, BACKLOG)
+        options = SocketOptions(nodelay=True)
+        self._listener = Listener(listening, "cluster", self._handle, options)
+        self._listener.start()
+        LOG.info("followers may connect to %s", self._listener.address)
+
+    def close(self):
+        """Stop listening, and close the connections. May switch."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        gevent.killall(list(self._greenlets))
+        self._stream.close()
+
+    @property
+    def port(self):
+        """The port of the listener; 0 if it is closed."""
+        return 0 if self._listener is None else self._listener.port
+
+    @property
+    def followers(self):
+        """FollowerFigures of each follower that is connected."""
+        return [link.figures() for link in self._links]
+
+    @property
+    def links(self):
+        """The FollowerLink of each follower that is connected."""
+        return tuple(self._links)
+
+    # helpers
+
+    def _handle(self, connection, address):
+        """Serve one connection. May switch."""
+        if len(self._pending) >= PENDING_MOST:
+            self._strangers.warning("pending", "too many connections wait for their login: one is closed")
+            return
+        greenlet = gevent.getcurrent()
+        self._greenlets.add(greenlet)
+        self._pending.add(greenlet)
+        try:
+            with contextlib.ExitStack() as stack:
+                link = self._let_in(connection, address, stack)
+                self._pending.discard(greenlet)
+                if link is not None:
+                    self._run(link)
+        finally:
+            self._pending.discard(greenlet)
+            self._greenlets.discard(greenlet)
+
+    def _let_in(self, connection, address, stack):
+        """Do the handshake and the login. Returns a FollowerLink, or None for a peer that is refused. May
+        switch.
+        """
+        peer = format_address(address)
+        try:
+            with gevent.Timeout(LOGIN_S, LinkError(f"it has not logged in within {LOGIN_S:g} s")):
+                if self._tls is not None:
+                    connection = stack.enter_context(contextlib.closing(self._tls(connection)))
+                return self._log_in(connection, peer)
+        except EXPECTED + (LoginRefused,) as error:
+            self._strangers.warning(
+                ("login", host_of(address)), "follower at %s refused: %s", peer, _text(error))
+        return None
+
+    def _run(self, link):
+        self._replace_older(link)
+        self._links.append(link)
+        LOG.info("%s is connected", link)
+        try:
+            link.run(self._root, self._register, self._turn)
+            LOG.info("%s has left", link)
+        except EXPECTED as error:
+            LOG.warning("%s is disconnected: %s", link, _text(error))
+        except Exception as error:
+            LOG.error("%s is disconnected by a fault", link, exc_info=error)
+        finally:
+            self._links.remove(link)
+
+    def _log_in(self, connection, peer):
+        reader = frames.FrameReader(frames.LOGIN_MAX_PAYLOAD)
+        entry = None
+
+        def can_resume(run, position):
+            nonlocal entry
+            entry = self._stream.entry_at(run, position)
+            return entry is not None
+
+        login = LeaderLogin(self._secret, self.cluster_id, self.epoch, self._stream.run, can_resume)
+        while not login.done:
+            frame = _next_frame(connection, reader)
+            try:
+                connection.sendall(login.feed(frame))
+            except LoginRefused as error:
+                connection.sendall(error.answer)
+                raise
+        reader.limit = frames.MAX_PAYLOAD
+        return FollowerLink(
+            connection, peer, login.hello, reader, self._stream, None if login.is_sync else entry)
+
+    def _replace_older(self, link):
+        """End an earlier link to the same node, which has not noticed yet that it is dead."""
+        for other in self._links:
+            if other.hello.node_id == link.hello.node_id:
+                other.end(LinkError("the same node has connected again"))
+
+
+def _next_frame(connection, reader):
+    while (frame := reader.next()) is None:
+        octets = connection.recv(RECEIVE_OCTETS)
+        if not octets:
+            raise LinkError("it has left during the login")
+        reader.feed(octets)
+    return frame
+
+
+def _text(error):
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

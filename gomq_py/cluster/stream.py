@@ -1,0 +1,334 @@
+"""Stream: turns the changes of the leader's files into frames, once for all followers.
+
+Above storage.disk.replication, below the links to followers (cluster.leader). Events of one turn of the loop
+go into one frame, up to FRAME_OCTETS. Frames are kept in a chain, from which each link sends at its own pace:
+a follower that comes back soon needs no sync, and a follower that is too far behind finds its place dropped
+and begins anew. Never blocks, never switches, never raises to the storage.
+
+Long appended ranges (replication.Range) are read when the first link needs them, in pieces of PIECE_OCTETS.
+"""
+import os
+import time
+
+import gevent
+
+from gomq_py.cluster.wire import events, frames
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.replication import LATER_OCTETS, Range, Replicator
+
+LOG = logger("cluster")
+# A frame is closed at this size: large enough that its header and checksum cost little, small enough to be
+# made within a millisecond.
+FRAME_OCTETS = 256 * 1024
+# Part of a long range in one frame.
+PIECE_OCTETS = 256 * 1024
+# Memory for made frames: a second of a fast leader, so that a short cut of the network needs no sync.
+KEPT_OCTETS = 64 << 20
+# Most octets of ranges that are not read yet. Their files are retained, and so are not recycled.
+UNREAD_OCTETS = 1 << 30
+# Memory of a frame besides its octets.
+ENTRY_OCTETS = 300
+# Without a follower nothing is kept after this time.
+ALONE_S = 60.0
+
+
+class Entry:
+    """A frame in the chain.
+
+    ``position``: of the last whole event in this frame or before; ``is_whole``: whether the frame ends with
+    that event. ``end``: octets of events until the end of this frame, since the leader's boot. ``told_s``:
+    time of the frame. ``next``: the following Entry or None. ``is_dropped``: whether the frames behind this
+    one are gone.
+    """
+
+    __slots__ = ("position", "is_whole", "end", "told_s", "next", "is_dropped", "cost", "_octets", "_piece")
+
+    def __init__(self, position, is_whole, end, octets=b"", piece=None):
+        self.position = position
+        self.is_whole = is_whole
+        self.end = end
+        self.told_s = time.monotonic()
+        self.next = None
+        self.is_dropped = False
+        self.cost = len(octets) + ENTRY_OCTETS
+        self._octets = octets
+        self._piece = piece  # makes the octets
+
+    @property
+    def unread(self):
+        """Octets of a range that are still to be read."""
+        return 0 if self._piece is None else self._piece.count
+
+    def drop(self):
+        """Forget the frame's octets."""
+        if self._piece is not None:
+            self._piece.content.drop()
+        self._octets, self._piece, self.cost = b"", None, 0
+
+
+class Piece:
+    """``count`` octets of a long range."""
+
+    __slots__ = ("content", "file_id", "start", "count")
+
+    def __init__(self, content, file_id, start, count):
+        self.content = content
+        self.file_id = file_id
+        self.start = start
+        self.count = count
+
+
+class EventStream(Replicator):
+    """The events of one run of the leader: ``run`` is its random id, ``position`` the count of events told,
+    ``octets`` the octets of events put into frames.
+
+    ``root``: the data folder. ``epoch``: for the frames' headers. ``compresses``: use LZ4.
+    """
+
+    __slots__ = (
+        "run", "epoch", "position", "octets", "kept", "unread", "wakes", "_inside", "_compresses",
+        "_kept_most", "_unread_most", "_pending", "_is_due", "_first", "_last", "_is_keeping", "_followers",
+        "_timer", "_has_failed",
+    )
+
+    def __init__(self, root, epoch=0, compresses=True, kept_most=KEPT_OCTETS, unread_most=UNREAD_OCTETS):
+        self.run = os.urandom(16)
+        self.epoch = epoch
+        self.position = 0
+        self.octets = 0
+        self.kept = self.unread = 0  # octets of the chain
+        self.wakes = set()  # functions that are called when frames were added, or the chain began anew
+        self._inside = os.path.join(os.path.abspath(os.fspath(root)), "")
+        self._compresses = compresses
+        self._kept_most = kept_most
+        self._unread_most = unread_most
+        self._pending = bytearray()  # of the frame that is not closed yet
+        self._is_due = False
+        # The chain: links may be at any of these entries; the frames behind _first are kept.
+        self._first = self._last = Entry(0, True, 0)
+        self._is_keeping = False
+        self._followers = 0
+        self._timer = None
+        self._has_failed = False
+
+    # what the storage tells: see replication.Replicator
+
+    def created(self, file_id, path, size):
+        self._tell(events.created, file_id, size, self._path(path))
+
+    def folder_created(self, path):
+        self._tell(events.folder_created, self._path(path))
+
+    def appended(self, file_id, file, start, end):
+        if end - start < LATER_OCTETS:
+            self._tell(_written, file_id, file, start, end)
+            return
+        self.position += 1
+        if self._is_keeping:
+            try:
+                self._add_later(file_id, file, start, end)
+            except Exception as error:
+                self._fail(error)
+
+    def overwritten(self, file_id, file, start, end):
+        if end - start <= PIECE_OCTETS:
+            self._tell(_written, file_id, file, start, end)
+            return
+        self.position += 1
+        if self._is_keeping:
+            try:
+                self._add_pieces(file_id, file, start, end)
+            except Exception as error:
+                self._fail(error)
+
+    def resized(self, file_id, path, size):
+        self._tell(events.resized, file_id, size)
+
+    def renamed(self, file_id, source, target):
+        self._tell(events.renamed, file_id, self._path(source), self._path(target))
+
+    def unlinked(self, file_id, path):
+        self._tell(events.unlinked, file_id, self._path(path))
+
+    def folder_removed(self, path):
+        self._tell(events.folder_removed, self._path(path))
+
+    def flushed(self):
+        self._tell(events.flushed)
+
+    # for links
+
+    def attach(self):
+        """Keep frames from now on: a follower is there. Call ``detach`` when it has gone."""
+        self._followers += 1
+        if self._timer is not None:
+            self._timer.kill()
+            self._timer = None
+        if not self._is_keeping:
+            self._begin_anew()
+            self._is_keeping = True
+
+    def detach(self):
+        """A follower has gone. Without any for ALONE_S nothing is kept any more."""
+        self._followers -= 1
+        if not self._followers:
+            self._timer = gevent.spawn_later(ALONE_S, self._stop_keeping)
+
+    def close(self):
+        """Keep nothing any more."""
+        if self._timer is not None:
+            self._timer.kill()
+            self._timer = None
+        self._stop_keeping()
+
+    def end(self):
+        """The Entry of the last event told: a link that begins there gets all later events."""
+        self.close_frame()
+        return self._last
+
+    def entry_at(self, run, position):
+        """The Entry at which a follower goes on that has the events of ``run`` up to ``position``; None if
+        it needs a sync.
+        """
+        if run != self.run or not self._is_keeping:
+            return None
+        entry = self.end()
+        if entry.position != position:
+            entry = self._first
+            while entry is not None and (entry.position < position or not entry.is_whole):
+                entry = entry.next
+        return entry if entry is not None and entry.position == position and entry.is_whole else None
+
+    def octets_of(self, entry):
+        """The frame of an Entry of the chain. Reads it if it is a piece of a long range. Returns None, and
+        begins the chain anew, if that fails.
+        """
+        if entry._piece is None:
+            return entry._octets
+        try:
+            octets = self._read(entry)
+            self._trim()  # may drop this one, too
+            return octets
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    def close_frame(self):
+        """Put the pending events into a frame."""
+        self._close(self.position, True)
+
+    # helpers
+
+    def _path(self, path):
+        return path.removeprefix(self._inside)
+
+    def _tell(self, encode, *arguments):
+        self.position += 1
+        if not self._is_keeping:
+            return
+        try:
+            pending = self._pending
+            pending += encode(*arguments)
+            if len(pending) >= FRAME_OCTETS:
+                self._close(self.position, True)
+            elif not self._is_due:
+                self._is_due = True
+                gevent.get_hub().loop.run_callback(self._close_due)
+        except Exception as error:
+            self._fail(error)
+
+    def _close_due(self):
+        self._is_due = False
+        self.close_frame()
+
+    def _close(self, position, is_whole):
+        pending = self._pending
+        if not pending:
+            return
+        self._pending = bytearray()
+        self.octets += len(pending)
+        frame = frames.encode(frames.EVENTS, pending, self.epoch, position, self._compresses)
+        self._append(Entry(position, is_whole, self.octets, frame))
+
+    def _add_pieces(self, file_id, file, start, end):
+        """Put a range into frames of its own, now. The last frame alone has the event's position."""
+        self._close(self.position - 1, True)
+        for at in range(start, end, PIECE_OCTETS):
+            until = min(end, at + PIECE_OCTETS)
+            self._pending += _written(file_id, file, at, until)
+            is_last = until == end
+            self._close(self.position if is_last else self.position - 1, is_last)
+
+    def _add_later(self, file_id, file, start, end):
+        """Put entries for the pieces of a range into the chain. The last one alone has the event's position.
+        """
+        self._close(self.position - 1, True)
+        content = Range(file, start, end)
+        for at in range(start, end, PIECE_OCTETS):
+            piece = Piece(content, file_id, at, min(PIECE_OCTETS, end - at))
+            is_last = at + piece.count == end
+            self.octets += events.WRITTEN_OVERHEAD + piece.count
+            self._append(Entry(
+                self.position if is_last else self.position - 1, is_last, self.octets, piece=piece))
+
+    def _read(self, entry):
+        piece = entry._piece
+        octets = piece.content.take(piece.count)
+        if len(octets) != piece.count:
+            raise EOFError(f"a file of {piece.count} octets more at {piece.start} ends after {len(octets)}")
+        written = events.written(piece.file_id, piece.start, octets)
+        frame = frames.encode(frames.EVENTS, written, self.epoch, entry.position, self._compresses)
+        entry._octets, entry._piece = frame, None
+        entry.cost += len(frame)
+        self.kept += len(frame)
+        self.unread -= piece.count
+        return frame
+
+    def _append(self, entry):
+        self._last.next = entry
+        self._last = entry
+        self.kept += entry.cost
+        self.unread += entry.unread
+        self._trim()
+        for wake in self.wakes:
+            wake()
+
+    def _trim(self):
+        while self.kept > self._kept_most or self.unread > self._unread_most:
+            self._drop_first()
+
+    def _drop_first(self):
+        """Move the beginning of what is kept behind one more frame."""
+        dropped, first = self._first, self._first.next
+        self._first = first
+        dropped.next = None
+        dropped.is_dropped = True
+        self.kept -= first.cost
+        self.unread -= first.unread
+        first.drop()
+
+    def _begin_anew(self):
+        """Drop all frames: every link is lost, and begins with a sync."""
+        self._pending = bytearray()
+        while self._first is not self._last:
+            self._drop_first()
+        self._first.is_dropped = True
+        self._first = self._last = Entry(self.position, True, self.octets)
+        for wake in self.wakes:
+            wake()
+
+    def _stop_keeping(self):
+        self._timer = None
+        self._is_keeping = False
+        self._begin_anew()
+
+    def _fail(self, error):
+        """Go on after a fault: all followers begin anew. The storage must not hear of it."""
+        if not self._has_failed:
+            LOG.error("a change could not be sent to the followers, which begin anew", exc_info=error)
+        self._has_failed = True
+        self._begin_anew()
+
+
+def _written(file_id, file, start, end):
+    return events.written(file_id, start, file.read(start, end))

@@ -1,0 +1,300 @@
+"""Sync source: brings one follower's copy to the leader's state while the leader goes on.
+
+Above the register of files, beside the stream of events. Lists folders and files, waits for the checksums of
+what the follower has (HASHES), and sends the blocks that differ. Nothing is locked: every chunk is read in
+the hub in the turn in which it is put behind all events told before, so it is never older than an event that
+the follower gets before it, and all later changes come as events. Reads of the disk and checksums are made in
+threads, which also brings the chunks into the system's cache.
+"""
+import contextlib
+import os
+import posix
+import stat
+import time
+from collections import deque
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.cluster.wire import events
+from gomq_py.cluster.wire.events import OF_ONE_NODE
+from gomq_py.hub.scheduler import SliceClock
+from gomq_py.hub.threads import in_thread
+from gomq_py.hub.turns import give_way
+from gomq_py.octets import crc32c
+
+# Octets with one checksum; the protocol's.
+BLOCK_OCTETS = 1 << 20
+# Octets that are read and sent at once.
+CHUNK_OCTETS = 64 * 1024
+_ZEROS = bytes(CHUNK_OCTETS)
+# Names that are listed in one turn of the loop: some 0.2 ms.
+SLICE_NAMES = 50
+# Files and blocks that a thread checks in one go: a call of a thread costs as much as a small file.
+BATCH_FILES = 64
+BATCH_BLOCKS = 16
+# Time of the hub for reading chunks, between two polls of the loop.
+SLICE_S = 0.001
+# A file that a thread has renamed is looked for again after this time, until the hub has told of the rename.
+RENAMED_S = 0.02
+# A flush tells of a rename within this time, even of a slow disk.
+MISSING_MOST_S = 60.0
+# Between two looks whether awaited files still exist.
+LOOK_S = 0.5
+# A follower checks a file in less time.
+ANSWER_MOST_S = 60.0
+# Names in the data folder that no follower gets.
+NOT_SENT = OF_ONE_NODE | {"lost+found"}
+
+
+class SyncError(Exception):
+    """A sync cannot go on; the text says why."""
+
+
+class SyncSource:
+    """One sync. ``put(payload)`` sends a payload of EVENTS behind all events told so far, without a switch;
+    ``wait_for_room()`` returns when the link can take more, and may switch.
+
+    ``done_octets`` of ``total_octets`` were compared.
+    """
+
+    def __init__(self, root, register, put, wait_for_room):
+        self._inside = os.path.join(os.path.abspath(os.fspath(root)), "")
+        self._register = register
+        self._put = put
+        self._wait_for_room = wait_for_room
+        self.done_octets = self.total_octets = self.sent_octets = 0
+        self._sizes = {}  # id -> size, of listed files that were not compared yet
+        self._tasks = deque()
+        self._answered = Event()
+        self._heard_s = 0.0
+        self._clock = SliceClock(SLICE_S)
+
+    def hashes(self, file_id, checksums):
+        """The follower has said what it has of a file. Of a file that is not awaited, this is ignored: it may
+        have been removed meanwhile.
+        """
+        size = self._sizes.pop(file_id, 0)
+        self._tasks.extend(
+            _Task(file_id, size, checksums, first)
+            for first in range(0, -(-size // BLOCK_OCTETS), BATCH_BLOCKS))
+        self._answered.set()
+
+    def run(self):
+        """List everything, send what differs, and end with SYNCED.
+
+        Raises SyncError; OSError if a file cannot be read. May switch.
+        """
+        # The follower hears of later files as events; if it heard of one twice, its content would be compared
+        # with that of an older file.
+        file_ids = list(self._register.paths)
+        listed = set()
+        self._list_folders(listed)
+        self._list_files(file_ids)
+        self._list_folders(listed)  # renamed meanwhile; no switch from here to the end of the listing
+        self._put(events.listed_all())
+        self._heard_s = time.monotonic()
+        while self._sizes or self._tasks:
+            if self._tasks or self._await_answers():
+                self._compare(self._next_batch())
+        self._put(events.synced())
+
+    # the listing
+
+    def _list_folders(self, listed):
+        """List folders that are not in the set ``listed``. Does not switch after the last one."""
+        while True:
+            folders = [path for path in self._register.folders if path not in listed]
+            if not folders:
+                return
+            for some in _slices(folders):
+                listed.update(some)
+                self._put_row([
+                    events.listed_folder(self._name(path)) for path in some
+                    if path in self._register.folders and self._is_sent(path)
+                ])
+                self._give_way()
+
+    def _list_files(self, missing):
+        give_up_s = time.monotonic() + MISSING_MOST_S
+        while missing:
+            left = []
+            for some in _slices(missing):
+                in_thread(_look_at, [self._register.paths.get(file_id) for file_id in some])
+                left += self._list_some(some)
+                self._give_way()
+            if left and time.monotonic() > give_up_s:
+                raise SyncError(f"{self._register.paths.get(left[0])} is missing in the leader's folder")
+            missing = left
+            if missing:
+                gevent.sleep(RENAMED_S)
+
+    def _list_some(self, file_ids):
+        """List files, with the size that each has in this turn. Returns the ids of files whose path a thread
+        has changed.
+        """
+        missing, listed = [], []
+        for file_id in file_ids:
+            path = self._register.paths.get(file_id)
+            if path is None or not self._is_sent(path):
+                continue
+            try:
+                status = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                missing.append(file_id)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                self._sizes[file_id] = status.st_size
+                self.total_octets += status.st_size
+                listed.append(events.listed(file_id, status.st_size, self._name(path)))
+        self._put_row(listed)
+        return missing
+
+    def _put_row(self, operations):
+        if operations:
+            self._put(b"".join(operations))
+
+    def _name(self, path):
+        return path.removeprefix(self._inside)
+
+    def _is_sent(self, path):
+        return self._name(path).partition(os.sep)[0] not in NOT_SENT
+
+    # the content
+
+    def _await_answers(self):
+        """Wait for a while. Returns whether there are tasks. Raises SyncError if nothing comes for long."""
+        self._answered.clear()
+        if self._answered.wait(LOOK_S):
+            self._heard_s = time.monotonic()
+            return True
+        paths = self._register.paths
+        for file_id in [file_id for file_id in self._sizes if file_id not in paths]:
+            # the follower has heard of the file's end, and may not answer
+            self.done_octets += self._sizes.pop(file_id)
+        if time.monotonic() > self._heard_s + ANSWER_MOST_S:
+            raise SyncError(f"the follower has sent no checksums for {ANSWER_MOST_S:g} s")
+        return False
+
+    def _next_batch(self):
+        """Take tasks, as many as a thread checks in one go."""
+        batch, blocks = [], 0
+        while self._tasks and len(batch) < BATCH_FILES and blocks < BATCH_BLOCKS:
+            task = self._tasks.popleft()
+            task.path = self._register.paths.get(task.file_id)
+            if task.path is None:  # the file is gone, which the follower hears as an event
+                self._done(task)
+            else:
+                batch.append(task)
+                blocks += task.until - task.first
+        return batch
+
+    def _compare(self, batch):
+        """Send what differs of some files."""
+        found = in_thread(_check, [(task.path, task.first, task.until, task.checksums) for task in batch])
+        for task, differing in zip(batch, found, strict=True):
+            try:
+                if differing is None:
+                    raise FileNotFoundError
+                self._send_blocks(task, differing)
+            except FileNotFoundError:
+                self._missing(task)
+            else:
+                self._done(task)
+        self._give_way()
+
+    def _send_blocks(self, task, blocks):
+        """Send blocks of a file. Raises FileNotFoundError."""
+        if blocks:
+            fd = _open(task.path)  # a thread has just opened it: this is quick
+            try:
+                for block in blocks:
+                    self._send_block(task, fd, block)
+            finally:
+                posix.close(fd)
+
+    def _send_block(self, task, fd, block):
+        """Send the chunks of a block. Zeros are left out where the follower has nothing."""
+        is_lacked = block >= len(task.checksums)
+        for at in range(block * BLOCK_OCTETS, min(task.size, (block + 1) * BLOCK_OCTETS), CHUNK_OCTETS):
+            if self._clock.is_over():
+                self._give_way()
+            octets = os.pread(fd, CHUNK_OCTETS, at)  # no switch between this read and the put
+            if octets and not (is_lacked and octets == _ZEROS[:len(octets)]):
+                self._put(events.written(task.file_id, at, octets))
+                self.sent_octets += len(octets)
+
+    def _missing(self, task):
+        """Look later for a file that a thread has renamed."""
+        task.give_up_s = task.give_up_s or time.monotonic() + MISSING_MOST_S
+        if time.monotonic() > task.give_up_s:
+            raise SyncError(f"{task.path} is missing in the leader's folder")
+        self._tasks.append(task)
+        gevent.sleep(RENAMED_S)
+
+    def _done(self, task):
+        self.done_octets += min(task.size, task.until * BLOCK_OCTETS) - task.first * BLOCK_OCTETS
+
+    def _give_way(self):
+        give_way()
+        self._wait_for_room()
+        self._clock.begin()
+
+
+class _Task:
+    """Compare the blocks [first, until) of a file. ``checksums``: of the follower's blocks, from block 0."""
+
+    __slots__ = ("file_id", "size", "checksums", "first", "until", "path", "give_up_s")
+
+    def __init__(self, file_id, size, checksums, first):
+        self.file_id = file_id
+        self.size = size
+        self.checksums = checksums
+        self.first = first
+        self.until = min(first + BATCH_BLOCKS, -(-size // BLOCK_OCTETS))
+        self.path = None
+        self.give_up_s = 0.0
+
+
+# in threads
+
+def _look_at(paths):
+    """Bring what the system knows of files into its cache."""
+    for path in filter(None, paths):
+        with contextlib.suppress(OSError):
+            os.stat(path, follow_symlinks=False)
+
+
+def _check(tasks):
+    """Read blocks of files: for each task the numbers of the blocks that differ; None: the file is not there.
+    Raises OSError.
+    """
+    return [_differing(*task) for task in tasks]
+
+
+def _differing(path, first, until, checksums):
+    try:
+        fd = _open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return [
+            block for block in range(first, until)
+            if _differs(os.pread(fd, BLOCK_OCTETS, block * BLOCK_OCTETS), block, checksums)
+        ]
+    finally:
+        posix.close(fd)
+
+
+def _open(path):
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _differs(octets, block, checksums):
+    if block >= len(checksums):
+        return octets.count(0) != len(octets)
+    return crc32c(0, octets, 0, len(octets)) != checksums[block]
+
+
+def _slices(names):
+    return (names[at:at + SLICE_NAMES] for at in range(0, len(names), SLICE_NAMES))

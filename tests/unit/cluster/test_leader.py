@@ -1,0 +1,356 @@
+"""The leader's side over real sockets: a follower gets what the leader's files hold and what happens to them.
+"""
+import os
+
+import gevent
+import pytest
+from gevent import socket
+
+from gomq_py.cluster import follower_link, leader
+from gomq_py.cluster.leader import Leader
+from gomq_py.cluster.login import LoginRefused
+from gomq_py.cluster.stream import EventStream
+from gomq_py.cluster.wire import frames, messages
+from gomq_py.storage.disk.files import Files
+from tests.support.mirror import folder_content
+from tests.support.plain_follower import PlainFollower
+from tests.support.waiting import wait_until
+
+SECRET = b"a secret of sixteen octets"
+CLUSTER = b"c" * 16
+MIB = 1 << 20
+
+
+class World:
+    """A data folder, the Files that change it, and a leader that tells of it."""
+
+    def __init__(self, root):
+        self.root = os.fspath(root)
+        self.stream = EventStream(self.root)
+        self.files = Files((self.stream,))
+        self.leader = Leader(
+            SECRET, CLUSTER, b"n" * 16, 3, self.stream, self.files.register, self.root, "127.0.0.1", 0)
+        self._followers = []
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+    def follower(self, **options):
+        follower = PlainFollower(self.leader.port, options.pop("secret", SECRET), **options)
+        self._followers.append(follower)
+        return follower
+
+    def check(self, follower):
+        """The follower has what the leader's folder holds."""
+        follower.wait_for(self.stream.position)
+        assert follower.content() == folder_content(self.root)
+
+    def close(self):
+        for follower in self._followers:
+            follower.close()
+        self.leader.close()
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path)
+    world.leader.open()
+    yield world
+    world.close()
+
+
+def put(world, name, octets, size=None):
+    file = world.files.create(world.path(name), len(octets) if size is None else size)
+    world.files.write(file, 0, octets)
+    return file
+
+
+def put_short_ones(world, octets):
+    """Many writes that are told at once, and not read when they are sent."""
+    file = world.files.create(world.path("short"), octets)
+    for at in range(0, octets, 1 << 15):
+        world.files.write(file, at, os.urandom(1 << 15))
+        gevent.sleep(0)
+
+
+def wait(condition, **options):
+    return wait_until(condition, sleep=gevent.sleep, **options)
+
+
+def test_new_follower_gets_what_is_there_and_then_what_happens(world):
+    world.files.make_folder(world.path("queues"))
+    file = put(world, "queues/msgs", b"before" * 1000, size=3 * MIB)
+    follower = world.follower()
+    world.check(follower)
+
+    world.files.write(file, 2 * MIB, b"later")
+    log = world.files.open_log(world.path("log"))
+    world.files.append(log, b"record")
+    world.files.rename(world.path("log"), world.path("queues", "renamed"), log)
+    world.files.truncate(file, 5)
+
+    world.check(follower)
+    assert follower.is_sync
+    assert follower.received_octets < 2 * 65536, "zeros are not sent"
+
+
+def test_blocks_that_the_follower_has_are_not_sent(world):
+    put(world, "msgs", os.urandom(3 * MIB))
+    first = world.follower()
+    world.check(first)
+    first.close()
+    with open(world.path("msgs"), "r+b") as file:
+        file.seek(MIB + 5)
+        file.write(b"changed")
+
+    second = world.follower(copy=first.content())
+
+    world.check(second)
+    assert MIB < second.received_octets < 1.1 * MIB
+
+
+def test_follower_whose_file_is_longer_or_shorter_gets_the_leaders(world):
+    for name in ("longer", "shorter", "zeros", "same"):
+        put(world, name, name.encode() * 300_000 if name != "zeros" else bytes(2 * MIB))
+    copy = {
+        "longer": b"longer" * 400_000, "shorter": b"shorter" * 200_000, "zeros": b"x" * 1000,
+        "same": b"same" * 300_000, "not there any more": b"x",
+    }
+
+    world.check(world.follower(copy=copy))
+
+
+def test_follower_that_comes_back_soon_needs_no_sync(world):
+    first = world.follower()
+    world.check(first)
+    first.close()
+    wait(lambda: not world.leader.followers)
+    put(world, "msgs", b"meanwhile")
+
+    second = world.follower(resume=first)
+
+    assert not second.is_sync
+    world.check(second)
+
+
+def test_follower_that_comes_back_too_late_syncs(world):
+    world.stream._kept_most = 1 << 20
+    first = world.follower()
+    world.check(first)
+    first.close()
+    wait(lambda: not world.leader.followers)
+    put_short_ones(world, 2 * MIB)
+
+    second = world.follower(resume=first)
+
+    assert second.is_sync
+    world.check(second)
+
+
+def test_long_range_comes_in_pieces(world):
+    follower = world.follower()
+    world.check(follower)
+
+    put(world, "msgs", os.urandom(3 * MIB))
+    put(world, "other", b"behind")
+
+    world.check(follower)
+
+
+def test_follower_joins_while_files_change(world):
+    """A writer changes, renames and removes files in every turn of the loop; slices are short."""
+    def write():
+        for number in range(300):
+            file = put(world, f"msgs.{number}", os.urandom(1000), size=200_000)
+            world.files.write(file, 100_000, os.urandom(80_000))
+            if number % 3 == 0:
+                world.files.rename(file.path, world.path(f"renamed.{number % 7}"), file)
+            if number % 3 == 1:
+                world.files.unlink(world.path(f"msgs.{number}"))
+            if number % 10 == 0:
+                world.files.make_folder(world.path(f"folder.{number}"))
+            if number % 10 == 5:
+                world.files.rename(world.path(f"folder.{number - 5}"), world.path(f"moved.{number - 5}"))
+            gevent.sleep(0.0001)
+    for number in range(100):
+        world.files.make_folder(world.path(f"old.{number}"))
+        put(world, f"old.{number}/file", os.urandom(100_000))
+    writer = gevent.spawn(write)
+    wait(lambda: os.path.exists(world.path("msgs.50")) or os.path.exists(world.path("msgs.51")))
+
+    followers = [world.follower(name=name) for name in ("one", "two")]
+
+    writer.get()
+    for follower in followers:
+        world.check(follower)
+
+
+def test_figures_show_what_a_follower_lacks(world):
+    put(world, "msgs", os.urandom(MIB))
+    follower = world.follower(name="behind")
+    world.check(follower)
+    wait(lambda: world.leader.followers[0].flushed == world.stream.position)
+    figures, = world.leader.followers
+    assert (figures.name, figures.state, figures.lag_octets, figures.lag_s) == ("behind", "streaming", 0, 0)
+    assert figures.sync_done_octets == figures.sync_total_octets == MIB
+
+    follower.is_reading = False
+    put(world, "more", b"x" * 1000)
+
+    wait(lambda: world.leader.followers[0].lag_octets > 1000 and world.leader.followers[0].lag_s > 0)
+    follower.is_reading = True
+    wait(lambda: world.leader.followers[0].lag_octets == 0)
+
+
+def test_heartbeats_tell_the_position(world, monkeypatch):
+    monkeypatch.setattr(follower_link, "HEARTBEAT_S", 0.01)
+    put(world, "msgs", b"x")
+    follower = world.follower()
+    world.check(follower)
+
+    wait(lambda: follower.heartbeats > 3)
+    assert follower.leader_position == world.stream.position
+
+
+def test_silent_follower_is_disconnected(world, monkeypatch, caplog):
+    monkeypatch.setattr(follower_link, "SILENT_S", 0.05)
+    follower = world.follower()
+    world.check(follower)
+
+    follower.acknowledges = False
+    follower.wait_for_end()
+
+    wait(lambda: not world.leader.followers)
+    assert "was silent for" in caplog.text
+
+
+def test_follower_that_is_too_far_behind_is_disconnected(world, caplog):
+    world.stream._kept_most = 1 << 20
+    follower = world.follower()
+    world.check(follower)
+    follower.is_reading = False
+
+    put_short_ones(world, 40 * MIB)
+
+    wait(lambda: not world.leader.followers)
+    assert "too far behind" in caplog.text
+    follower.is_reading = True
+
+
+def test_wrong_secret_is_refused(world, caplog):
+    with pytest.raises((LoginRefused, AssertionError)):
+        world.follower(secret=b"another secret of many octets")
+
+    wait(lambda: "another secret" in caplog.text)
+    assert world.leader.followers == []
+
+
+@pytest.mark.parametrize("octets", [
+    b"GET / HTTP/1.1\r\n\r\n" * 3, frames.encode(frames.HELLO, bytes(900)),
+    frames.encode(frames.ACK, bytes(16)), bytes(2000),
+])
+def test_stranger_is_disconnected(world, octets):
+    connection = socket.create_connection(("127.0.0.1", world.leader.port))
+    connection.sendall(octets)
+
+    with connection:
+        while connection.recv(4096):
+            pass
+    world.check(world.follower())
+
+
+def test_login_must_be_done_in_time(world, monkeypatch, caplog):
+    monkeypatch.setattr(leader, "LOGIN_S", 0.05)
+
+    with socket.create_connection(("127.0.0.1", world.leader.port)) as connection:
+        assert connection.recv(10) == b""
+
+    assert "has not logged in within" in caplog.text
+
+
+def test_strangers_do_not_pile_up(world, monkeypatch):
+    monkeypatch.setattr(leader, "PENDING_MOST", 3)
+    strangers = [socket.create_connection(("127.0.0.1", world.leader.port)) for _ in range(3)]
+    wait(lambda: len(world.leader._pending) == 3)
+
+    with socket.create_connection(("127.0.0.1", world.leader.port)) as one_more:
+        assert one_more.recv(10) == b""
+
+    for stranger in strangers:
+        stranger.close()
+    wait(lambda: not world.leader._pending)
+    world.check(world.follower())
+
+
+@pytest.mark.parametrize("kind, payload, text", [
+    (frames.EVENTS, b"\x08", "EVENTS is not expected"),
+    (frames.ACK, messages.Ack(99, 0).encode(), "position 99"),
+    (frames.ACK, b"short", "ACK has 5 bytes"),
+    (frames.HASHES, bytes(5), "HASHES"),
+])
+def test_follower_that_breaks_the_protocol_is_disconnected(world, caplog, kind, payload, text):
+    follower = world.follower()
+    world.check(follower)
+
+    follower.send(kind, payload)
+    follower.wait_for_end()
+
+    wait(lambda: text in caplog.text)
+    world.check(world.follower())
+
+
+def test_damaged_frame_disconnects(world, caplog):
+    follower = world.follower()
+    world.check(follower)
+    damaged = bytearray(frames.encode(frames.ACK, messages.Ack(0, 0).encode(), follower.epoch))
+    damaged[-1] ^= 1
+
+    follower.socket.sendall(damaged)
+    follower.wait_for_end()
+
+    wait(lambda: "wrong checksum" in caplog.text)
+
+
+def test_follower_of_another_epoch_is_disconnected(world, caplog):
+    follower = world.follower()
+    world.check(follower)
+
+    follower.epoch = 2
+    follower.wait_for_end()
+
+    wait(lambda: "it is in epoch 2, not in 3" in caplog.text)
+
+
+def test_same_node_replaces_its_older_connection(world):
+    first = world.follower()
+    world.check(first)
+
+    second = world.follower()
+
+    first.wait_for_end()
+    world.check(second)
+    wait(lambda: len(world.leader.followers) == 1)
+
+
+def test_fault_costs_the_follower_its_connection_alone(world, monkeypatch, caplog):
+    follower = world.follower()
+    world.check(follower)
+
+    monkeypatch.setattr(follower_link.messages.Ack, "decode", None)
+    follower.wait_for_end()
+    monkeypatch.undo()
+
+    put(world, "msgs", b"goes on")
+    world.check(world.follower())
+    assert "disconnected by a fault" in caplog.text
+
+
+def test_close_ends_everything(world):
+    follower = world.follower()
+    world.check(follower)
+
+    world.leader.close()
+
+    follower.wait_for_end()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", world.leader.port or 1))
