@@ -1,0 +1,101 @@
+"""Identity: the file .cluster."""
+import pytest
+
+from gomq_py.cluster import identity
+from gomq_py.cluster.identity import Identity, IdentityError
+from gomq_py.cluster.wire.events import EventError, check_path
+from gomq_py.cluster.wire.messages import NO_ID
+from gomq_py.storage.disk.data_dir import NOT_CONTENT, OF_THIS_NODE, DataDir
+from gomq_py.storage.disk.files import Files
+from tests.support.mirror import Mirror
+
+ONE = Identity(b"c" * 16, b"n" * 16, 3)
+LINE = (
+    b'{"cluster": "63636363636363636363636363636363", "node": "6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e", "epoch": 3}')
+
+
+def test_identity_is_read_as_it_was_written(tmp_path):
+    identity.write(Files(), tmp_path, ONE)
+
+    assert identity.read(tmp_path) == ONE
+    assert (tmp_path / ".cluster").read_bytes() == identity.sha256(LINE).hexdigest().encode() + b"\n" + LINE
+
+
+@pytest.mark.parametrize("damage", [
+    lambda octets: b"", lambda octets: octets[:-1], lambda octets: octets.replace(b"3}", b"4}"),
+    lambda octets: b"\xff" * 70,
+])
+def test_damaged_identity_is_an_error(tmp_path, damage):
+    identity.write(Files(), tmp_path, ONE)
+    path = tmp_path / ".cluster"
+    path.write_bytes(damage(path.read_bytes()))
+
+    with pytest.raises(IdentityError, match="is damaged"):
+        identity.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [
+    b"{}", b"[]", b"no", b'{"cluster": "6363", "node": "6e6e", "epoch": 1}', LINE.replace(b"3}", b'"3"}'),
+    LINE.replace(b" 3}", b" -3}"),
+])
+def test_strange_content_is_an_error(tmp_path, content):
+    (tmp_path / ".cluster").write_bytes(identity.sha256(content).hexdigest().encode() + b"\n" + content)
+
+    with pytest.raises(IdentityError):
+        identity.read(tmp_path)
+
+
+def test_leader_begins_a_cluster_and_stays_in_it(tmp_path):
+    first = identity.of_leader(Files(), tmp_path)
+
+    assert first.epoch == 1 and NO_ID not in first
+    assert identity.of_leader(Files(), tmp_path) == first
+
+
+def test_promoted_follower_begins_an_epoch(tmp_path):
+    identity.write(Files(), tmp_path, ONE)
+
+    assert identity.of_leader(Files(), tmp_path, promoted=True) == ONE._replace(epoch=4)
+    assert identity.read(tmp_path).epoch == 4
+
+
+def test_follower_keeps_its_node_id(tmp_path):
+    held = DataDir(tmp_path).follow()
+    first = identity.of_follower(Files(), tmp_path)
+    again = identity.of_follower(Files(), tmp_path)
+    held.close()
+
+    assert first == again and first.cluster_id == NO_ID and first.epoch == 0
+    led = identity.of_leader(Files(), tmp_path)
+    assert led.node_id == first.node_id and led.cluster_id != NO_ID and led.epoch == 1
+
+
+def test_folder_of_no_cluster_does_not_follow(tmp_path):
+    with DataDir(tmp_path):
+        pass
+
+    with pytest.raises(IdentityError, match="holds 'pool' and belongs to no cluster"):
+        identity.of_follower(Files(), tmp_path)
+    assert identity.read(tmp_path) is None
+
+
+def test_folder_of_a_cluster_follows(tmp_path):
+    with DataDir(tmp_path):
+        identity.write(Files(), tmp_path, ONE)
+
+    assert identity.of_follower(Files(), tmp_path) == ONE
+
+
+def test_names_of_one_node_are_not_in_the_register_and_refused_in_events(tmp_path):
+    with DataDir(tmp_path):
+        identity.write(Files(), tmp_path, ONE)
+    (tmp_path / "lost+found").mkdir()
+
+    files = Files((Mirror(tmp_path, tmp_path / "copy"),))
+    files.register.seed(str(tmp_path), NOT_CONTENT)
+
+    names = {path[len(str(tmp_path)) + 1:] for path in [*files.register.paths.values(), *files.register.folders]}
+    assert names == {"schema_version", "pool", "queues", "transient", "copy"}
+    for name in OF_THIS_NODE:
+        with pytest.raises(EventError):
+            check_path(name)
