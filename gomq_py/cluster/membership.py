@@ -105,9 +105,10 @@ class Membership:
 
     def figures(self) -> dict[str, Any]:
         """The answer to /api/cluster, without the node's name."""
+        identity = self._identity if self._follower is None else self._follower.identity
         figures: dict[str, Any] = {}
-        if self._identity is not None:
-            figures = {"cluster": self._identity.cluster_id.hex(), "epoch": self._identity.epoch}
+        if identity is not None:
+            figures = {"cluster": identity.cluster_id.hex(), "epoch": identity.epoch}
         if self._follower is not None:
             return figures | _shown(self._follower.status._asdict(), address="leader")
         if self._stream is None:
