@@ -1,9 +1,9 @@
-"""Replicator: the interface for hearing of changes of files.
+"""Replicator: the interface of a listener to changes of files.
 
 Owned by storage, called by ``storage.disk.files`` after each change that succeeded, once per batch; a
 cluster's leader implements it to copy the changes to its followers. The calls come in the order of the
 changes, on the hub's thread, and must neither block nor raise: the implementation queues what it cannot send
-at once. Threads change names and write to logs, which is reported afterwards: a killed process may have made
+at once. Threads rename files and write to logs, and report afterwards: a killed process may have made
 unreported changes, so a returning follower compares names and logs. ``file.read(start, end)`` returns the
 *present* content of a range, so it must be called before the method returns.
 
@@ -54,7 +54,7 @@ class Replicator:
 
 
 class NullReplicator(Replicator):
-    """Hears nothing, for a broker without followers. ``storage.disk.files`` does not even call it."""
+    """A listener that ``storage.disk.files`` never calls, for a broker without followers."""
 
     __slots__ = ()
     hears = False

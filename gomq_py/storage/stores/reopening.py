@@ -1,17 +1,18 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. Pool and committer belong to the hub: calls to them are recorded, and made after recovery.
+queue. Pool and committer belong to the hub: calls to them are recorded in the thread, and made in the hub
+after recovery.
 """
 from gomq_py.hub.threads import in_thread
 
 
 def open_in_thread(opening, folder, files, pool, committer, *arguments):
-    """Call ``opening(folder, files, pool, committer, *arguments)``, one of the functions that open a store,
-    in a thread; returns its result.
+    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, a function such as
+    recovery.open_store. Returns its result, (store, report).
 
     Raises OSError, StoreError. May switch. If ``files`` has listeners, which hear of changes in the hub only,
-    the call is made in the hub and blocks.
+    the store is opened in the hub, which blocks.
     """
     if files.has_listeners:
         return opening(folder, files, pool, committer, *arguments)
@@ -20,8 +21,9 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Open a store as open_in_thread does, without a switch: ``done(store, report, error)`` is called in the
-    hub when the thread is done, or before this returns.
+    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, without a switch.
+    ``done(store, report, error)`` is called in the hub afterwards, or before this returns if ``files`` has
+    listeners.
     """
     laters = (pool, committer) if files.has_listeners else _laters(pool, committer)
 
@@ -43,7 +45,6 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 
 
 def _laters(pool, committer):
-    """Make stand-ins for the pool and the committer, for use in a thread."""
     return (
         Later(pool, "files", "stage", "folder", "last_end", "listed", "settled", "damage"),
         Later(committer, "enabled", "begun"))
@@ -57,9 +58,9 @@ def _opened(pool, committer, laters, store, report):
 
 
 class Later:
-    """Stands for an object of the hub in a thread: records each call, to make it later.
+    """Stand-in, in a thread, for an object of the hub: records all method calls, to be made later.
 
-    Attributes of the object that are named in ``known`` can be read at once.
+    The attributes ``known`` are copied from the object, and can be read in the thread.
     """
 
     def __init__(self, target, *known):
@@ -75,6 +76,6 @@ class Later:
         return call
 
     def catch_up(self):
-        """Make the recorded calls, in the hub."""
+        """In the hub: make the recorded calls."""
         for verb, arguments, options in self._calls:
             getattr(self._target, verb)(*arguments, **options)
