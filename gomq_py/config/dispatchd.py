@@ -20,9 +20,7 @@ class DispatchdError(ValueError):
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Set the values of the JSON ``text`` in ``settings``. Returns warnings for the log. Raises
-    DispatchdError.
-    """
+    """Set the JSON text's values in ``settings``. Returns warnings for the log. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:

@@ -773,8 +773,8 @@ class Settings:
     """
 
     def __init__(self, **values: Any):
-        """``values``: {attribute name: value}; other options get their defaults. Raises TypeError for unknown
-        names.
+        """``values``: {attribute name: value}; other options get defaults. Raises TypeError on an unknown
+        name.
         """
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)

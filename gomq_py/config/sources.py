@@ -168,9 +168,7 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: ``given`` by --config, else gomq.ini in the configuration folder; None without
-    one.
-    """
+    """The INI file to read: --config (``given``), else gomq.ini in the configuration folder, or None."""
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]

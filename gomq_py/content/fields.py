@@ -125,7 +125,7 @@ def width_of(kind):
 
 
 def check_value(p, at, end, depth):
-    """Check the value whose type octet is at ``at``. Returns the offset behind; -1 if malformed or too
+    """Check the value at ``at``, type octet first. Returns the offset behind it; -1 if malformed or too
     deep.
     """
     if at >= end:
@@ -185,7 +185,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """Check the table whose u32 size is at ``at``. Returns the offset behind it; -1 if malformed or too
+    """Check the table at ``at``, u32 size first. Returns the offset behind it; -1 if malformed or too
     long.
     """
     if end - at < 4:
@@ -198,9 +198,8 @@ def table_end(p, at, end, depth=0):
 
 
 def decode_table(data, offset=0, deeper=0):
-    """Check and decode the table (u32 size first) at ``offset``. Returns (dict, offset behind the table). Of
-    equal keys the first wins, as in RabbitMQ. ``deeper``: levels of nesting allowed beyond MAX_DEPTH. Raises
-    Malformed.
+    """Check and decode the table (u32 size first) at ``offset``. Returns (dict, offset behind the table). The
+    first of equal keys wins, as in RabbitMQ. ``deeper``: levels allowed beyond MAX_DEPTH. Raises Malformed.
     """
     p = octets.pointer(data)
     end = table_end(p, offset, len(data), -deeper) if offset >= 0 else -1
@@ -340,7 +339,7 @@ def integer(p, at):
 
 
 def put_integer(target, at, number):
-    """Encode an integer at ``target[at]``, type octet first, in at most nine octets. Returns the offset
+    """Encode an integer at ``target[at]``, type octet first, at most nine octets. Returns the offset
     behind.
     """
     if -0x80000000 <= number <= 0x7FFFFFFF:
@@ -523,9 +522,7 @@ def remove_key(raw, key):
 
 
 def set_key(raw, key, value):
-    """Copy a raw table with this key set, at its old position or the end; other octets stay. Raises
-    Malformed.
-    """
+    """Copy a raw table with a key set, at its old position or the end; the rest stays. Raises Malformed."""
     entry = find_entry(octets.pointer(raw), len(raw), key.encode("utf-8", "surrogateescape"))
     start, end = (len(raw), len(raw)) if entry is None else (entry[0], entry[2])
     return _framed(bytes(raw[4:start]) + encode_shortstr(key) + encode_value(value) + bytes(raw[end:]))

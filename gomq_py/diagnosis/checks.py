@@ -73,9 +73,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """A Finding if a certificate expires within CERTIFICATE_DAYS or has expired (``days`` is 0), else
-    None.
-    """
+    """A Finding if a certificate expires within CERTIFICATE_DAYS, or has expired (0 ``days``), else None."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -112,9 +110,7 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept):
-    """Yield Findings about ``damaged`` messages and about files ``kept`` for an operator, given as
-    numbers.
-    """
+    """Yield Findings for numbers of ``damaged`` messages and of files ``kept`` for an operator."""
     if damaged:
         yield Finding(
             BAD, "disk", "disk",

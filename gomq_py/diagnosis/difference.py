@@ -43,11 +43,12 @@ class Difference:
             for kind in ("vhosts", "users"))
 
     def rows(self):
-        """Yield {action, kind, vhost, name, note} for each entry of ``there`` that an import would add
-        (action ``new``), change or find different (``differs``), skip (``ignored``) or reject (``refused``).
+        """Yield {action, kind, vhost, name, note} for each entry of ``there``, by what an import would do:
+        create it (action ``new``), replace or keep a different one (``differs``), skip it (``ignored``) or
+        reject it (``refused``).
 
-        Equal entries are left out (action ``same`` if a note says that the entry becomes something else
-        here). Entries that only ``here`` has are left out, too: an import deletes nothing.
+        Equal entries are left out, unless a note says that they become something else here (``same``).
+        Entries that only ``here`` has are left out, too: an import deletes nothing.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()

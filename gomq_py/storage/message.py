@@ -182,9 +182,7 @@ class Message:
         return self.body_length
 
     def describe(self):
-        """The most important fields as a dict, for callers and tests that are not compiled with this
-        class.
-        """
+        """The main fields as a dict, for callers and tests that are not compiled with this class."""
         return {
             "timestamp_ms": self.timestamp_ms, "expires_at_ms": self.expires_at_ms, "location": self.location,
             "delivery_count": self.delivery_count, "kind": self.kind, "flags": self.flags,

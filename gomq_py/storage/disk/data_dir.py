@@ -213,7 +213,7 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """Record on disk how long the logs are, {name: LogScan.left}: after a kill the next boot reads it.
+        """Record in .last-run how long the logs are, {log name: {log id: octets}}, for the boot after a kill.
 
         Blocks; for boot. Raises OSError.
         """
@@ -222,7 +222,7 @@ class DataDir:
             self._note_anew(logs)
 
     def note_log(self, name, left):
-        """Record {log id: octets} of one log. For a thread, one call at a time. Raises OSError."""
+        """Record how long one log is, {log id: octets}. For a thread, one call at a time. Raises OSError."""
         self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
@@ -345,8 +345,7 @@ class DataDir:
     def _note_run(self):
         """Read how the last run ended, and record in .last-run that a run has begun.
 
-        Writes without Files, because the record is about this machine and must not be replicated to
-        followers.
+        Writes without Files, because followers must not get the record: it is about this machine only.
         """
         boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -409,9 +408,9 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Return whether the folder has a schema file. A folder without one must be empty.
+        """Return whether the folder has a schema file. Without one, the folder must be empty.
 
-        Raises DataDirError for a folder that is not ours.
+        Raises DataDirError if the folder is not a data folder, or is of an unknown version.
         """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
@@ -541,11 +540,11 @@ def listed_in(path):
 
 
 def _last_end(note, lock_text, boot):
-    """How the last run ended. ``note``: text of .last-run; ``lock_text``: text that this run found in the
-    lock file, None without one; ``boot``: boot_id().
+    """How the last run ended. ``note``: text of .last-run; ``lock_text``: text found in the lock file, or
+    None; ``boot``: boot_id().
 
-    An earlier version of the broker overwrites the lock file and leaves .last-run, which then is not about
-    the last run.
+    An earlier version of the broker overwrites the lock file and leaves .last-run. If such a version ran
+    last, .last-run is not about the last run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST

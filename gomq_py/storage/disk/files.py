@@ -130,7 +130,7 @@ class Files:
             listener.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove a file that ``make`` returned and ``made`` has not announced. Blocks."""
+        """Remove a file that ``make`` returned, instead of calling ``made``. Blocks."""
         os.unlink(file.path)
         file.close()
 
@@ -207,7 +207,7 @@ class Files:
             self._allocate(fd, 0, file.size, file.path)
 
     def appended(self, file, start, end):
-        """Announce that [start, end) of a mapping was written for the first time; once per batch."""
+        """Tell the listeners that [start, end) of a mapped file was first written; once per batch."""
         if file.named:
             for listener in self._listeners:
                 listener.appended(file, start, end)
@@ -217,7 +217,7 @@ class Files:
         return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
-        """Write bytes with a system call into a mapped file, for the first time, and announce them.
+        """Write bytes with a system call into a mapped file, for the first time, and tell the listeners.
 
         Raises OSError; then an unknown part of the bytes was written.
         """
@@ -228,8 +228,8 @@ class Files:
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """Write bytes into a mapped file with a system call, without announcing them: the caller announces
-        several writes together. Opens no lasting descriptor, because such callers write into many files.
+        """Write bytes with a system call into a mapped file, without telling listeners: the caller does so
+        for several writes together. Opens no lasting descriptor: such callers write into many files.
         """
         self._put(file, start, octets)
 
@@ -254,7 +254,7 @@ class Files:
             raise with_path(error, file.path) from error
 
     def overwritten(self, file, start, end):
-        """Announce that [start, end) of a mapping was changed; once per batch."""
+        """Tell the listeners that [start, end) of a mapped file was changed; once per batch."""
         if file.named:
             for listener in self._listeners:
                 listener.overwritten(file, start, end)
@@ -295,8 +295,7 @@ class Files:
     def reserve(self, file, count=ROOM_AHEAD):
         """Reserve room for ``count`` bytes behind the end of a log; the end stays where it is.
 
-        Returns False if the file system cannot do that. Blocks. Raises OSError (ENOSPC); earlier reservations
-        stay.
+        Returns False if the file system cannot. Blocks. Raises OSError (ENOSPC); earlier reservations stay.
         """
         start, behind = file.size, file.end + count
         try:
@@ -321,7 +320,7 @@ class Files:
                 self.reserve(file, count)  # no reserve ahead from the last room of a disk
 
     def accept(self, file, octets):
-        """Keep bytes in memory for ``sync_log`` to write. Raises OSError as ``make_room`` does."""
+        """Keep bytes in memory until ``sync_log`` appends them. Raises OSError, as on a full disk."""
         self.make_room(file, len(octets))
         file.accepted.append(octets)
         file.end += len(octets)
@@ -386,9 +385,7 @@ class Files:
         self.unlinking(path).make()
 
     def unlinking(self, path, aside=None):
-        """A Change that unlinks a file. ``aside(function, *arguments)``, if given, frees the room in a
-        thread.
-        """
+        """A Change that unlinks a file. ``aside``, if given, frees the room in the background: File.close."""
         path = os.fspath(path)
 
         def told(kept):
@@ -517,7 +514,7 @@ class Files:
         """Write the bytes that ``accept`` has kept so far, flush the log, and reserve more room.
 
         Blocks; for ``storage.flush.group_commit``. Raises OSError; unwritten bytes are kept for the next
-        call.
+        time.
         """
         if file.room is not None:
             check_sound(file)

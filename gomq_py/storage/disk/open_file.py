@@ -183,8 +183,8 @@ class LogFile(File):
     The thread that flushes the log changes ``size`` and takes from ``accepted``; the hub changes everything
     else.
 
-    ``is_relied_on``: confirms and other promises depend on this log; False for a second log while the first
-    one has everything.
+    ``is_relied_on``: confirms and other promises depend on this log; False for the second log of a
+    compaction, until it replaces the first.
 
     ``failure``: the error of a failed flush; it stays, because bytes may be lost. ``failed()``, if set, is
     called in the hub at the failure, and later when somebody asks for a promise, at most every few seconds.

@@ -34,7 +34,7 @@ class FlushBatch:
         self.failures = {}
 
     def has_marks(self):
-        """Whether a callback may have to wait for this batch: it has more than stores with only acks."""
+        """Whether anything but acks is to be flushed: no callback waits for acks."""
         return bool(self.stores or self.folders or self.logs)
 
     def collect(self, function, unawaited):
@@ -191,11 +191,9 @@ class FlushFailures:
         return len(self._folders), len(self._logs)
 
     def tell_of_logs(self, logs, failures, unbegun):
-        """Tell the listeners which bytes were written to the flushed ``logs``, and remember those in
-        ``failures``.
+        """Tell the listeners which bytes were written to these flushed logs, and remember the failed ones.
 
-        ``unbegun``: {log: error} of logs that got no thread: these are flushed next time, and have not
-        failed.
+        ``unbegun``: {log: error} of logs without a thread: these have not failed, and are flushed next time.
         """
         for file in logs:
             self._files.tell_written(file)
@@ -379,9 +377,7 @@ class NameChanges:
         self._is_making_alone = False
 
     def make_soon(self):
-        """Make the changes asked for with ``soon``, while no flush runs. Returns {change: error}. May
-        switch.
-        """
+        """Make the changes asked for with ``soon``. Returns {change: error}. No flush runs. May switch."""
         changes, self._soon = self._soon, []
         failures = {}
         self._is_making_alone = True

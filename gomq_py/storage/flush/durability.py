@@ -30,7 +30,7 @@ LOG = logger("storage")
 
 
 class NotAcknowledged(Exception):
-    """An acknowledger failed, or did not answer before the broker's end."""
+    """A follower or other acknowledger has not confirmed that it keeps the changes."""
 
 
 class Durability:

@@ -54,8 +54,7 @@ class GroupCommit:
     more seconds is logged while it runs; 0: no flush is logged. ``slice_clock``: the broker's SliceClock,
     which cuts the callbacks of one sync into slices.
 
-    ``names``: the NameChanges (renames, unlinks) that flushes wait for; ``background``: jobs that no flush
-    waits for.
+    ``names``: the NameChanges that flushes wait for; ``background``: jobs that no flush waits for.
     """
 
     __slots__ = (
@@ -187,9 +186,7 @@ class GroupCommit:
         result.get()
 
     def stop(self):
-        """Flush all marks and finish all background jobs, also those added meanwhile; then end. May
-        switch.
-        """
+        """Flush all marks and finish all background jobs, with those added meanwhile. May switch."""
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._next.acks:

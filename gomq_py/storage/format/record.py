@@ -109,7 +109,7 @@ def size_of(routing_length, properties_length, body_length):
 
 
 def level_bits(level):
-    """The upper 8 bits of every location in this level of priority, in place."""
+    """The upper 8 bits, in place, that all locations in this level of priority have."""
     return level << 56
 
 
@@ -175,10 +175,8 @@ def encode(
 
 
 def measure(p, at, end):
-    """Size of the record at ``at`` by its header; 0 if there is no record header, or if the record would end
-    behind ``end``.
-
-    Checks no checksum.
+    """Size of the record at ``at`` by its header, without checksums; 0 if no header is there, or if the
+    record would end behind ``end``.
     """
     if at + SMALLEST_RECORD_BYTES > end or octets.le16(p, at) != MAGIC:
         return 0
@@ -235,10 +233,9 @@ def find(p, at, end, seed, ordinal):
 class RecordScanner:
     """Walks the records of a segment that may be damaged.
 
-    ``next`` moves to the next sound record and fills the fields, such as ``position`` and ``ordinal``.
-    ``damaged`` collects (start, end, records lost) of skipped regions; ``at`` is the end of the data once
-    ``next`` has returned False. A region without any sound record behind it is not damage but the ordinary
-    tail of a crash.
+    ``next`` moves to the next sound record and fills the fields, such as ``position``; ``damaged`` collects
+    (start, end, records lost) of skipped regions; ``at`` is the end of the data once ``next`` has returned
+    False. A region without any sound record behind it is not damage but the ordinary tail of a crash.
     """
 
     __slots__ = (
@@ -343,9 +340,7 @@ def put_entry(p, index, seed, word):
 
 
 def get_entry(p, index, seed):
-    """The word of entry ``index``; 0 if empty or damaged. The caller has checked that the file has the
-    entry.
-    """
+    """The word of entry ``index``, which the file must have room for; 0 if empty or damaged."""
     at = 128 + index * 8
     word = octets.le32(p, at)
     if word == 0 or octets.le32(p, at + 4) != octets.crc32c((seed + index) & 0xFFFFFFFF, p, at, 4):

@@ -1,5 +1,4 @@
-"""Definition log: keeps the definitions of operators and clients as a log of changes that is replayed at
-boot.
+"""Definition log: the definitions of operators and clients, as a log of changes that is replayed at boot.
 
 Above storage.logs.framed_log and storage.logs.log_records. broker.broker keeps vhosts and their content in
 one such log, auth.users the users in another. A record is a field table (content.fields) with a key ``op``;
@@ -13,8 +12,7 @@ model may change between slices: a later record of the same definition replaces 
 log is opened, renamed and removed in the committer's threads, so that a slow disk does not block the hub.
 
 After a failed flush a log may have lost its content: promises that depend on it are refused while it is in
-use. It is compacted at once from the model, which has everything, and with each later change until that
-succeeds.
+use. It is compacted at once, and with each later change until that succeeds: the model has everything.
 """
 import os
 
@@ -270,8 +268,8 @@ class DefinitionLog:
             LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
 
     def _note_left(self):
-        """In a thread: save the log's length on disk, and the id of the log that will replace it, by
-        ``note``.
+        """In a thread: save, by ``note``, the log's length on disk and the id of the log that will replace
+        it.
         """
         self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
@@ -303,9 +301,7 @@ class DefinitionLog:
         self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
     def compaction_failed(self, following, error):
-        """Give up the compaction into ``following``, unless that log is already complete and being
-        renamed.
-        """
+        """Give up the compaction into ``following``, unless that is complete and being renamed."""
         # a log that is being renamed is complete, and needed
         if self._next is following and not self._renaming:
             self._give_up(error)

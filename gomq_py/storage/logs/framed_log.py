@@ -36,7 +36,7 @@ class FramedLog:
         self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
         new_id=None
     ):
-        """``file``: an open, empty log whose name was flushed, or None: open ``path``; ``new_id``: its log
+        """``file``: an open, empty log with a flushed name, or None (opens ``path``); ``new_id``: its log
         id.
         """
         self.path = os.fspath(path)
@@ -200,9 +200,7 @@ class FramedLog:
             reserve(self._files, self.file)
 
     def say_damage(self, logger, what, advice):
-        """Log what replay found: a warning for the torn end of a crash, an error (ended by ``advice``) for
-        more.
-        """
+        """Log what replay found: a warning for the torn end of a crash, an error with ``advice`` for more."""
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
                 logger.error(

@@ -35,8 +35,7 @@ class Resting:
     def note(self, store):
         """Watch a store that has become empty and has a write segment.
 
-        After ``forgotten()`` of the store was called it is no longer watched, and calls this when it is empty
-        again.
+        A store calls this once, and again only after its ``forgotten()`` was called: it is not watched then.
         """
         if self._start is None:
             return

@@ -1,5 +1,4 @@
-"""Opening: has threads open and read the files of closed segments, before a reader comes to them or while it
-waits.
+"""Opening: has threads open and read the files of closed segments, ahead of a reader or while it waits.
 
 Below segment_log, which decides what is opened; the threads are those of storage.flush.group_commit. Threads
 also read parts of open segments that a power cut may have damaged, before the mapping is touched. Files that

@@ -141,7 +141,7 @@ class SegmentPool:
 
     def take_alone(self, msgs_path, msgs_bytes, store):
         """Return a mapped msgs file for a segment of a stream, which has no acks file. It is renamed as by
-        ``take``; then ``store.named()`` is called, or ``store.fence(error)`` if that fails.
+        ``take``; then ``store.named()`` is called or, if that fails, ``store.fence(error)``.
         """
         return self._take(
             self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
@@ -227,9 +227,7 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """Have a thread make files of this size and kind (``shelf``) for a writer that will soon take
-        them.
-        """
+        """Have a thread make files of this size and kind (``shelf``): a writer will soon take them."""
         self._count_expected(msgs_bytes, shelf, 1)
 
     def unexpect(self, msgs_bytes, shelf=None):
@@ -250,12 +248,11 @@ class SegmentPool:
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take back the files of an emptied segment: the pair is recycled or unlinked.
 
-        ``msgs`` and ``acks``: the open files, or None for a file that is not open; ``msgs_path`` is None if
-        the msgs file is missing.
+        ``msgs`` and ``acks`` are None for files that are not open; ``msgs_path`` is None if the file is
+        missing.
 
-        ``synced``: the segment's content or name may have been flushed. Then the removal of the msgs file's
-        name is flushed before the acks file is renamed: a power cut must not restore the messages without
-        their acks.
+        ``synced``: content or name of the segment may have been flushed. Then the removal of the msgs file's
+        name is flushed before the acks file is renamed: a power cut must not restore messages without acks.
         """
         pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)

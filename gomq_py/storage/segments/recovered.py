@@ -83,8 +83,7 @@ class Recovered:
         """Position of the next ready record from ``at`` on: neither acked, picked nor damaged;
         ``segment.end`` if there is none. Damage on the way is reported and marked as acked.
 
-        Returns -1 if a thread has to read bytes first; the next call then starts at ``looked_at``. Raises
-        OSError.
+        Returns -1 if a thread has to read bytes first: go on from ``looked_at`` then. Raises OSError.
         """
         while True:
             at = self._find_ready(segment, at)

@@ -123,9 +123,7 @@ class Segment:
         return at
 
     def append_around(self, message):
-        """Write a record at the end, but for its body, which is at body_place() already. Returns its
-        position.
-        """
+        """Write a record, but for its body, which is at body_place() already. Returns its position."""
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)
@@ -207,8 +205,8 @@ class Segment:
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. For a record
-        whose bytes the system has not read yet: those of the segment's first record.
+        """Unix milliseconds at which the record at ``at`` came in; 0 if there is no record. If the system has
+        not read its bytes yet, the time of the segment's first record.
         """
         if self.recovered is not None and self.recovered.proven < min(self.end, at + LOOK_BYTES):
             return self.timestamps[0]
@@ -271,12 +269,11 @@ class Segment:
         record.put_mark(self.ack_p, head_format.DELIVERED_AT, seed, position)
 
     def put_count(self, position, count, entry, due):
-        """Write a record's count of failed deliveries into the acks file, and ``due`` (record.due_value; -1:
-        none). ``entry``: index + 1 of its COUNT entry to overwrite, with the DUE entry behind it; 0: add
+        """Write a record's failed deliveries (``count``) and ``due`` (record.due_value; -1: none) into the
+        acks file. ``entry``: index + 1 of its COUNT entry to overwrite, with the DUE entry behind it; 0: add
         entries.
 
-        Returns the COUNT entry's index + 1; 0 if only room for acks is left: then a restart forgets the
-        count.
+        Returns the COUNT entry's index + 1; 0 if only room for acks is left: a restart forgets the count.
         """
         count = min(count, record.LARGEST_COUNT)
         if entry and (due < 0 or self._has_due(entry)):

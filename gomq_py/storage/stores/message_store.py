@@ -29,10 +29,9 @@ _FROM_REQUEUED = 2
 class MessageStore(segment_log.SegmentLog):
     """The messages of one queue, or of one level of a priority queue. Made by recovery.open_store.
 
-    The cursor is at position ``read_at`` of the segment ``read_segment``. Messages before it were taken or
-    requeued (``requeued``: the Requeued, or None); messages behind it are ready unless picked (taken out of
-    order), which the segments record. ``_run`` collects acks into runs. ``_noted``: storage.segments.idle
-    watches the store.
+    The cursor is at position ``read_at`` of ``read_segment``: messages before it were taken or requeued
+    (``requeued``: a Requeued, or None), messages behind it are ready unless picked (taken out of order),
+    which the segments record. ``_run`` collects acks. ``_noted``: storage.segments.idle watches the store.
     """
 
     __slots__ = (
@@ -80,9 +79,7 @@ class MessageStore(segment_log.SegmentLog):
             self._mark_messages(segment)
 
     def peek(self, message):
-        """Set ``message`` to the oldest ready message. Returns False if there is none, or while
-        is_waiting().
-        """
+        """Set ``message`` to the oldest ready one. Returns False if there is none, or while is_waiting()."""
         if self.requeued is not None and self.requeued.heap.count:
             return self._peek_requeued(message)
         segment = self.read_segment
@@ -316,9 +313,7 @@ class MessageStore(segment_log.SegmentLog):
         return count
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, in Unix milliseconds; 0 if there is none or
-        unknown.
-        """
+        """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
         if self.ready_count == 0:
             return 0
         self._end_stage()
@@ -347,7 +342,7 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries: message counts up to each of ``bounds``, and above all of them."""
+        """Histogram of failed deliveries: message counts per range that ends at a bound, and one above."""
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
@@ -390,14 +385,14 @@ class MessageStore(segment_log.SegmentLog):
     # called by storage.segments.idle
 
     def resting_at(self):
-        """The writer's position as a number, if the store is empty with one segment, for writing; else 0."""
+        """Location of the write segment's end if the store is empty and has no other segment; otherwise 0."""
         segment = self._write
         if segment is None or self.ready_count or self.unacked_count or len(self._segments) > 1:
             return 0
         return record.location_of(0, segment.number, segment.end)
 
     def forgotten(self):
-        """Called when nobody watches the store any more: it then reports when it is empty again."""
+        """Called when nobody watches the store for idleness any more: it reports becoming empty again."""
         self._noted = False
 
     def give_segment_back(self):
@@ -545,9 +540,7 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as acked. Unless ``count`` is 0, write a run of acks from
-        ``start``.
-        """
+        """Count a segment's ready messages as acked; unless ``count`` is 0, ack them from ``start`` on."""
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:
@@ -560,9 +553,7 @@ class MessageStore(segment_log.SegmentLog):
     # the cursor
 
     def _advance(self):
-        """Move the cursor to the next ready record. Returns False if there is none, or none is readable
-        yet.
-        """
+        """Move the cursor to the next ready record. Returns False if none is ready, or readable yet."""
         self._end_stage()
         while self.read_segment is not None:
             segment = self.read_segment
@@ -611,8 +602,7 @@ class MessageStore(segment_log.SegmentLog):
     def _find_recovered(self, segment):
         """Move the cursor to the next ready record of an earlier run's segment.
 
-        Returns False at the segment's end, if a thread must read the file first, or if the disk fails: then
-        the store is fenced.
+        Returns False at the segment's end, if a thread must read the file first, or after fencing the store.
         """
         recovered = segment.recovered
         try:

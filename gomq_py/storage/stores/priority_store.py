@@ -1,8 +1,7 @@
-"""Priority store: joins a message store for each priority level in use into one store, for queues with
-x-max-priority.
+"""Priority store: joins a message store for each priority in use into one, for queues with x-max-priority.
 
-Above message_store; locations contain the level (the priority). The highest level with a ready message is
-shown first; within a level messages keep their order. An unused level costs nothing. Never switches, never
+Above message_store; a priority is a *level*, and locations contain it. The highest level with a ready message
+is shown first; within a level messages keep their order. An unused level costs nothing. Never switches, never
 flushes.
 """
 import os
@@ -62,9 +61,7 @@ class PriorityStore(_store.Store):
         return 0
 
     def place_of(self, size):
-        """Position on level 0 for a record of ``size`` bytes, if appended next. Creates the level if
-        missing.
-        """
+        """Position of a record of ``size`` bytes on level 0, if appended next. Makes the level if missing."""
         store = self._levels[0]
         if store is None:
             store = self._level(0)
@@ -76,9 +73,7 @@ class PriorityStore(_store.Store):
         return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
-        """Set ``message`` to the oldest one of the highest level with ready messages. Returns False if none
-        is.
-        """
+        """Set ``message`` to the oldest ready one of the highest level. Returns False if none is readable."""
         while True:
             store = self._levels[self._top]
             if store is not None and store.ready_count:
@@ -271,13 +266,11 @@ class PriorityStore(_store.Store):
         return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
 
     def oldest_ready_ms(self):
-        """About when the oldest ready message came in, in Unix milliseconds; 0 if there is none or
-        unknown.
-        """
+        """About when the oldest ready message came in, Unix milliseconds; 0 if there is none or unknown."""
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries: message counts up to each of ``bounds``, and above all of them."""
+        """Histogram of failed deliveries: message counts per range that ends at a bound, and one above."""
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]

@@ -1,8 +1,7 @@
 """Reopening: recovers a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. Pool and committer belong to the hub: calls to them are recorded in the thread, and made in the hub
-after recovery.
+queue. Pool and committer belong to the hub: calls to them are recorded, and made after recovery.
 """
 from gomq_py.hub.threads import in_thread
 
@@ -21,9 +20,8 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 def open_aside(done, opening, folder, files, pool, committer, *arguments):
-    """Open a store in a thread by ``opening(folder, files, pool, committer, *arguments)``, without a switch.
-    ``done(store, report, error)`` is called in the hub afterwards, or before this returns if ``files`` has
-    listeners.
+    """Do open_in_thread() without a switch: ``done(store, report, error)`` is called in the hub once the
+    thread has opened the store, or before this returns if ``files`` has listeners.
     """
     laters = (pool, committer) if files.has_listeners else _laters(pool, committer)
 

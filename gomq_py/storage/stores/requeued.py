@@ -232,7 +232,7 @@ class Requeued:
         self.heap.push(location)
 
     def take(self, location):
-        """Remove the message of the last peek from the ready ones, perhaps not the first any more."""
+        """Remove the last peek's message from the ready ones; it may not be the first any more."""
         if self.heap.first() == location:
             self.heap.pop()
         else:

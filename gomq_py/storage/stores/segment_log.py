@@ -81,9 +81,7 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Let no promise (such as a confirm) wait for later appends, except by mark(): no hurry to flush
-        them.
-        """
+        """Let no promise (a confirm, a -ok) wait for later appends, except after mark(): they can wait."""
         self._is_unawaited = True
 
     def lie_in(self, folder):

@@ -171,8 +171,8 @@ class Store:
         raise NotImplementedError
 
     def ready_octets(self):
-        """Bytes of the ready messages' bodies; if the store knows them, also of routing keys and
-        properties.
+        """Bytes of the ready messages' bodies; also of routing keys and properties if the store knows
+        them.
         """
         return self.ready_bytes
 
@@ -183,9 +183,8 @@ class Store:
         return 0
 
     def failed_deliveries(self, bounds):
-        """Histogram of the failed deliveries of ready and unacked messages, as a list: element n counts
-        messages with more than ``bounds[n - 1]`` and at most ``bounds[n]``, the last one those above all
-        bounds (ascending).
+        """Histogram of failed deliveries of ready and unacked messages, a list: element n counts messages
+        with more than ``bounds[n - 1]`` and at most ``bounds[n]``, the last element those above all bounds.
         """
         return [0] * (len(bounds) + 1)
 

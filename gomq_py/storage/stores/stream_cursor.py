@@ -120,8 +120,7 @@ class StreamCursor:
     def _advance(self):
         """Move to the next sound record, in this segment or a later one.
 
-        Returns False if there is none yet, if its segment cannot be entered yet, or after skipping much
-        damage.
+        Returns False if there is none, if its segment is not readable yet, or after skipping much damage.
         """
         while self._skipped < SKIPPED_AT_ONCE:
             segment = self._segment

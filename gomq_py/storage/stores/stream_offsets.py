@@ -43,8 +43,7 @@ assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
-    """Number of consumers whose position cannot be read in ``content``, a whole file; None if its head is
-    invalid.
+    """Number of consumers whose position in ``content``, a whole file, is damaged; None if the head is.
 
     For fsck: no I/O.
     """
@@ -172,8 +171,7 @@ class StreamOffsets:
         may have two slots: its position was forgotten, then written to another slot, and a power cut kept
         only the second of these writes.
 
-        The later slot is valid. The earlier one is cleared, or it would count when the consumer is forgotten
-        again.
+        The later slot is valid. The earlier one is cleared: it would count after the consumer is forgotten.
         """
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:

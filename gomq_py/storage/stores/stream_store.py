@@ -195,8 +195,7 @@ class StreamStore(segment_log.SegmentLog):
 
     def open_for_reading(self, number):
         """Open a segment's file for a reader outside the store. Returns (descriptor, which the caller closes;
-        number of flushed bytes from the file's start), or None if there is no such segment or the store was
-        stopped.
+        count of flushed bytes from the start), or None without such a segment, or if the store was stopped.
 
         The file's content stays valid when the segment is dropped: files of streams are not recycled. Raises
         OSError.
@@ -337,9 +336,7 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """The Listed of the closed stream's folder, with its next offset and positions; see
-        SegmentLog.listed.
-        """
+        """The Listed of the closed stream's folder, with next offset and positions; None if unknown."""
         listed = segment_log.SegmentLog.listed(self)
         if listed is None:
             return None
@@ -392,9 +389,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment
 
     def drop_oldest_if_empty(self):
-        """Drop empty segments at the stream's old end: they only recorded the next offset, as newer ones
-        do.
-        """
+        """Drop empty segments at the old end: they only recorded the next offset, as newer ones do."""
         while len(self._order) > 1 and self._order[0].ordinal == 0:
             self.drop_oldest()
 
@@ -402,7 +397,7 @@ class StreamStore(segment_log.SegmentLog):
         return segment.readers == 0
 
     def _leave_behind(self, segment):
-        """After a new segment was begun: have this one sealed and, without readers, closed by the next
+        """A new segment was begun: have this one sealed, and closed if no cursor is in it, by the next
         sync.
         """
         if segment.recovered is None:
