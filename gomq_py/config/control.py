@@ -26,8 +26,8 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path at which the broker listens: in the first of the ``folders`` that belongs to the broker's user
-    or can be created in a folder of this user; otherwise in the data folder. Creates that folder.
+    """The path at which the broker listens: in the first of the ``folders`` that belongs to the broker's
+    user, or that this call can create in a folder of this user; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)

@@ -754,7 +754,7 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """Error text about a wrong value, which was given at ``place``; ``error``: that of the option's kind."""
+    """Error text about a wrong value given at ``place``; ``error``: raised by the option's kind."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 

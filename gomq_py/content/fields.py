@@ -185,9 +185,7 @@ def check_table(p, at, end, depth):
 
 
 def table_end(p, at, end, depth=0):
-    """Check the table at ``at``, u32 size first. Returns the offset behind it; -1 if malformed or too
-    long.
-    """
+    """Check the table at ``at``, u32 size first. Returns the offset behind; -1 if malformed or too long."""
     if end - at < 4:
         return -1
     size = octets.be32(p, at)

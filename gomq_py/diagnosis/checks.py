@@ -187,7 +187,7 @@ class QueueChecks:
                 "mend the reason: they are tried again at the next start")
 
     def findings(self):
-        """Yield all Findings, at most MANY of each kind, and one that counts the others."""
+        """Yield all Findings, at most MANY of each kind, and one with the number of the others."""
         for rows in self._by_kind.values():
             yield from rows[:MANY]
             if len(rows) > MANY:

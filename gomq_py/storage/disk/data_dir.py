@@ -481,7 +481,7 @@ def _free_name(path):
 
 
 def known_name(number, start, end):
-    """Name of the empty file that marks damage at [start, end) of a stream's segment as reported."""
+    """Name of the empty file that says that damage at [start, end) of segment ``number`` was reported."""
     return f"known.{number:010d}.{start}.{end}"
 
 

@@ -115,8 +115,8 @@ class Files:
     def make(self, path, size, fetched=True):
         """Create a mapped file in a thread, as ``create`` does; the hub calls ``made`` later. Blocks.
 
-        ``fetched``: read the whole file into the page cache; False, for files that are written with calls:
-        only the first page.
+        ``fetched``: read the whole file into the page cache; False, for files written with system calls: only
+        the first page.
         """
         return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
@@ -526,7 +526,7 @@ class Files:
         self.sync(file)
 
     def write_accepted(self, file):
-        """Write the bytes kept by ``accept``, without a flush. Blocks. Raises OSError and keeps them then."""
+        """Write the bytes kept by ``accept``, without a flush. Blocks. After an OSError they are kept."""
         parts = []
         with contextlib.suppress(IndexError):  # the hub forgets them
             for _ in range(len(file.accepted)):

@@ -76,7 +76,7 @@ class File:
         self._holders += 1
 
     def release(self):
-        """Undo one ``retain``. Closes the file if it was the last one and ``close`` was called meanwhile."""
+        """Undo one ``retain``. The last one closes the file if ``close`` was called meanwhile."""
         assert self._holders > 0, self.path
         self._holders -= 1
         if self._closing and not self._holders:

@@ -146,7 +146,7 @@ class Concerned(Particular):
 
 
 class NotOfLogs(Particular):
-    """A callback of housekeeping, which hears of all failures but those of logs."""
+    """A callback of housekeeping: it hears of failed stores and folders, but not of failed logs."""
 
     __slots__ = ()
 

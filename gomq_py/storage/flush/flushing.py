@@ -160,9 +160,8 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next; it covers all marks made until ``has_begun``. A caller with one callback
-    waiting for it may let that callback answer later changes, too; it calls ``join`` for each. ``joined``:
-    count of these calls.
+    """The flush that begins next; it covers all marks made until ``has_begun``. A caller whose callback waits
+    for this flush may let it answer for further changes, too: ``join`` counts them in ``joined``.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")
@@ -173,7 +172,7 @@ class NextFlush:
         self._commit_delay = commit_delay
 
     def join(self):
-        """Count one more confirm or other promise that a waiting callback answers."""
+        """Count one more change that a waiting callback answers for."""
         self.joined += 1
         if self._commit_delay is not None:
             self._commit_delay.asked()
@@ -311,7 +310,7 @@ class Flushing:
     flush waits for. ``slow_s``: a flush that takes more seconds is logged while it runs; 0: none is logged.
 
     A job is (function, its argument: a file or a folder's path, owner: a store, log or folder's path).
-    ``at_work``: results, to come from the pool's threads, that the present or an interrupted cycle waits for.
+    ``at_work``: futures of the work in the pool's threads, for the present cycle or an interrupted one.
     """
 
     __slots__ = (

@@ -99,7 +99,7 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_messages(self, store):
-        """Mark a store that has messages to flush, but no acks: no confirm depends on acks."""
+        """Mark a store that has messages to flush. Its acks may wait: no confirm depends on acks."""
         self._next.stores.setdefault(store, False)
         self._begin_soon()
 
@@ -292,9 +292,7 @@ class GroupCommit:
         return is_woken
 
     def _ended(self, greenlet):
-        """Fail all waiting callbacks if the greenlet was killed, or ended by Ctrl-C, before it called
-        them.
-        """
+        """Fail all waiting callbacks if the greenlet was killed, or ended by Ctrl-C, before calling them."""
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
             if self._is_resting:  # nothing was marked, and no callback waits
@@ -368,8 +366,8 @@ class GroupCommit:
         """Give all callbacks, now and later, this error: our own code failed in a cycle, or the greenlet was
         killed.
 
-        Later marks are flushed, for the next run. The files of this cycle stay open, because its threads may
-        still flush them.
+        Later marks are still flushed: the next run needs them. The files of this cycle stay open, because its
+        threads may still flush them.
         """
         logger.error(
             "group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error

@@ -301,7 +301,7 @@ class DefinitionLog:
         self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
     def compaction_failed(self, following, error):
-        """Give up the compaction into ``following``, unless that is complete and being renamed."""
+        """Give up the compaction into ``following``, unless that log is complete and being renamed."""
         # a log that is being renamed is complete, and needed
         if self._next is following and not self._renaming:
             self._give_up(error)

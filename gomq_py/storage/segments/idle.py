@@ -66,7 +66,7 @@ class Resting:
             self._timer = self._start(PAUSE_MS if self._to_look_at else REST_MS, self._look)
 
     def _look_at(self, store):
-        """Give the store's segment back if nothing came in since the last check. Returns whether it was."""
+        """Give the store's segment back if nothing came in since the last check. Returns whether it did."""
         at = store.resting_at()
         if at and at != self._stores[store]:
             self._stores[store] = at

@@ -364,7 +364,7 @@ class SegmentPool:
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """Make missing folders and the files of one job; listeners hear later. Blocks. Raises OSError."""
+        """Make missing folders and the files for one writer; listeners hear later. Blocks. Raises OSError."""
         for folder in folders:
             folder.act()
         if not is_awaited:

@@ -342,7 +342,7 @@ class Segment:
         self.synced_once = self.sealed = True
 
     def restore_synced(self, position):
-        """Set the position before which, by the head's mark, an earlier run has flushed everything."""
+        """Set the position up to which an earlier run has flushed the msgs file, by the mark in its head."""
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
@@ -518,8 +518,8 @@ class AckRun:
 
 
 class Stage:
-    """A write buffer: collects the records of a batch, to be written with one call, for a busy stream or a
-    growing queue. One per broker.
+    """A write buffer: collects the records of a batch, to be written with one system call, for a busy stream
+    or a growing queue. One per broker.
 
     A stream's segments are never recycled, a queue's only after they were consumed: both write fresh pages.
     Each page first written through the mapping is cleared and faults, 3.4 us for 4 KiB, and the flush

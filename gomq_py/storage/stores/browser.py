@@ -92,7 +92,7 @@ class Browser:
         self._number = 1 << 40
 
     def _is_requeued(self, location):
-        """Whether the requeued message at this location has not been deleted since."""
+        """Whether the message that was requeued at this location still exists."""
         requeued = self.store.requeued
         return requeued is not None and requeued.counts.get(location) > 0
 

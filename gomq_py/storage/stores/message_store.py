@@ -342,7 +342,9 @@ class MessageStore(segment_log.SegmentLog):
         return self.ready_bytes + (beside * self.ready_count // count if count else 0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries: message counts per range that ends at a bound, and one above."""
+        """Histogram of failed deliveries, a list: element n counts messages with at most ``bounds[n]`` and
+        more than the bound before, the last element messages above all bounds.
+        """
         counted = [0] * (len(bounds) + 1)
         if self.requeued is not None:
             self.requeued.counts.tally(bounds, counted)
@@ -411,8 +413,8 @@ class MessageStore(segment_log.SegmentLog):
     # called by SegmentLog
 
     def _next_shelf(self):
-        """UNCACHED if the queue grows: its records are then written with calls. If the cursor is in the write
-        segment, they are written through the mapping.
+        """UNCACHED if the queue grows: its records are then written with system calls. With the cursor in the
+        write segment they are written through the mapping.
         """
         return UNCACHED if self.durable and self.read_segment is not self._write else self._shelf
 
@@ -540,7 +542,9 @@ class MessageStore(segment_log.SegmentLog):
             self.delete(record.location_of(self._level_bits, segment.number, at))
 
     def _drop_ready(self, segment, start, count):
-        """Count a segment's ready messages as acked; unless ``count`` is 0, ack them from ``start`` on."""
+        """Count a segment's ready messages as acked. If ``count``, the number of records to ack, is not 0,
+        write a run of acks from ``start`` to the segment's end.
+        """
         segment.write_off(segment.count - segment.taken, segment.body_bytes - segment.taken_bytes)
         has_new_acks = count > 0 and segment.acks is not None
         if has_new_acks:

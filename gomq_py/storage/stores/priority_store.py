@@ -54,7 +54,9 @@ class PriorityStore(_store.Store):
         self._raise_top(number)
 
     def name_at_once(self):
-        """Have new files of level 0 named when they are taken, so that its appends survive a kill."""
+        """Have new files of level 0 renamed into its folder before use, so that its appends survive a
+        kill.
+        """
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(level_folder(self.folder, 0))
@@ -73,7 +75,9 @@ class PriorityStore(_store.Store):
         return store is not None and store.has_record(place, came_ms)
 
     def peek(self, message):
-        """Set ``message`` to the oldest ready one of the highest level. Returns False if none is readable."""
+        """Set ``message`` to the oldest ready one of the highest level that has any. Returns False if none is
+        ready, or while is_waiting().
+        """
         while True:
             store = self._levels[self._top]
             if store is not None and store.ready_count:
@@ -113,7 +117,7 @@ class PriorityStore(_store.Store):
         return False
 
     def open_aside(self):
-        """Have threads open closed segments from now on; meanwhile peek() returns False."""
+        """Have threads open closed segments from now on; peek() returns False while one is being opened."""
         self._opens_aside = True
         for store in self._used:
             store.open_aside()
@@ -270,7 +274,9 @@ class PriorityStore(_store.Store):
         return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
 
     def failed_deliveries(self, bounds):
-        """Histogram of failed deliveries: message counts per range that ends at a bound, and one above."""
+        """Histogram of failed deliveries, a list: element n counts messages with at most ``bounds[n]`` and
+        more than the bound before, the last element messages above all bounds.
+        """
         counted = [0] * (len(bounds) + 1)
         for store in self._used:
             counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]

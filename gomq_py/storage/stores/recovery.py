@@ -163,8 +163,8 @@ class Recovery:
     # heads
 
     def _head_of_pair(self, number, msgs, acks):
-        """The Head of the msgs file, rebuilt from the acks file's if unreadable; None if both are unreadable
-        or of another segment.
+        """The Head of the msgs file, rebuilt from the acks file's if unreadable. None if the msgs file is
+        another segment's, or neither head can be used.
         """
         head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
         if (

@@ -81,7 +81,7 @@ class SegmentLog(_store.Store):
             self.opener = Opener()
 
     def be_unawaited(self):
-        """Let no promise (a confirm, a -ok) wait for later appends, except after mark(): they can wait."""
+        """Let no confirm or other promise wait for later appends, except after mark()."""
         self._is_unawaited = True
 
     def lie_in(self, folder):
@@ -298,15 +298,16 @@ class SegmentLog(_store.Store):
     # the stage: records that are collected before they are written
 
     def _has_stage(self, size):
-        """Whether the next record, of this size, fits into the write buffer, reserved for this store. If not,
-        the buffer holds no records of this store. Raises StoreClosed if a full buffer could not be written.
+        """Whether the next record, of this size, fits into the write buffer, which is then reserved for this
+        store. If not, the buffer holds no records of this store. Raises StoreClosed if a full buffer cannot
+        be written.
         """
         if self._staged and self._staged + size > self._stage.capacity and not self._write_staged():
             raise self.failure
         return size <= self._stage.capacity and self._stage.take(self)
 
     def _put_on_stage(self, segment, message, size):
-        """Encode a record into the write buffer, from where it is later written to the segment."""
+        """Encode a record into the write buffer, which is written to the segment's file later."""
         segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
         self._staged += size
@@ -328,8 +329,8 @@ class SegmentLog(_store.Store):
         return False
 
     def _write_body(self, segment, message):
-        """Write the body of the next record to the segment's file with a call. Returns False if body_view()
-        gives no view of the body. Raises StoreClosed, after fencing the store.
+        """Write the body of the next record to the segment's file with a system call, if body_view() gives a
+        view of the body; otherwise return False. Raises StoreClosed after fencing the store.
         """
         view = message.body_view()
         if view is None:

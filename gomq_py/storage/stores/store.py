@@ -83,15 +83,15 @@ class Store:
         return False
 
     def name_at_once(self):
-        """Have new segment files named when they are taken instead of soon after, so that appends survive a
-        kill. Costs the hub a rename for each segment.
+        """Have new segment files renamed into the store's folder before they are used, not soon after, so
+        that appends survive a kill. Costs the hub a rename for each segment.
         """
         if not self.is_named_at_once:
             self.is_named_at_once = True
             self.pool.name_at_once(self.folder)
 
     def outlives_kill(self):
-        """Whether all appends written out survive a kill: none is in a file still to be named."""
+        """Whether all appends survive a kill: all their files have been renamed into the store's folder."""
         return not self.pool.is_naming(self.folder)
 
     # taking messages

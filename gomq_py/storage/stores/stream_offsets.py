@@ -167,11 +167,11 @@ class StreamOffsets:
         return content
 
     def _adopt(self, tag, read):
-        """Use a slot of the file for a consumer; ``read``: (slot, offset, updated at, sequence). A consumer
-        may have two slots: its position was forgotten, then written to another slot, and a power cut kept
-        only the second of these writes.
+        """Register a consumer with its slot in the file; ``read``: (slot, offset, updated at, sequence). If
+        the consumer has another slot, the later one is valid and the earlier one is cleared.
 
-        The later slot is valid. The earlier one is cleared: it would count after the consumer is forgotten.
+        A consumer has two if its position was forgotten, then written to another slot, and a power cut kept
+        only the second of these writes.
         """
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:

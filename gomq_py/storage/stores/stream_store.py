@@ -475,5 +475,5 @@ class StreamStore(segment_log.SegmentLog):
 
 
 def usable_segment_bytes(wanted):
-    """The segment size nearest to ``wanted``, in bytes, that is allowed."""
+    """The allowed segment size, in bytes, that is nearest to ``wanted``."""
     return max(FIRST_SEGMENT_BYTES, min(int(wanted), LARGEST_SEGMENT_BYTES))
