@@ -160,8 +160,9 @@ GRACE_S = 0.00012
 
 
 class NextFlush:
-    """The flush that begins next; it covers all marks made until ``has_begun``. A caller whose callback waits
-    for this flush may let it answer for further changes, too: ``join`` counts them in ``joined``.
+    """The flush that begins next; it covers all marks made until ``has_begun``. If a caller's callback waits
+    for it, the caller may count on that callback for further changes, too: it calls ``join`` for each.
+    ``joined``: number of these calls.
     """
 
     __slots__ = ("has_begun", "joined", "_commit_delay")

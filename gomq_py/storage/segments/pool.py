@@ -537,7 +537,9 @@ class SegmentPool:
             self._close(pair)
 
     def _finish_retiring(self, folder, pair, leaving):
-        """Make the changes ``leaving``, then move the acks file into the pool too, or unlink the pair."""
+        """Make the changes ``leaving``, then move the pair's acks file into the pool too, or unlink both
+        files.
+        """
         msgs, acks = pair.msgs, pair.acks
         if (
             pair.pool_path is not None and acks is not None and not msgs.is_retained and not acks.is_retained

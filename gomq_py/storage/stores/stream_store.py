@@ -64,7 +64,7 @@ class StreamStore(segment_log.SegmentLog):
     # the hot verb
 
     def append(self, message):
-        """Copy the message in; its location becomes its offset.
+        """Copy the message in, and set its location to its offset in the stream.
 
         Raises StoreFull (no room on the disk, or the record is larger than any segment; nothing changed),
         StoreClosed, StoreLater or another StoreError.
