@@ -85,7 +85,7 @@ def _names_this_machine(host, base_url):
 
 
 def is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``, whatever the scheme: a proxy may have ended TLS."""
+    """Whether a page of ``origin`` came from ``host``. The scheme may differ: a proxy may have ended TLS."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:

@@ -1,8 +1,8 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
 Each method yields families for ``exposition.rendered``; each family of RabbitMQ's /metrics/detailed has its
-own method. Reads the model's counters, keeps nothing. Makes series per object lazily, and
-sums over many objects in slices.
+own method. Reads the broker's counters, keeps nothing. Makes series per object lazily, and sums over many
+objects in slices.
 """
 import os
 import resource
@@ -32,7 +32,7 @@ QUEUE, EXCHANGE = ("vhost", "queue"), ("vhost", "exchange")
 
 
 class Families:
-    """Metric families of a node's present state. ``endpoint`` is a label's value in identity_info."""
+    """Metric families of a node's present state. ``endpoint`` is the value of a label in identity_info."""
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
         """``inner`` comes between the prefix and the names of all families but identity and build."""
@@ -44,7 +44,7 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """Identity and versions, with which dashboards join all other families."""
+        """The metric families with identity and versions, by which dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.broker.cluster_name,
@@ -142,8 +142,8 @@ class Families:
         yield self._gauge("queues", "Queues available", sum(len(vhost.queues) for vhost in vhosts))
 
     def global_counters(self, by_type=None, exchanges=None, channels=None):
-        """RabbitMQ's counters by protocol. The arguments are the parts of what ``_summed()`` returns;
-        without arguments, this method calls ``_summed()``. May switch.
+        """RabbitMQ's counters by protocol. The arguments are the three parts of the result of ``_summed()``;
+        without them, this method calls ``_summed()``. May switch.
         """
         if by_type is None:
             by_type, exchanges, channels = self._summed()
@@ -333,7 +333,7 @@ class Families:
                 ((one.vhost, one.name), value(one.state)) for one in exchanges))
 
     def _series(self, kind, name, text, labels, samples):
-        """A family with a series per object, whose ``samples`` are (label values, value)."""
+        """A family with a series per object; ``samples`` yields (label values, value) of each object."""
         return kind(self._prefix + name, text, labels=labels), samples
 
     def _queues(self, vhosts):

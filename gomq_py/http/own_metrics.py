@@ -131,7 +131,7 @@ class OwnFamilies:
             sums.of_dropped(self._node.totals(), self._node.clients.all()))
 
     def loop(self, _vhosts=None):
-        """Latency of the event loop. May switch."""
+        """Latency of the event loop, measured now. May switch."""
         yield _gauge(
             "event_loop_lag_seconds",
             f"Longest of {LAG_SAMPLES} turns of the event loop, timed during the scrape", loop_lag_s())
@@ -170,7 +170,7 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """The number of set-aside messages of each queue that has set some aside."""
+        """For each queue that has set messages aside, their number."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
@@ -274,7 +274,7 @@ def _families(kind, labels, described, state, table):
 
 
 def loop_lag_s():
-    """The event loop's latency: the duration of the longest of some rounds, run now. May switch."""
+    """Measure the event loop's latency: the longest of some rounds, in seconds. May switch."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

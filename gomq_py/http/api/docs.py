@@ -22,7 +22,7 @@ code { font-family: monospace } .method { font-weight: bold }
 
 
 def described():
-    """The OpenAPI document of this app, made at the first call, in slices. May switch."""
+    """Return the OpenAPI document of this app, made at the first call, in slices. May switch."""
     extensions = current_app.extensions
     if "gomq.openapi" not in extensions:
         for name in paced(MODULES):
