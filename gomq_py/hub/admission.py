@@ -56,7 +56,7 @@ LULL_MS = 500
 
 class AdmittedSocket:
     """One connection that Admission counts. ``host``: the client's address, empty for a unix socket.
-    ``end_login()``: ends a login that waits for something other than the socket; must not switch; or None.
+    ``end_login()``, or None: ends a login that waits for something else than the socket; must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")
@@ -145,7 +145,7 @@ class Admission:
 
 
 class Gate:
-    """Limits one protocol's connections by address, and its pending ones, which have not logged in."""
+    """Limits one protocol's connections: by client address, and those that have not logged in (pending)."""
 
     def __init__(self, admission: Admission, prefix: str):
         self._admission = admission
@@ -167,13 +167,13 @@ class Gate:
 
     def has_room(self, host: str) -> bool:
         """True if a connection from ``host`` may be accepted. If too many connections are pending, shuts down
-        one that has been pending for long, to make room; False if there is none.
+        one that has been pending for long; returns False if there is no such connection.
         """
         return not self._is_full() or self._drop_the_slowest(network_of(host))
 
     def refuses(self, host: str) -> bool:
-        """True if a connection from ``host`` must be refused instead of waiting for room: the gate is full,
-        and earlier clients of this address have kept the broker waiting.
+        """True if a connection from ``host`` must be refused instead of waiting for room: too many
+        connections are pending, and earlier clients of this address have kept the broker waiting.
         """
         return self._is_slow(host) and self._is_full()
 
@@ -275,8 +275,8 @@ class Gate:
 
 @functools.lru_cache(NETWORKS)
 def network_of(address: str) -> str:
-    """Return the network, as text, under which an address is counted: for IPv6 its /64, which belongs to one
-    customer; for IPv4 the address itself.
+    """Return the network, as text, under which an address is counted: the /64 of an IPv6 address, because one
+    customer has a whole /64; an IPv4 address itself.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

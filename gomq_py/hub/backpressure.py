@@ -75,7 +75,7 @@ class TakeRate:
         )
 
     def _is_flood(self, now_ms, taken, weight):
-        """Whether FLOOD messages per ms were taken lately, if each counts as ``weight`` messages."""
+        """Whether FLOOD messages per ms were taken lately, each counted as ``weight`` messages."""
         passed_ms = now_ms - self._from_ms
         if not 0 <= passed_ms < FLOOD:
             self._count = taken - self._from

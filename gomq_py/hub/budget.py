@@ -7,8 +7,8 @@ host.
 The first ``limit`` octets go to everybody, first come, first served. The octets from ``limit`` to ``most`` go
 only to holders within their share: an account's share is half of what is left; a connection's share is an
 eighth, as long as more than half is left, so that later connections find room. A holder beyond its share
-waits. While anybody waits, holders beyond their share must make progress at a least speed; slower holders are
-given up, the slowest first, until there is room.
+waits. While anybody waits, holders beyond their share must make progress at a least speed; the connections of
+slower holders are closed, the slowest first, until there is room.
 """
 import time
 from itertools import chain, islice, zip_longest
@@ -33,7 +33,8 @@ AT_ONCE = 64
 
 
 class Held:
-    """The ``octets`` of one holder (a body or consumer), of the connection ``output`` and the ``account``.
+    """The ``octets`` that one holder (a body or consumer) has. They also count for the connection ``output``
+    and the ``account``.
 
     ``progress``: octets received or sent for the holder up to the time ``since_s``. ``speed``: progress per
     second before ``since_s``, as a part of ``octets``, or None.
@@ -53,8 +54,8 @@ class Budget:
     """Counts the octets that holders have: in all (``held``), by connection and by account (user in a vhost).
 
     A holder or waiter is any hashable object with ``output`` (its connection's net.output, which has the
-    account), ``resume_held()``, called when a waiter should ask again, and ``give_up(why)``, which ends a
-    slow holder. Neither method may switch.
+    account), ``resume_held()``, called when a waiter should ask again, and ``give_up(why)``, which closes its
+    connection. Neither method may switch.
     """
 
     def __init__(self, limit, most, timers, clock=time.monotonic):
@@ -124,7 +125,7 @@ class Budget:
         return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
-        """Add a waiter. ``octets``: how many it asks for, in a budget whose holders ask first; else 0."""
+        """Add a waiter. ``octets``: how many it asks for before it holds them; 0 if it holds them already."""
         if not self._is_closed:
             account = waiter.output.account
             self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
@@ -144,7 +145,9 @@ class Budget:
             self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
-        """Give up holders that are slow and beyond their share, until there is room. Returns their number."""
+        """Close the connections of slow holders beyond their share, until there is room. Returns their
+        number.
+        """
         count = 0
         now_s = self._clock()
         slow = []
@@ -194,7 +197,7 @@ class Budget:
     # for subclasses
 
     def _lacks_room(self):
-        """Whether waiters need octets that other holders have now, so that slow holders are given up."""
+        """Whether waiters need octets that holders have now, so that slow holders must give them up."""
         return bool(self._waiting)
 
     def _call_next(self):
@@ -205,15 +208,15 @@ class Budget:
         raise NotImplementedError
 
     def _may_be_judged(self, holder):
-        """Whether a holder can be slow only because of its client, so that it may be given up for that."""
+        """Whether a holder can be slow only because of its client, so that its connection may be closed."""
         raise NotImplementedError
 
     def _let_go_of(self, holder):
-        """Free the octets of a holder that was given up, and resume waiters."""
+        """Free the octets of a holder whose connection give_up() has closed, and resume waiters."""
         raise NotImplementedError
 
     def _why(self, held, speed):
-        """Return the text that tells the client or the log why a holder was given up."""
+        """Return the text that tells the client or the log why a slow holder's connection is closed."""
         raise NotImplementedError
 
 
@@ -271,7 +274,7 @@ class BodyBudget(Budget):
         return ""
 
     def release(self, body):
-        """Free the octets of a body that is complete or given up, and resume bodies that wait."""
+        """Free the octets of a body that is complete or will not end, and resume bodies that wait."""
         self.forget(body)
         if not self._let_go(body):
             return
@@ -314,8 +317,8 @@ class BodyBudget(Budget):
             and self._of_output.get(body.output, 0) <= self.limit)
 
     def _first_beyond_share(self):
-        """Return the one body that may grow beyond its share: the oldest such body of the account whose last
-        one was longest ago. It stays the same until it ends or is within its share.
+        """Return the one body that may grow beyond its share: the oldest, of the account that was served
+        longest ago. It stays the same body until it ends or is within its share.
         """
         if self._first is None or self._is_within_share(self._first.output):
             of_connection, of_account = self._shares()
@@ -399,9 +402,9 @@ class LargeOutput(Budget):
     Delivery calls admit() before it copies a message larger than the hub's output buffer, or sends one from
     its file. A copy stays until the socket has taken it, so a hundred consumers that read nothing would hold
     a hundred copies. The last quarter of the limit is only for consumers within their share of it. Other
-    consumers wait, and clients that read too slowly meanwhile are given up. If there is no other copy, a copy
-    of any size is admitted. If no waiter has been admitted for ``2 * WINDOW_S``, one copy is admitted beyond
-    the limit and counts in no share. The progress of a consumer is the octets that its ``output`` has sent.
+    consumers wait, and clients that read too slowly meanwhile are disconnected. If there is no other copy, a
+    copy of any size is admitted. If no waiter has been admitted for ``2 * WINDOW_S``, one copy is admitted
+    beyond the limit and counts in no share. A consumer's progress is the octets that its ``output`` has sent.
     """
 
     def __init__(self, limit, timers, clock=time.monotonic):

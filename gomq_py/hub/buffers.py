@@ -119,15 +119,15 @@ class HubBuffers:
         return bytearray(SMALL_SPARE_OCTETS if is_small else SPARE_OCTETS)
 
     def give_spare(self, spare):
-        """Return a bytearray that take_spare() lent."""
+        """Take back a bytearray that take_spare() lent."""
         spares = self._small_spares if len(spare) == SMALL_SPARE_OCTETS else self._spares
         if len(spares) < SPARES:
             spares.append(spare)
 
 
 class Lent:
-    """A buffer in use, of which ``octets`` is a memoryview. It is free for reuse when nothing refers to this
-    Lent any more.
+    """A buffer in use, of which ``octets`` is a memoryview. The buffer is free for reuse when nothing refers
+    to this Lent any more.
     """
 
     __slots__ = ("octets", "__weakref__")

@@ -90,7 +90,8 @@ class Clients:
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
-        """Add a connection after its login. If an alarm is on, call its ``block()`` with the reason."""
+        """Add a connection after its login. If an alarm blocks publishers, call the connection's ``block()``.
+        """
         self._all[connection] = None
         self._doors[connection.door] += 1
         self._by_user.setdefault(connection.user.identity, {})[connection] = None
@@ -119,9 +120,7 @@ class Clients:
         self._alarm_news.begin(self.all(), reason)
 
     def close(self, reason):
-        """Tell all clients that they must disconnect, and after STOP_TIMEOUT_S disconnect the rest. May
-        switch.
-        """
+        """Tell all clients to disconnect; after STOP_TIMEOUT_S, disconnect the rest. May switch."""
         self.is_closing = True
         shutdown = Shutdown()
         for connection in self.all():

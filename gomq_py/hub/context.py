@@ -31,8 +31,7 @@ LINK_PACE_S, LINK_REST_MOST_S = 0.002, 0.05
 
 
 class Hub:
-    """The shared parts of one broker. ``settings``: its limits of connections are read at each new
-    connection.
+    """One broker's shared parts. Admission reads its limits from ``settings`` at every new connection.
 
     Virtual hosts, exchanges and queues use ``scheduler`` and ``timers``; protocol servers use all parts.
     """
@@ -71,8 +70,8 @@ class Hub:
         return self._begun(gevent.Greenlet(function, *arguments), 0)
 
     def call_later(self, seconds, function, *arguments):
-        """Return a greenlet that starts after so many seconds, for work that may switch; other work uses a
-        timer. Its ``kill(block=False)`` before that cancels it.
+        """Return a greenlet that starts after so many seconds, unless its ``kill(block=False)`` is called
+        before. For work that may switch; other work uses a timer.
         """
         return self._begun(gevent.Greenlet(function, *arguments), seconds)
 
@@ -86,9 +85,7 @@ class Hub:
             self._closing[function] = None
 
     def not_at_close(self, function):
-        """Do not call ``function()`` when the hub closes. Does nothing if at_close() did not get this
-        function.
-        """
+        """Do not call ``function()`` at the close. Does nothing if at_close() did not get this function."""
         self._closing.pop(function, None)
 
     def take_leave(self):

@@ -35,8 +35,7 @@ class Endings(Job):
         self._is_closed = False
 
     def give_back(self, ends, then):
-        """Call each function of ``ends``, an iterable that is read item by item, then ``then()``, in slices.
-        """
+        """Call each function of ``ends``, an iterable read item by item, then ``then()``, in slices."""
         if not self._is_closed:
             self._waiting.append((iter(ends), then))
             self._scheduler.start(self)

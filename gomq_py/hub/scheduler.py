@@ -1,4 +1,4 @@
-"""Scheduler: lets queues and long work have their turns at the end of a read, or after the next poll of the
+"""Scheduler: does the work of queues at the end of a read, and long work in slices after later polls of the
 loop.
 
 Each hub (hub.context) has one. It gives turns to TurnTakers, such as queues, and knows nothing else of them.
@@ -187,8 +187,9 @@ class Scheduler:
     def start(self, job):
         """Do a slice of the job per poll of the loop, from the next poll on, until it has no more to do.
 
-        Has no effect if the job runs already, also in the job's own slice: there the return value of ``step``
-        decides.
+        A job that runs already goes on running.
+
+        Starting a job within its own slice has no effect: the return value of ``step`` decides.
         """
         if not job.running and not self.closed:
             job.running = True
@@ -240,9 +241,8 @@ class Scheduler:
                 LOG.exception("writing out %r failed", taker.name)
 
     def _put_behind(self):
-        """Write out many touched TurnTakers, and let their turns wait behind the turns that wait already.
-        Each turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of
-        one.
+        """Write out many touched TurnTakers, and let them wait for their turn behind those that wait already.
+        A turn then writes more at once: in a flood to 5000 sinks, the messages of six polls instead of one.
         """
         touched = self.touched
         self.touched = []

@@ -54,8 +54,7 @@ def begin(function, *arguments, pool=None):
 
 def begin_apart(function, *arguments):
     """Call ``function(*arguments)`` in a new thread, for long work; returns the ThreadWork. Work that
-    outlasts the hub ends silently; a pool's thread would print an error. Raises RuntimeError if no thread can
-    start.
+    outlasts the hub ends silently, unlike in a pool. Raises RuntimeError if no thread can be started.
     """
     answer, outcome = AsyncResult(), []
     watcher = gevent.get_hub().loop.async_()
@@ -90,8 +89,7 @@ def in_thread(function, *arguments):
 
 
 def _attempt(function, arguments):
-    """Call the function, in the thread. Returns (result, error), and raises nothing: gevent would print it.
-    """
+    """Call the function, in the thread. Returns (result, error) and raises nothing: gevent would print it."""
     try:
         return function(*arguments), None
     except BaseException as error:

@@ -47,9 +47,9 @@ class HubTimers:
         return timer
 
     def start_at(self, due_ms, callback):
-        """As ``start()``, but at ``due_ms`` (Unix milliseconds). If the system's clock is set meanwhile, the
-        call may come ``LOOK_MS`` late, or too early: a callback that comes too early must start another
-        timer.
+        """Call ``callback()``, which must not switch, once at ``due_ms`` (Unix ms); returns an object with
+        ``stop()``. If the system's clock is set meanwhile, the call may be ``LOOK_MS`` late, or early: a
+        callback called early must start another timer.
         """
         timer = self.start(due_ms - self.now_ms(), callback)
         timer.due_ms = due_ms

@@ -202,8 +202,7 @@ class SlowWalk:
         return not self._turns.has_time()
 
     def has_time(self):
-        """Whether the connection's next frame may be carried out now. If not, holds the stream for a while.
-        """
+        """Whether the connection's next frame may be carried out now. If not, holds the stream for now."""
         if self._turns.has_time():
             return True
         self._turns.wait(self._stream)
@@ -211,7 +210,7 @@ class SlowWalk:
 
 
 class PacedTurns:
-    """Lets requests begin one after the other, with pauses; at once if there was none lately.
+    """Lets requests begin one at a time, with a pause after each; the first one begins at once.
 
     Users take turns. Repeated requests after a failure come last. A turn only begins its work: slow work
     delays no other turn.
@@ -239,9 +238,8 @@ class PacedTurns:
             (self._failed_line if has_failed else self._line).add(granted, account)
 
     def wait(self, wakened=None, is_over=lambda: False, has_failed=False, account=None):
-        """Return when the caller's request may begin, or once ``is_over()`` returns True; it is called at
-        first and whenever the Event ``wakened`` is set. ``has_failed``: the request repeats a failed one. May
-        switch.
+        """Return when the caller's request may begin, or when ``is_over()``, called at first and whenever the
+        Event ``wakened`` is set, returns True. ``has_failed``: the request repeats a failed one. May switch.
         """
         has_turn = False
         if wakened is None:
@@ -261,7 +259,7 @@ class PacedTurns:
             self.forget(granted, account)
 
     def forget(self, granted, account=None):
-        """Withdraw a request by the callback ``granted`` that ask() got."""
+        """Withdraw the request that was made with the callback ``granted``."""
         self._line.discard(granted, account)
         self._failed_line.discard(granted, account)
 
