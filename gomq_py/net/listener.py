@@ -275,9 +275,7 @@ class Listener:
             self._let_in(connection, address)
 
     def _must_wait(self, address: Any) -> bool:
-        """Whether an accepted connection must wait: the gate has no room now, but does not refuse this
-        address.
-        """
+        """Whether an accepted connection must wait: the gate has no room now, but does not refuse it."""
         if self._gate is None:
             return False
         host = host_of(address)
@@ -423,8 +421,8 @@ def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog)
 
 
 def path_id(path: str) -> tuple[int, int] | None:
-    """Return (device, inode) of the file at ``path``, which a later file there does not have; None if there
-    is no file, as for a socket in the abstract namespace.
+    """Return (device, inode) of the file at ``path``, to tell it from a later file; None if there is no file,
+    as for a socket in the abstract namespace.
     """
     try:
         status = os.stat(path)

@@ -105,7 +105,7 @@ class Output:
             self._send_pending()
 
     def room_to_fill(self):
-        """How many octets a caller should fill before send_filled(): more for a peer that reads fast."""
+        """How many octets of the hub's output buffer to fill per send_filled(); more for a fast peer."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets
@@ -144,8 +144,7 @@ class Output:
         self.waiters.append(callback)
 
     def not_when_drained(self, callback):
-        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get this callback.
-        """
+        """Do not call ``callback()`` any more. Does nothing if call_when_drained() did not get it."""
         if self.waiters is not None and callback in self.waiters:
             self.waiters.remove(callback)
 
@@ -300,8 +299,7 @@ class Output:
 
 
 def send_function(socket):
-    """Return the non-blocking send of a socket: the system's, or a WebSocket's; gevent's own send may wait.
-    """
+    """Return the non-blocking send of a socket: the system's or a WebSocket's; gevent's own may wait."""
     if is_plain(socket):  # a plain gevent socket takes 2 us to look for an attribute it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):

@@ -10,7 +10,7 @@ of a connection. Formats of the HAProxy specification.
 
 Runs between accept() and the handshakes, in the connection's own greenlet. Takes exactly the header from the
 socket, because TLS may follow. A header from an untrusted peer (``Proxies``) stays on the socket, and the
-door refuses it.
+protocol's server refuses it.
 """
 import struct
 from collections.abc import Callable, Sequence
@@ -109,9 +109,7 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_loopback_of_another_machine(announced: tuple[str, int], proxy: Any) -> bool:
-    """Whether ``announced`` is a loopback address, but ``proxy`` runs on another machine: then it is that
-    one's.
-    """
+    """Whether a proxy on another machine announces a loopback address, which is that machine's own."""
     return isinstance(proxy, tuple) and _plain(announced[0]).is_loopback and not _plain(proxy[0]).is_loopback
 
 

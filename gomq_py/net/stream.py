@@ -95,8 +95,7 @@ class Stream:
 
     def begin(self, lane, handler, rest, over):
         """Begin to read, and return at once. ``over()`` is called once at the end, maybe before this returns
-        or in the lane; it must not switch, and must see to it that end() is called later. ``rest``: see
-        run().
+        or while the lane (parser) runs; it must not switch, and must see to it that end() is called later.
         """
         self.lane = lane
         self.handler = handler
@@ -261,7 +260,7 @@ class Stream:
             self.watcher.start(self._readable)
 
     def _read(self):
-        """Read once, and hand the octets to the lane. Returns their number, 0 at the stream's end."""
+        """Read once, and have the parser process the octets. Returns their number, 0 at the stream's end."""
         if self.rewalk:
             # Octets read before come first; a paused stream's rest may not fit in front of a new read.
             return 0
@@ -297,7 +296,7 @@ class Stream:
 
     def read_into(self, target, count):
         """Receive the next ``count`` octets, the rest of a large frame, straight into the view
-        ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. A lane
+        ``target.room(count)``, and report them by ``target.came(count)``, in one or several calls. The parser
         calls this at the end of a process() that has finished all octets read.
         """
         if count:

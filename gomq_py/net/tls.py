@@ -98,8 +98,7 @@ def _ask_for_certificates(context: Any, options: TLSOptions) -> None:
 
 
 def _no_password() -> str:
-    """Refuse OpenSSL's question for the password of an encrypted key, which by default goes to the terminal.
-    """
+    """Refuse to ask for the password of an encrypted key; by default OpenSSL asks on the terminal."""
     raise ValueError("the key is encrypted; a broker has nobody to ask for its password")
 
 

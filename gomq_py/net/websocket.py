@@ -157,7 +157,7 @@ class WebSocket:
         self._events = self._connection.events()
 
     def _take(self, view: Any) -> int:
-        """Move payload that wsproto has parsed into ``view``, like receive_into() but without a read."""
+        """Move received payload into ``view`` without reading the socket; returns the count, 0 at the end."""
         taken, is_first = 0, True
         if self._spent:
             self._spent = False
