@@ -81,7 +81,7 @@ class ClientConnection:
         return self.address[1] if isinstance(self.address, tuple) else 0
 
     def unkept(self):
-        """(number of messages sent to the client that no queue held, number of such messages dropped)."""
+        """(number of messages sent to the client without a queue, number of such messages dropped)."""
         return 0, 0
 
     # for the protocol to implement
@@ -257,8 +257,7 @@ class ClientConnection:
     # signals
 
     def is_silent(self, checks):
-        """Whether no octets came during ``checks`` heartbeat checks in a row, although the stream was read.
-        """
+        """Whether no octets came in ``checks`` heartbeat checks in a row, although the stream was read."""
         if self.stream.received_octets != self._octets_seen or self.stream.paused:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0

@@ -22,7 +22,7 @@ class ClientLogin:
         self.timeout_s = timeout_s
 
     def checked(self, username, password, deadline, protocol):
-        """Return the User of a right password. ``protocol``: for events. Raises LoginRefused. May switch."""
+        """Check a login; returns the User. ``protocol``: name for events. Raises LoginRefused. May switch."""
         try:
             return check_credentials(
                 self.broker.logins, self.clients, username, password, self.host, deadline)
@@ -31,8 +31,7 @@ class ClientLogin:
             raise
 
     def tell(self, outcome, username, protocol, *error):
-        """Emit the event of a login's ``outcome``, "success" or "failure"; no failure while the broker stops.
-        """
+        """Emit the event of a login's ``outcome``, success or failure; no failure while the broker stops."""
         if error and self.clients.is_closing:
             return
         one = self.connection
