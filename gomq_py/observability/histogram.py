@@ -26,9 +26,7 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """[(bound as text, number of events that took at most so long)], for Prometheus; the last bound is
-        +Inf.
-        """
+        """[(bound as text, number of events up to the bound)], as in Prometheus; the last bound is +Inf."""
         buckets, events = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts):
             events += count

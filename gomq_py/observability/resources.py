@@ -52,7 +52,7 @@ def free_disk(path: Any) -> tuple[int, int]:
 
 
 def identity(path: Any) -> tuple[int, int] | None:
-    """(device, inode) of the file or folder at ``path``, which a later file there does not have; None if it
+    """(device, inode) of the file or folder at ``path``, to tell it from one that replaces it; None if it
     does not exist. May take long. Raises OSError.
     """
     try:

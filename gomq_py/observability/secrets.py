@@ -1,7 +1,7 @@
 """Secrets: replaces passwords in texts and values with asterisks before they are shown, and restores the
 passwords when a client sends a shown value back.
 
-For the log, the management door and events. Exported definitions keep their passwords, because a broker is
+For the log, the management API and events. Exported definitions keep their passwords, because a broker is
 restored from them.
 """
 import re
