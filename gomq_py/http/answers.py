@@ -154,7 +154,7 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse a body of very many values in slices, into ``g.parsed``; skip any other body. May switch."""
+    """Parse a body of very many values in slices, into ``g.parsed``; leave other bodies unparsed."""
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return

@@ -62,8 +62,8 @@ class Clients:
         return len(self._clients)
 
     def has_room(self):
-        """True if another client may connect. If the port is full, closes the client that has kept the server
-        waiting longest, but at least PATIENCE_S; ``room_again()`` is called when this should be asked again.
+        """True if another client may connect. A full port closes the client that has kept the server waiting
+        longest, if for PATIENCE_S at least; ``room_again()`` is called when there may be room.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True

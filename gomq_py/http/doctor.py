@@ -126,8 +126,8 @@ class Doctor:
 @blueprint.get("/api/doctor")
 @access(MANAGEMENT)
 def examine():
-    """Return the problems that the user may see, the worst first: of the node with the tag monitoring, of
-    queues in the vhosts that the user sees. An empty list means that no problem was found.
+    """Return the problems that the user may see, the worst first: problems of queues in vhosts that the user
+    sees and, with the tag monitoring, of the node. An empty list means that no problem was found.
     """
     found = [one for scope, one in answers.node().doctor.examined(answers.node()) if _is_seen(scope, one)]
     found.sort(key=lambda one: one.level != checks.BAD)

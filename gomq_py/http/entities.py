@@ -28,7 +28,7 @@ def caller(vhost_name):
 
 
 def writable_vhost(name):
-    """The vhost of this name, to change it; RabbitMQ words its absence (NoSuchObject) differently then."""
+    """The vhost of this name, for a change: NoSuchObject then has the words that RabbitMQ uses there."""
     if name not in node().broker.vhosts:
         raise NoSuchObject("vhost_not_found", error="not_found")
     return find_vhost(name)

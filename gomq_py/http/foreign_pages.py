@@ -25,7 +25,7 @@ FORMS = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "
 
 
 def check():
-    """Check a request that may change something, before all else. Raises ForeignPage, UnsupportedType."""
+    """Refuse a cross-site request that may change something. Raises ForeignPage, UnsupportedType."""
     if request.method in READING:
         return
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
@@ -43,7 +43,7 @@ def check():
 
 
 def check_token(token):
-    """Check the token of a session's request that may change something. Raises ForeignPage."""
+    """Check the CSRF token of a session's request that may change something. Raises ForeignPage."""
     given = request.headers.get(TOKEN_HEADER, "")
     if (
         request.method not in READING

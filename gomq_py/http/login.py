@@ -225,7 +225,7 @@ def sign_on_settings(given):
 
 
 def issuer_origins(given):
-    """(origin of the tokens' issuer,); () if a Content-Security-Policy cannot name that origin."""
+    """A tuple: the origin of the tokens' issuer; empty if a Content-Security-Policy cannot name it."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port

@@ -170,7 +170,7 @@ class OwnFamilies:
             (*LABELS, "consumer_tag"), iter(samples))
 
     def set_aside(self, vhosts=None):
-        """For each queue that has set messages aside, their number."""
+        """Number of each queue's messages that are set aside, because they could not be moved."""
         queues = paced(self._queues(vhosts), LOOK)
         yield _series("queue_messages_set_aside", SET_ASIDE, LABELS, (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None))
@@ -188,7 +188,7 @@ class OwnFamilies:
         return found
 
     def _movers(self):
-        """The entities that may have set messages aside: queues, and the stores of delayed exchanges."""
+        """The queues, and the stores of delayed exchanges, all of which may have set messages aside."""
         exchanges = [
             one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())
         ]

@@ -104,9 +104,7 @@ class Rates:
         self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
     def look(self, group, thing, windows=None):
-        """Read an entity's counters; returns a View, with rates since the last look. May switch
-        (``group.read``).
-        """
+        """Read an entity's counters; returns a View, with rates since the last look. May switch."""
         values = group.read(thing)
         history = self._history((group, _reference(thing)), values, windows) if windows else None
         look = self._look(group, thing, values)
@@ -321,9 +319,7 @@ class History:
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Add a sample after a pause. Drop the short samples before it: curves would prefer them to the
-        day's.
-        """
+        """Add a sample after a pause; drop earlier short ones, which curves would prefer to the day's."""
         self._samples.clear()
         self.add(unix_s, values)
 

@@ -79,7 +79,9 @@ class _Incoming(io.RawIOBase):
         return self._client.connection
 
     def expect_head(self, first):
-        """Expect a request within the request's limit if it is the ``first``, else within the idle limit."""
+        """Set the time limit for the next request: if it is the ``first``, the request's, else the idle
+        limit.
+        """
         self._octets, self._step = 0, _Incoming._idle
         self._clients.allow(
             self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout

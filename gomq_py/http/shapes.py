@@ -97,7 +97,7 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """How many messages a queue or delayed exchange has set aside, and why, as JSON."""
+    """The number of messages that a queue or exchange set aside, as it could not move them, and why."""
     return {
         "messages_set_aside": aside.count if aside else 0,
         "set_aside_reasons": dict(aside.reasons) if aside else {},

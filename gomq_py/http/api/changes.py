@@ -23,7 +23,7 @@ TOLD_MAX, LOOKED_AT = 200, 2000
 @blueprint.get("/api/changes")
 @access(MANAGEMENT)
 def list_changes():
-    """Return the changes after number ``since`` that the user may see; without it, only the last number."""
+    """Return the changes after number ``since`` that the user may see; without ``since``, the last number."""
     since = _since()
     last = node().feed.last
     changes = [] if since is None else node().feed.since(since)

@@ -42,7 +42,7 @@ def list_of_channels(connections):
 @blueprint.get("/api/connections/username/<user>")
 @access(MANAGEMENT)
 def list_connections(user=None):
-    """Return the connections that the user sees, of all users or of the user in the path."""
+    """Return the connections that the caller may see: all of them, or those of the user in the path."""
     return listing([one for one in visible() if user in (None, one.user.name)], kinds.CONNECTIONS)
 
 
@@ -127,7 +127,7 @@ def find_channel(name):
 @blueprint.get("/api/consumers/<vhost>")
 @access(MANAGEMENT)
 def list_consumers(vhost=None):
-    """Return the consumers, in one vhost or in all that the user sees, on connections that the user sees."""
+    """Return the consumers in one vhost, or in all vhosts, whose connections the user may see."""
     if vhost is not None:
         find_vhost(vhost)
     pairs = []

@@ -54,7 +54,7 @@ class Look:
         self._octets_left = MAX_PEEK_OCTETS
 
     def shown(self, message, position):
-        """A Message as JSON, its body cut to the query's ``truncate``, and all bodies to MAX_PEEK_OCTETS."""
+        """A Message as JSON. Cuts the body to ``truncate`` octets, all bodies together to MAX_PEEK_OCTETS."""
         limit = min(self._octets_left, self._truncate)
         self._octets_left -= min(self._octets_left, message.get_body_length())
         return shown(message, position, self._encoding, limit)
@@ -120,7 +120,7 @@ def copy_messages(vhost, name):
 @blueprint.post("/api/queues/<vhost>/<name>/replay")
 @access(MANAGEMENT)
 def replay_messages(vhost, name):
-    """Move dead letters back to the queue, or exchange, that their header x-death says they came from."""
+    """Move dead letters back to the queue, or exchange, that is named in their header x-death."""
     find_queue(vhost, name)
     wanted = body()
     to, x_death = wanted.get("to", "queue"), wanted.get("x_death", "keep")

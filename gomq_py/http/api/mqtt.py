@@ -88,7 +88,7 @@ def delete_session(vhost, client_id):
 @blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/connection")
 @access(MANAGEMENT)
 def delete_session_connection(vhost, client_id):
-    """Close the connection of the session's client and log the ``X-Reason``; a session that is kept stays."""
+    """Close the connection of the session's client and log the ``X-Reason``; a persistent session stays."""
     session, _ = _session(vhost, client_id)
     if session.connection is None:
         raise NoSuchObject()

@@ -125,7 +125,7 @@ def get_global_parameter(name):
 @blueprint.put("/api/global-parameters/<name>")
 @access(ADMINISTRATOR)
 def put_global_parameter(name):
-    """Set a global parameter, such as the cluster's name or the vhosts that MQTT clients come into."""
+    """Set a global parameter, such as the cluster's name or the vhosts for MQTT clients."""
     values = node().broker.parameters.global_
     existed, before = name in values, values.get(name)
     set_value(lambda value: node().broker.parameters.set_global(name, restored(value, before)))

@@ -158,7 +158,7 @@ class Criteria:
 
 
 def steps_of(path):
-    """The steps of a path into JSON, texts and numbers. Raises BadRequest.
+    """The steps of a JSON path, a list of texts (keys) and numbers (indexes). Raises BadRequest.
 
     >>> steps_of("$.order.lines[0].sku")
     ['order', 'lines', 0, 'sku']

@@ -88,8 +88,8 @@ def read_segment(vhost, name, number):
 @blueprint.get("/api/streams/<vhost>/<name>/messages")
 @access(ANYBODY)
 def peek_stream(vhost, name):
-    """Return up to ``count`` messages from ``offset`` on or, if that one is deleted, from the first one left.
-    The ``position`` of each message is its offset. Nothing is delivered or counted.
+    """Return up to ``count`` messages from ``offset`` on, or from the oldest message if that offset is
+    deleted. The ``position`` of each message is its offset. Nothing is delivered or counted.
     """
     stream = find_stream(vhost, name)
     look = messages.Look(integer_of(request.args, "offset", 0, highest=_HIGHEST))

@@ -25,9 +25,9 @@ LOOKED_AT = 2000
 @blueprint.get("/api/unacked/<vhost>/<name>")
 @access(MANAGEMENT)
 def list_unacked(vhost=None, name=None):
-    """Return the consumers, and the channels that use basic.get, that hold unacknowledged messages of one
-    queue, one vhost or all that the user sees: the number, and the age of the oldest. Only of connections
-    that the user sees. /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
+    """Return the consumers, and the channels that use basic.get, with unacknowledged messages of one queue,
+    one vhost or all vhosts: the number of messages, and the age of the oldest. Connections that the user may
+    not see are left out. /api/queues/VHOST/QUEUE/unacked lists the messages of a queue one by one.
     """
     if name is not None:
         wanted = find_queue(vhost, name)
