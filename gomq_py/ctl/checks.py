@@ -1,4 +1,4 @@
-"""Commands for a data folder that no broker holds, and doctor for a running broker and its machine."""
+"""Commands for the data folder of a stopped broker, and doctor for a running broker and its machine."""
 import sys
 from contextlib import contextmanager
 

@@ -26,7 +26,7 @@ class _JSON(click.ParamType):
 
 
 class _Messages(click.ParamType):
-    """A click type for src-delete-after: one of its words (such as never), or a number of messages."""
+    """A click type for src-delete-after: never, queue-length or a number of messages."""
 
     name = "never|queue-length|number"
 

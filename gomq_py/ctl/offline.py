@@ -118,7 +118,7 @@ class Definitions:
         }
 
     def folders(self):
-        """({names of the folders in use below queues/}, {part behind the dot of a deleted folder's name})."""
+        """({names of folders in use below queues/}, {part behind the dot in names of deleted folders})."""
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))
