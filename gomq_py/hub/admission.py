@@ -56,7 +56,7 @@ LULL_MS = 500
 
 class AdmittedSocket:
     """One connection that Admission counts. ``host``: the client's address, empty for a unix socket.
-    ``end_login()``, or None: ends a login that waits for something else than the socket; must not switch.
+    ``end_login()``, or None: ends a login that waits for something besides the socket; must not switch.
     """
 
     __slots__ = ("host", "since", "fileno", "identified", "end_login")

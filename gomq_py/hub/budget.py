@@ -145,9 +145,7 @@ class Budget:
             self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
-        """Close the connections of slow holders beyond their share, until there is room. Returns their
-        number.
-        """
+        """Close connections of slow holders beyond their share until there is room. Returns their number."""
         count = 0
         now_s = self._clock()
         slow = []

@@ -90,8 +90,7 @@ class Clients:
         return len(self._by_vhost.get(vhost, ()))
 
     def register(self, connection):
-        """Add a connection after its login. If an alarm blocks publishers, call the connection's ``block()``.
-        """
+        """Add a connection after its login; if an alarm blocks publishers, call ``connection.block()``."""
         self._all[connection] = None
         self._doors[connection.door] += 1
         self._by_user.setdefault(connection.user.identity, {})[connection] = None

@@ -28,7 +28,7 @@ PAUSE_S = 0.001
 
 
 class Lingering:
-    """Ends one server's connections without a TCP reset: first reads until the peer has closed, too."""
+    """Ends one server's connections without a TCP reset: within limits, waits for the peer's close."""
 
     def __init__(
         self, timers: Any, most: int = LINGERING_MAX, seconds: float = LINGER_S, octets: int = LINGER_OCTETS,
