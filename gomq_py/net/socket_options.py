@@ -7,8 +7,7 @@ from typing import Any
 
 
 class SocketOptions:
-    """The options of every accepted TCP socket. ``revision``: a number that changes when the options change.
-    """
+    """The options of every accepted TCP socket. ``revision``: a number that changes with the options."""
 
     revision = 0
 

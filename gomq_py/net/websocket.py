@@ -93,7 +93,7 @@ class WebSocket:
         return not self._peer_ended and not self._is_shut
 
     def fileno(self) -> int:
-        """The descriptor of the socket below."""
+        """The descriptor of the underlying socket."""
         return self._socket.fileno()
 
     # receiving
