@@ -225,7 +225,7 @@ class ClientConnection:
         self.hub.clients.forget(self)
 
     def how_it_broke(self):
-        """The reason for an end that has no ``why``: the socket's error, or that the client closed it."""
+        """Why a connection without ``why`` ended: the socket's error, or the client closed the socket."""
         if self.output.error is not None:
             return socket_failed(self.output.error)
         return f"the client closed the socket without {self.goodbye}"
