@@ -134,8 +134,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """Close the client that has kept the server waiting longest, of the address with the most such
-        clients. If that was less than PATIENCE_S, close no client, and call ``room_again`` later.
+        """Of the address with the most clients that the server waits for, close the client awaited longest.
+        If that was less than PATIENCE_S, close no client, and call ``room_again`` later.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)

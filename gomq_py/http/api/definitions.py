@@ -29,7 +29,7 @@ LOOK = 100
 @blueprint.get("/api/definitions/<vhost>")
 @access(ADMINISTRATOR)
 def get_definitions(vhost=None):
-    """Return the definitions of one vhost or of the whole broker, or only the keys in ``columns``."""
+    """Return the definitions of one vhost or of the whole broker; with ``columns`` only these keys."""
     parts, paths = _present(vhost and find_vhost(vhost)), paths_in(request.args)
     return paced_answer(dumped(parts if paths is None else (part for part in parts if [part[0]] in paths)))
 

@@ -106,14 +106,16 @@ def shown(message, position, encoding, limit):
 @blueprint.post("/api/queues/<vhost>/<name>/move")
 @access(MANAGEMENT)
 def move_messages(vhost, name):
-    """Move ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` counts."""
+    """Move ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` only counts.
+    """
     return _move(vhost, name, keep=False)
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/copy")
 @access(MANAGEMENT)
 def copy_messages(vhost, name):
-    """Copy ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` counts."""
+    """Copy ready messages (all, ``count`` or matching) to the queue ``destination``; ``dry_run`` only counts.
+    """
     return _move(vhost, name, keep=True)
 
 
