@@ -40,7 +40,6 @@ class MQTTExchange(Exchange):
 
     @cached_property
     def _shares(self):
-        """The SharedSubscriptions; made on demand, because most brokers have none."""
         from gomq_py.mqtt.model.shared_subscriptions import SharedSubscriptions
 
         return SharedSubscriptions(self.departed)
@@ -59,7 +58,7 @@ class MQTTExchange(Exchange):
                     f"invalid arg '{key}' for a binding from {entity}: it is for subscriptions over MQTT")
 
     def filter_fault(self, topic_filter):
-        """Why a filter that is not shared cannot be bound; "" if it can."""
+        """Error text if an unshared topic filter is malformed or has too many levels; otherwise ""."""
         fault = topic_filter_fault(topic_filter)
         if fault:
             return fault
@@ -68,13 +67,13 @@ class MQTTExchange(Exchange):
         return ""
 
     def room_fault(self, topic_filter):
-        """Why there is no room to bind a valid filter that is not shared; "" if there is."""
+        """Error text if a valid, unshared topic filter would make matching too costly; otherwise ""."""
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """(binding key, arguments) with which a topic exchange would route the same messages."""
+        """The (binding key, arguments) with which a topic exchange would select the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -124,7 +123,7 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace the shares of a session whose queue may have lost messages. False if it has no shares."""
+        """Replace a session's shared subscriptions: its queue may have lost messages. False: it has none."""
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -134,12 +133,11 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """An error text: the filters of ``whose``, a phrase, have + in too many places; ``most``: the limit."""
+    """Error text: the filters of ``whose`` (a phrase) have ``+`` in too many arrangements, over ``most``."""
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 
 def _session_of(destination):
-    """The Session that a destination belongs to, or None."""
     return getattr(destination, "session", None)
 
 
