@@ -54,8 +54,7 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Assume that none exist upstream. Returns a list of (routing key, arguments) of all to make there.
-        """
+        """Assume that none exist upstream. Returns a list of (routing key, arguments) to make there."""
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())

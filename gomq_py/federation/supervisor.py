@@ -175,8 +175,7 @@ class Federation(Job):
     name = "federation links"
 
     def __init__(self, kinds):
-        """Register parameters of upstreams and sets, and listeners for policies and vhosts, with the Kinds.
-        """
+        """Register parameters of upstreams and sets, and listeners for policies and vhosts, in the Kinds."""
         super().__init__()
         self._broker = self._hub = self._context = self._connector = None
         self._is_started = False
