@@ -349,7 +349,7 @@ class Link:
         return answer
 
     def _open(self):
-        """Connect both ends. Returns (session, queue name), or None if no message is left. Raises _Failed."""
+        """Connect. Returns (session, queue name), None if no message is left. Raises _Failed. May switch."""
         source = writer = None
         try:
             with self._at(SOURCE):

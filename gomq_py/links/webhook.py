@@ -153,7 +153,7 @@ class Poster:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Post once. Returns None, or a _Failure that may be retried. Raises RefusedByTarget, OSError."""
+        """Post once. Returns None, or a _Failure to retry. Raises RefusedByTarget, OSError. May switch."""
         self._check_open()
         target, headers = self._target(message), self._headers(message)
         try:

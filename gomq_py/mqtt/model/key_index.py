@@ -91,7 +91,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(index of a sorted list, position in it) of the key, or of the place to insert it."""
+        """(index of a sorted list, position in it) of the key or of its insertion; index -1: before all."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 

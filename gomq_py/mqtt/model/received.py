@@ -255,7 +255,8 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """Note that the first ``added`` identifiers' messages are on disk, and write sure(``mark``)."""
+        """The first ``added`` identifiers' messages are on disk: record this up to ``mark`` (0: no record).
+        """
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:
             del unsafe[0]

@@ -116,7 +116,7 @@ class LoginAttempt(ClientLogin):
             raise LoginEnd(str(error), last_packet(error, NO_VERSION, connected=False)) from error
 
     def _log_in(self, connect):
-        """Authenticate the client and find its vhost. Returns the Login. Raises LoginEnd. May switch."""
+        """Authenticate the client, find its vhost; return a Login. Raises LoginEnd, OSError. May switch."""
         if "authentication_method" in connect.properties:
             refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
             raise LoginEnd("CONNECT with an authentication method", refusal)
