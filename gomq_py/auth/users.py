@@ -156,7 +156,7 @@ class Users:
 
     @property
     def on_disk(self):
-        """The log's ``on_disk``, which tells when changes are on disk (FramedLog)."""
+        """{log id: bytes of the log on the disk}; empty before the first record."""
         return self._log.on_disk
 
     @property

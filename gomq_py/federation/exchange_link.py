@@ -221,7 +221,7 @@ class ExchangeLink(FederationLink):
             LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
-        """Make the exchange in between, with all bindings."""
+        """Make the link's exchange upstream, with all bindings, and bind the link's queue to it."""
         if not self.upstream.max_hops:  # RabbitMQ's link fails and restarts for ever
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}

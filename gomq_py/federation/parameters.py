@@ -35,11 +35,11 @@ class Upstream:
     queue.
 
     ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: limits of the queue
-    that an exchange's link makes upstream, None: no limit. A change to an equal Upstream needs no new link.
+    that an exchange's link makes upstream, None: no limit. An unequal Upstream needs a new link.
 
-    ``chosen_by``: pairs ("policy 'NAME'" or set likewise, user who set it) that select the upstream.
-    ``fault``: why there can be no link, or None. ``waiting``: (component, name) of each value that was set
-    while the broker had no federation, if this is the fault.
+    ``chosen_by``: (text, user who set it) of the policy and of the set that select the upstream. ``fault``:
+    why there can be no link, or None. ``waiting``: (component, name) of each value that was set while the
+    broker had no federation, if this is the fault.
     """
 
     name: str

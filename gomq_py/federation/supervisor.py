@@ -151,8 +151,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if the set of user ``by`` renames the exchange or queue of an upstream that ``by``
-        may not use so.
+        """Raise ValueError if the set overrides the exchange or queue of an upstream with one that ``by``,
+        who sets the set, may not use.
         """
         for entry in value:
             upstream = entry["upstream"]
@@ -421,7 +421,7 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _described, link)
 
     def _link_ended(self, link, reason):
-        """Start a link that ended by itself again after a delay: no error is final while it is wanted."""
+        """After a delay, restart a link that ended by itself: no error is final while the link is wanted."""
         self._link_changed(link)
         self._hub.timers.start(
             max(AGAIN_S, link.upstream.reconnect_delay_s) * 1000, lambda: self._start_again(link))

@@ -77,7 +77,7 @@ class Confirms:
         return at
 
     def take(self, p, at, size):
-        """Parse one frame."""
+        """Handle one frame: a confirm, a returned message, or another method."""
         channel = octets.be16(p, at + 1)
         if channel and channel != self.channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")

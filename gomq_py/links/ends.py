@@ -18,7 +18,7 @@ class RefusedByTarget(Exception):
 class SourceEnd:
     """The queue that a link takes messages from: it exists, or ``prepare`` declares it.
 
-    ``uris``: of equivalent nodes of one broker; each connection uses a random one. ``prepare(channel)``
+    ``uris``: URIs of equivalent nodes of one broker; each connection uses a random one. ``prepare(channel)``
     declares and binds on every connection and returns the name of the queue; it may switch and may lose its
     channel. ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when the
     broker sends them, so that deliveries in flight are lost if the link breaks. ``offset_argument``: for a

@@ -127,7 +127,7 @@ class PoisonDetection:
         )
 
     def settled(self, batch):
-        """Note a batch that is settled at its source."""
+        """Update suspicions and counts, because a batch is settled at its source."""
         if batch.is_rejected:
             self._suspect = None
             self._given_up += 1
@@ -139,7 +139,7 @@ class PoisonDetection:
         self.careful = max(0, self.careful - batch.count)
 
     def passed(self, checksum):
-        """Note that the target has taken a message that was sent alone."""
+        """Drop the suspicion of a message that the target has taken."""
         if self._suspect is not None and self._suspect[0] == checksum:
             self._suspect = None
 

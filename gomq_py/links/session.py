@@ -228,7 +228,9 @@ class LinkSession:
             self._is_rejecting = not batch.count
 
     def unfit(self, error):
-        """Handle Unfit: end the session, or return True if the message must be rejected at its source."""
+        """Handle a message that can never be sent: end the session; or return True, if the message must be
+        rejected at its source.
+        """
         text, checksum = error.args
         if self.link.poison_detection.is_poison(checksum):
             return True
@@ -267,13 +269,13 @@ class LinkSession:
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def requeued(self, count):
-        """Expect ``count`` messages once more, which were requeued after a pause."""
+        """Resume with ``count`` messages that were requeued after a pause and are delivered again."""
         self._room += count
         self.wire.send_queued()
         self._turn()
 
     def paused(self):
-        """Flush the source's output, as no message can be taken; schedule a turn if one now can."""
+        """Flush the source's output, as no message can be taken; if one can be taken by now, resume soon."""
         self.wire.send_queued()
         reader = self.reader
         if reader.has_refused() and self.may_send() or (

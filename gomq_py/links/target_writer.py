@@ -129,7 +129,7 @@ class TargetWriter(Target):
 
 
 class WireTargetWriter(TargetWriter):
-    """Publishes to a broker. ``is_confirmed``: it confirms publishes; ``queue``: as in TargetEnd."""
+    """Publishes to a broker. ``is_confirmed``: it confirms publishes; ``queue``: its only target, or None."""
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection

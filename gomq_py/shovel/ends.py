@@ -33,7 +33,7 @@ class Opener:
         self._cluster_name = cluster_name
 
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
-        """Make the Link of a shovel, not started; for the arguments see Shovels. Raises ValueError."""
+        """Make the Link of a shovel, not started; Shovels explains the arguments. Raises ValueError."""
         definition, vhost = shovel.definition, shovel.vhost.name
         account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"

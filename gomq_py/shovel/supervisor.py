@@ -133,7 +133,7 @@ class Shovels(Component):
         return {**shovel.described(), "lag": lag}
 
     def pause(self, shovel):
-        """Pause a shovel until resume(), beyond restarts. Returns False if it is paused. Raises OSError."""
+        """Pause a shovel until resume(), beyond restarts. Returns False if it was paused. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -143,7 +143,9 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """End a pause() and restart the shovel. Returns False if not paused. Raises OSError, ValueError."""
+        """End a pause() and restart the shovel. Returns False if it was not paused. Raises OSError,
+        ValueError.
+        """
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -243,7 +245,7 @@ class Shovels(Component):
                 self._begin_static(shovel)
 
     def _rights_changed(self, user):
-        """Stop shovels that this user's rights no longer cover; start shovels that they cover anew."""
+        """Stop shovels that this user's rights no longer cover; restart shovels that they cover again."""
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):

@@ -45,7 +45,7 @@ class MQTTExchange(Exchange):
         return SharedSubscriptions(self.departed)
 
     def check_binding(self, routing_key, arguments):
-        """Refuse invalid topic filters and arguments reserved for sessions."""
+        """Raise PreconditionFailed for an invalid topic filter, or arguments reserved for subscriptions."""
         entity = described("exchange", self.name, self.vhost)
         if is_shared(routing_key):
             raise PreconditionFailed(f"cannot bind to {entity} with the shared subscription '{routing_key}'")
@@ -73,7 +73,7 @@ class MQTTExchange(Exchange):
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def asks_for(self, binding):
-        """The (binding key, arguments) with which a topic exchange would select the same messages."""
+        """A binding for a topic exchange: (binding key, arguments) that match the same messages."""
         return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
@@ -123,7 +123,9 @@ class MQTTExchange(Exchange):
             share.move(session.sink)
 
     def queue_failed(self, session):
-        """Replace a session's shared subscriptions: its queue may have lost messages. False: it has none."""
+        """Replace the shared subscriptions of a session whose queue may have lost messages. Returns False if
+        the session has none.
+        """
         shares = self._shares.of(session)
         for share in shares:
             topic_filter = split_shared(share.name)[1]
@@ -133,7 +135,9 @@ class MQTTExchange(Exchange):
 
 
 def no_room(whose, most):
-    """Error text: the filters of ``whose`` (a phrase) have ``+`` in too many arrangements, over ``most``."""
+    """Error text: the filters of ``whose`` (such as "virtual host '/'") have ``+`` in too many arrangements;
+    ``most``: the limit that they would exceed.
+    """
     return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 

@@ -85,7 +85,9 @@ class Arrangements:
 
 
 class FilterTree:
-    """Maps topic filters to destinations. ``size``: additions not removed; ``arrangements``: Arrangements."""
+    """Maps topic filters to destinations. ``size``: count of additions not undone; ``arrangements``:
+    Arrangements.
+    """
 
     __slots__ = ("root", "size", "arrangements")
 

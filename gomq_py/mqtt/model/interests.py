@@ -43,7 +43,7 @@ class Interest:
         self.own = None
 
     def want(self, subscriptions, is_kept):
-        """Set ``is_kept``, and the other attributes by these Subscriptions, which match the topic."""
+        """Set ``is_kept``, and compute the other attributes from Subscriptions that match the topic."""
         self.is_kept = is_kept
         self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])

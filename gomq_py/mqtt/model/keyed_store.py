@@ -75,7 +75,9 @@ class KeyedStore(Destination):
     # messages come and go
 
     def put(self, key, message):
-        """Store a copy of the message as the key's latest. Returns 1; 0: refused; LATER: waits for files."""
+        """Store a copy of the message as the key's latest. Returns 1 if stored, 0 if refused, LATER if the
+        message must wait for files.
+        """
         return self._put(key, message, False)
 
     def open(self):

@@ -167,12 +167,12 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def places(self, destinations, message):
-        """Encoded log positions that a message will get in ``destinations`` (a tuple); b"" if too many."""
+        """Encoded log positions that a message will get in ``destinations`` (a tuple); b"" over PLACES."""
         self._note_places(destinations, message, b"")
         return self.places_of(())
 
     def places_of(self, left):
-        """Encoded log positions of the begun() message, except in ``left``, the last destinations."""
+        """Encoded log positions of the begun() message, without ``left``, the last of its destinations."""
         end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
@@ -216,7 +216,7 @@ class QoS2Records(_scheduler.TurnTaker):
         return kept_at
 
     def await_flush(self):
-        """Make the next answers wait until all records and deletions are flushed."""
+        """Have the next answers to publishers wait until all records and deletions are flushed."""
         if self.store is not None and not self.failed:
             try:
                 self.store.mark()
@@ -377,8 +377,7 @@ class QoS2Records(_scheduler.TurnTaker):
         self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Append a record; from state BEGUN on with the log positions noted last. Returns its location or 0.
-        """
+        """Append a record; from state BEGUN on with the noted log positions. Returns its location, or 0."""
         if not self._opened():
             return 0
         at = self.at

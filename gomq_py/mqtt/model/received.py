@@ -154,7 +154,7 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """Note that the begin() message is stored; ``queues`` (a tuple or None): durable queues with it."""
+        """Note that the begin() message is stored; ``queues``: durable queues that have it, or None."""
         if self.closed:
             return
         if self.storing or self.partly is not None:
@@ -184,8 +184,8 @@ class Received:
             self._tell(identifier, False, None)
 
     def refused_by_some(self, identifier, destinations):
-        """Note that ``destinations`` refused a message and the client, which gets no answer, will send it
-        again. The repeat goes only to destinations that did not take the message.
+        """Note that some ``destinations`` refused a message. The client gets no answer and will send the
+        message again; the repeat goes only to destinations that did not take it.
         """
         places = self._had(identifier)
         if self.begun_at:
@@ -203,9 +203,9 @@ class Received:
         return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
-        """Forget an identifier whose message may be lost, because stores of some ``destinations`` failed: the
-        client sends the message again, to the failed destinations only. Identifiers of an earlier run stay:
-        boot flushed their messages.
+        """Forget an identifier whose message may be lost, because stores of some ``destinations`` failed. The
+        client sends the message again, and it goes to the failed destinations only. Identifiers of an earlier
+        run stay: boot flushed their messages.
         """
         if self.earlier is not None and identifier in self.earlier:
             return
@@ -255,7 +255,8 @@ class Received:
         return awaited
 
     def sure(self, added, mark):
-        """The first ``added`` identifiers' messages are on disk: record this up to ``mark`` (0: no record).
+        """Note that the messages of the first ``added`` identifiers are on disk. ``mark``: location of the
+        last record of them, or 0.
         """
         unsafe = self.unsafe
         while unsafe and unsafe[0][0] <= added:

@@ -28,7 +28,9 @@ def of(session):
 
 
 class Redistribution:
-    """Redistribution(message) returns the SharedSubscription to publish a message to, or None."""
+    """Redistributes an ended session's messages: called with a message, returns the SharedSubscription to
+    publish it to, or None. ``filters``: of the session; ``begun``: result of Sent.begun().
+    """
 
     def __init__(self, exchange, filters, begun):
         self._exchange = exchange

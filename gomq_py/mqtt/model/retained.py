@@ -31,7 +31,9 @@ ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
 
 class Retained(KeyedStore):
-    """At most ``max_messages``, of ``max_octets`` in all. If full, only replaces messages by smaller ones."""
+    """Keeps at most ``max_messages``, of ``max_octets`` in all. If full, accepts a message only in place of a
+    larger one.
+    """
 
     takes_publishes_only = True
 
@@ -51,7 +53,8 @@ class Retained(KeyedStore):
     # messages come
 
     def publish(self, message):
-        """Retain a message for the topic in its routing key. Returns 1; 0: refused; LATER: waits for files.
+        """Retain a message for the topic in its routing key. Returns 1 if retained, 0 if refused, LATER if it
+        must wait for files.
         """
         topic = _topic_of(message)
         if topic is None:
@@ -59,7 +62,8 @@ class Retained(KeyedStore):
         return self.store(topic, message)
 
     def store(self, topic, message):
-        """Retain a message; an empty one deletes the topic's. Returns 1; 0: refused; LATER: waits for files.
+        """Retain a message for a topic; an empty message deletes the retained one. Returns 1, 0 if refused,
+        LATER if it must wait for files.
         """
         self.unable = False
         if not message.get_body_length() and not self.closed:

@@ -358,7 +358,9 @@ class Sent:
         return UNKNOWN if state == FREE else NOTHING
 
     def refused(self, identifier):
-        """Handle a PUBREC that refuses the message. Returns UNKNOWN, WRONG or NOTHING, as acknowledged()."""
+        """Handle a PUBREC that refuses the message. Returns UNKNOWN if there is no such identifier, WRONG for
+        a QoS 1 message, otherwise NOTHING.
+        """
         if self.queue.closed:
             return NOTHING
         if identifier == 0 or identifier > self.capacity:
@@ -387,7 +389,7 @@ class Sent:
         self.places = array("Q", [octets.le64(self.at, (each - 1) * ROW) for each in self.before])
 
     def _found(self, is_released):
-        """An earlier connection's identifiers, by age of messages: released ones, or unsettled ones."""
+        """An earlier connection's identifiers, oldest message first: released ones, or unsettled ones."""
         found = []
         places = array("Q")  # by identifier
         before = 0

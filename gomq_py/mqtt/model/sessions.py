@@ -162,7 +162,7 @@ class Sessions:
 
     @property
     def source_name(self):
-        """Name of the exchange that clients publish to; rights are checked by it even if it is missing."""
+        """Name of the exchange that clients publish to, which may be missing; rights are checked by it."""
         return self.vhost.topic_exchange
 
     def source(self):
@@ -235,7 +235,9 @@ class Sessions:
             session.queue_added(queue)
 
     def queue_failed(self, session):
-        """Renew the shared subscriptions of a session whose queue failed, so that they lose nothing later."""
+        """Renew the shared subscriptions of a session whose queue failed, so that messages published later do
+        not count as lost.
+        """
         if self.exchange.queue_failed(session):
             self.vhost.routes_changed(self.exchange)
 
@@ -252,7 +254,8 @@ class Sessions:
         self._replacing.begin()
 
     def renew_qos2_records(self):
-        """Make ``qos2_records`` with a new store. Returns a list: with_identifiers(). Raises OutOfResources.
+        """Make new ``qos2_records`` with a new store. Returns the sessions with packet identifiers in flight,
+        as a list. Raises OutOfResources.
         """
         self.vhost.stores.replace(QOS2_STORE)
         before, self._qos2_records = self._qos2_records, self._make_qos2_records()

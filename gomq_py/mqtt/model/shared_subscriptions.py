@@ -59,9 +59,9 @@ class SharedSubscription(_routes.Destination):
     """The Destination of all members of a shared subscription: each message goes to one member.
 
     Connected members take turns, in the order in which they subscribed or came back; absent members get only
-    what no connected one takes. A member without room is skipped. It is durable if a member is. When a
-    member's store fails, another SharedSubscription replaces this one for good (``renewed``), because
-    messages that went to the member may be lost.
+    what no connected one takes. A member without room is skipped. The shared subscription is durable if a
+    member is. When a member's store fails, another SharedSubscription replaces this one for good
+    (``renewed``), because messages that went to the member may be lost.
     """
 
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
@@ -77,7 +77,7 @@ class SharedSubscription(_routes.Destination):
         self.was_asked = False  # whether a member was asked for this message
 
     def add(self, session, target):
-        """Add a binding of a session, as a member; each addition needs its own ``remove``."""
+        """Add ``session``, with its queue or sink as ``target``; each call needs its own remove()."""
         member = self.members.get(target)
         if member is not None:
             member.count += 1
@@ -87,7 +87,7 @@ class SharedSubscription(_routes.Destination):
         self._count_durable(member, 1)
 
     def remove(self, target):
-        """Undo one ``add`` of a session with this target."""
+        """Undo one add() of a session with this target."""
         member = self.members[target]
         member.count -= 1
         if not member.count:
@@ -113,14 +113,14 @@ class SharedSubscription(_routes.Destination):
 
     def publish(self, message):
         """Publish to the next member. Returns the member's answer; 0 if no member takes the message; 1 if no
-        member was asked, because none may receive the message or all are about to go.
+        member was asked, because none may receive it or all are being deleted.
         """
         self.was_asked = False
         answer = self._publish(message, self.present) or self._publish(message, self.absent)
         return answer if answer or self.was_asked else 1
 
     def next_store(self):
-        """The next_store() of the member that gets the next message; None if no member may receive it."""
+        """The store in which the next member would put a message; None if no member may receive it."""
         for rotation in (self.present, self.absent):
             members = rotation.members
             for step in range(len(members)):
@@ -174,8 +174,7 @@ class SharedSubscriptions:
         self._departed = departed
 
     def add(self, topic_filter, session, target):
-        """Add a session to a filter's shared subscription. Returns (SharedSubscription, whether it is new).
-        """
+        """Add a session to a shared subscription. Returns (SharedSubscription, whether it is new)."""
         share = self.by_filter.get(topic_filter)
         is_new = share is None
         if is_new:
@@ -186,7 +185,7 @@ class SharedSubscriptions:
         return share, is_new
 
     def remove(self, topic_filter, session, target):
-        """Undo one ``add``. Returns (SharedSubscription, whether it has no members now)."""
+        """Undo one add(). Returns (SharedSubscription, whether it has no members any more)."""
         share = self.by_filter[topic_filter]
         share.remove(target)
         filters = self._of[session]

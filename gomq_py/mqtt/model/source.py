@@ -41,8 +41,7 @@ class SourceComponent(Component):
         self._default = default
 
     def check(self, vhost, name, value):
-        """Raise ParameterError for a bad value. The exchange may be missing: imports load parameters first.
-        """
+        """Raise ParameterError for a bad value. The exchange may be missing: imports create it later."""
         if name != NAME:
             raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
         if not isinstance(value, str) or not value or not fits_short_string(value):

@@ -328,7 +328,7 @@ class Connection(ClientConnection):
     # packets from the lane
 
     def packet(self, kind, walk):
-        """Handle the packet at which ``walk`` stands. Returns False if the walk must stop. Never raises."""
+        """Handle the packet that ``walk`` found last. Returns False if the walk must stop. Never raises."""
         try:
             return self._packet(kind, walk) and self.has_time()
         except MQTTError as error:

@@ -1,10 +1,11 @@
 """Delivery: writes PUBLISH packets for one client: messages of its session's queue (SessionConsumer), and QoS
 0 messages that no queue keeps (Sink).
 
-Flows makes both objects; publication writes packets for them. The consumer fills the hub's output buffer when
-its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination without a store,
-bound like a queue. It gathers packets in a spare buffer of the hub while a read is handled, and sends them at
-its end; a client that does not read loses messages beyond its share of memory. Never switches.
+mqtt.server.flows makes both objects; publication writes packets for them. The consumer fills the hub's output
+buffer when its queue lets it; its capacity is 0 while the output is blocked. The sink is a Destination
+without a store, bound like a queue. It gathers packets in a spare buffer of the hub while a read is handled,
+and sends them at its end; a client that does not read loses messages beyond its share of memory. Never
+switches.
 """
 from functools import partial
 
@@ -160,7 +161,7 @@ class SessionConsumer(consumers.Consumer):
 
     def _look(self):
         """Find and measure the next message that the client may have. Returns the octets of its packet; 0 if
-        there is none, or too many messages were dropped at a time.
+        there is none, or if too many messages were dropped in this turn.
         """
         queue = self.source
         sent = self.sent
@@ -253,7 +254,9 @@ class SessionConsumer(consumers.Consumer):
         self.sent.records.when_safe(partial(self._is_safe, data))
 
     def _send_when_replaced(self):
-        """Resume once a new store keeps identifiers: without it a kill could give one to two messages."""
+        """Resume once a new store keeps identifiers: a kill before that could leave two messages with one
+        identifier.
+        """
         self.unsafe = nothing = bytearray()
         self.sent.records.when_replaced(partial(self._is_safe, nothing, None))
 

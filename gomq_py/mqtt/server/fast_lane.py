@@ -86,7 +86,7 @@ class FastLane:
         self.inbound = inbound
 
     def process(self, start, end, now_ms):
-        """Handle the whole packets in ``input[start:end]``. Returns the end of the last one. Never raises."""
+        """Handle the whole packets in ``input[start:end]``. Returns the offset behind them. Never raises."""
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
@@ -240,7 +240,8 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Publish from the route's destination number ``at`` on once it can take the message; end the walk.
+        """Once destination number ``at`` of the route can take the message, publish it there and to those
+        that follow. Ends the walk.
         """
         message = self.parts.message
         walk = self.parts.walk

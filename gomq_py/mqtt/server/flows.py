@@ -82,7 +82,9 @@ class Inbound:
     # for the lanes
 
     def begin(self, qos, packet_identifier):
-        """Begin a QoS 1 or 2 PUBLISH. Returns NEW, PARTLY, AGAIN, IN_USE or TOO_MANY, of its identifier."""
+        """Begin a QoS 1 or 2 PUBLISH. Returns the state of its identifier: NEW, PARTLY, AGAIN, IN_USE or
+        TOO_MANY.
+        """
         if self.received.count and self.received.has(packet_identifier):
             if qos == 2:
                 return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
@@ -94,7 +96,8 @@ class Inbound:
         return NEW
 
     def pause_if_stuck(self):
-        """Stop reading until a new store of identifiers replaces a failed one. Returns False if none failed.
+        """If the store of identifiers has failed, stop reading until a new store replaces it. Returns whether
+        it has failed.
         """
         records = self.received.records
         if records is None or not records.is_stuck:
@@ -110,7 +113,9 @@ class Inbound:
         hold.release()
 
     def is_new(self, qos, packet_identifier):
-        """Begin a QoS 1 or 2 PUBLISH. Returns whether to store it; answers a repeat. Raises Refusal."""
+        """Begin a QoS 1 or 2 PUBLISH. Returns True if its message must be stored; answers a repeated PUBLISH.
+        Raises Refusal.
+        """
         state = self.begin(qos, packet_identifier)
         if state == TOO_MANY:
             raise Refusal(
@@ -191,7 +196,7 @@ class Inbound:
         return True
 
     def _first_stored(self, packet_identifier, hold, taken, queues):
-        """Answer the repeat, because the message of the first PUBLISH was stored or refused."""
+        """Answer a repeated PUBLISH, because the first one's message was stored or refused."""
         if not self.is_over:
             if taken:
                 if queues is not None:
@@ -303,9 +308,9 @@ class Batch(Answer):
         return self.inbound.lost(self.answers, destinations)
 
     def must_wait(self, error, callback):
-        """Whether the answers must wait until a new store of identifiers replaces a failed one; then
-        ``callback(error)`` comes. Otherwise a PUBCOMP or refusal would free identifiers that the failed store
-        still has: after a kill, the client's next message would look like a repeat.
+        """Whether the answers must wait until a new store of identifiers replaces a failed one;
+        ``callback(error)`` is then called. A PUBCOMP or refusal before that would free identifiers that the
+        failed store still has: after a kill, the client's next message would look like a repeat.
         """
         stuck = self.inbound.received.records if error is not None or self.is_lost() else None
         for queues in self.queues:
@@ -405,7 +410,7 @@ class Outbound:
             self.consumer.trace = traced
 
     def unkept(self):
-        """(QoS 0 messages that the sink sent, messages dropped because they were too large or not read)."""
+        """(count of messages that the sink sent, count of messages dropped as too large or not read)."""
         sent = dropped = 0
         if self.sink is not None:
             sent = self.sink.sent

@@ -68,7 +68,7 @@ class LargePacket:
             self._connection.hub.bodies.release(self)
 
     def refuse(self):
-        """Answer a complete packet whose head was refused. Returns False if it was not. Raises MQTTError."""
+        """If the head was refused, answer the complete packet and return True. Raises MQTTError."""
         if self._refusal is None:
             return False
         refuse_whole(self._connection, self._head, self._refusal)

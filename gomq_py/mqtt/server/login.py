@@ -164,8 +164,8 @@ class LoginAttempt(ClientLogin):
         return self._usual_vhost(), name
 
     def _usual_vhost(self):
-        """The vhost name for a client that names none: by its certificate, else by port, else the default.
-        The maps are RabbitMQ's global parameters, whose values may be invalid.
+        """The vhost name for a client that names none: by certificate, else by port, else the default.
+        Certificates and ports are mapped by RabbitMQ's global parameters, whose values may be invalid.
         """
         vhost_name = self.server.settings.mqtt_default_vhost
         keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}

@@ -60,7 +60,7 @@ class MQTTEnvelope(Envelope):
 # publishing
 
 def publish(connection, walk):
-    """Handle the PUBLISH at which ``walk`` stands. Returns False to pause reading. Raises MQTTError."""
+    """Handle the PUBLISH that ``walk`` found last. Returns False to pause reading. Raises MQTTError."""
     if not walk.plain:
         walk.decode()
         raise AssertionError("the walk refuses what the codec accepts")

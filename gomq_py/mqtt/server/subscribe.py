@@ -59,7 +59,7 @@ class Answers:
 
 
 class _Suback(Answer):
-    """A SUBACK or UNSUBACK (``make``) with a reason code per filter; ``replays``: see Answers.tell()."""
+    """A SUBACK or UNSUBACK (``make``) with a reason code per filter; ``replays`` start once it has left."""
 
     __slots__ = ("make", "connection", "packet_identifier", "codes", "replays")
 

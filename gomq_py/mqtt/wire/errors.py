@@ -17,8 +17,8 @@ def shown(text):
 
 
 class MQTTError(Exception):
-    """A fault of a packet, which is refused. For a CONNECT: ``version``: its protocol version, or 0;
-    ``packet_max``: its maximum packet size (0: any).
+    """A fault of a packet, which is refused. From a CONNECT: ``version``, its protocol version or 0, and
+    ``packet_max``, its maximum packet size (0: any).
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR

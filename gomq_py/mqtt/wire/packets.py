@@ -506,7 +506,7 @@ class AuthPacket(Packet):
     __slots__ = _names(FIELDS)
 
     def decode(self, reader, how):
-        """Decode the fields. Reason code and properties may both be missing (§3.15.2.1)."""
+        """Decode the fields. Reason code and properties may be missing together (§3.15.2.1)."""
         self.reason_code, self.properties = 0, {}
         if reader:
             self.reason_code = _reason_code(reader, self, how)
