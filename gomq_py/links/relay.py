@@ -202,7 +202,7 @@ class Relay:
     # private from here on
 
     def unit(self, p, out, at, end):
-        """Process one frame or message. Returns its end; ``at`` if it is incomplete or for the next walk."""
+        """Process one frame or message. Returns its end, or ``at`` if another walk must complete it."""
         method_end = self.frame_end(p, at, end)
         if method_end == at:
             return at

@@ -222,8 +222,8 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """True if ``account`` may begin a lookup. ``of_accounts`` counts running lookups: below ``limit`` in all,
-    every account may; from there up to ``most``, an account with less than half of the rest.
+    """Whether ``account`` may begin another lookup besides the running ones (``of_accounts``): always below
+    ``limit`` in all; from there up to ``most`` only if it has less than half of what is left.
     """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2

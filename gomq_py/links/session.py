@@ -444,7 +444,7 @@ class Keepalive:
 
 
 class UnsolicitedLimit:
-    """Limits how often a connection's peer sends methods that are no answers.
+    """Limits how often a connection's peer sends methods that answer nothing.
 
     Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
     so a peer that sends only such methods would starve the loop.

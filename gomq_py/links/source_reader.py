@@ -208,7 +208,7 @@ class SourceReader(Source):
     # private from here on
 
     def _read(self):
-        """Relay the rest of the last read, or a new read. Returns a LinkBatch, or None if nothing arrived."""
+        """Relay more of the last read, or a new read. Returns a LinkBatch, or None if nothing has arrived."""
         tail, view, relay = self._tail, self._buffers.input_view, self.relay
         end = len(tail)
         view[:end] = tail
@@ -372,7 +372,7 @@ class MemoryBudget:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """Kept bytes at which a link of this account must stop reading its source for now."""
+        """Most bytes that a link of this account may keep now; then it must stop reading its source."""
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS

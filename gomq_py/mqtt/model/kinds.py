@@ -28,7 +28,7 @@ _LEFT_OUT = frozenset(
 
 
 def all_kinds(source=TOPIC_EXCHANGE):
-    """The Kinds of a broker, including MQTT's; ``source``: name of the exchange that clients publish to."""
+    """A broker's Kinds with MQTT's kinds added; ``source``: name of the exchange that clients publish to."""
     kinds = Kinds()
     register(kinds, source)
     return kinds

@@ -59,11 +59,11 @@ class Moving(Job):
 
 class Replacing(RetryJob):
     """Replaces a QoS2Records whose store has failed by one with a new store, and writes all identifiers in
-    flight there, some sessions per slice.
+    flight to that store, some sessions per slice.
 
     PUBCOMPs leave only once the definitions on disk name the new store, because the failed store may still
-    know identifiers that are free by then. Until then both QoS2Records are stuck: QoS 2 publishers and
-    deliveries wait.
+    have records of identifiers that clients may then reuse. Before that both QoS2Records are stuck: QoS 2
+    publishers and deliveries wait.
     """
 
     name = "noting QoS 2 identifiers in a new store"

@@ -143,9 +143,8 @@ class QoS2Records(_scheduler.TurnTaker):
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """Record a received message before ``destinations`` (a tuple) get it; ``had``: its encoded log
-        positions (bytes) in those that have it already. Returns the record's location for received(), 0 on
-        failure.
+        """Record a received message before ``destinations`` (a tuple) get it; ``had``: encoded log positions
+        (bytes) where some of them have it. Returns the record's location for received(), 0 on failure.
         """
         if not self._opened():
             return 0

@@ -64,8 +64,7 @@ class Received:
 
     def begin(self, identifier, destinations, message):
         """Record that ``destinations`` (a tuple) are about to get an identifier's message; the caller then
-        calls add(), not_stored() or postpone(). The identifier is unknown, partly stored, or was passed to
-        postpone().
+        calls add(), not_stored() or postpone(). The identifier is unknown, partly stored or postponed.
         """
         if self.records is None or self.closed:
             return
@@ -288,8 +287,8 @@ class Received:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.records.again(kept_at))
 
     def keep_in(self, records):
-        """Write the identifiers to a new QoS2Records, because the store of the old one failed; but not those
-        whose messages a kill may lose, because files have no names.
+        """Write the identifiers to a new QoS2Records, because the store of the old one failed; except
+        identifiers whose messages a kill would lose, because they are in files without names.
         """
         outlives = True
         for _, queues in self.unsafe:

@@ -39,7 +39,7 @@ class Replay(Job):
         self._message = Message()
 
     def add(self, subscription, last):
-        """Also send the retained messages of this subscription; begin anew if that is under way. ``last``:
+        """Also send the retained messages of this subscription; if that has begun, begin again. ``last``:
         arrival number (Retained.came_at()) of the last message stored before the client subscribed.
         """
         waiting, topic_filter = self._subscriptions, subscription.topic_filter
@@ -153,7 +153,7 @@ class Replay(Job):
 
 
 def copy_for(message, about, properties, subscription):
-    """A retained message's copy with a subscription's QoS and identifier; ``about``: its describe()."""
+    """A retained message's copy with a subscription's QoS and identifier; ``about``: message.describe()."""
     qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
         properties += identifier_property(subscription.identifier)

@@ -420,12 +420,12 @@ class Sent:
         return -1
 
     def _is_same(self, row, timestamp_ms):
-        """Whether the message now at a row's location, stored at this time, is the message that was sent."""
+        """Whether the message that is now at a table row's location is the message that was sent."""
         stored_ms = self._stored_ms(row)
         return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """When a row's message was stored (low octets); 0 if its location cannot have another message."""
+        """Low octets of the time (Unix ms) when a row's message was stored; 0 if it need not be checked."""
         return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
@@ -472,7 +472,7 @@ class Sent:
 
 
 class Returning(Job):
-    """Puts very many messages of a Sent back in slices; the queue delivers nothing meanwhile, so that no
+    """Puts very many messages of a Sent back in slices, during which the queue delivers nothing, so that no
     message overtakes another.
     """
 

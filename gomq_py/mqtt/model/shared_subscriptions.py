@@ -59,9 +59,9 @@ class SharedSubscription(_routes.Destination):
     """The Destination of all members of a shared subscription: each message goes to one member.
 
     Connected members take turns, in the order in which they subscribed or came back; absent members get only
-    what no connected one takes. A member without room is skipped. The shared subscription is durable if a
-    member is. When a member's store fails, another SharedSubscription replaces this one for good
-    (``renewed``), because messages that went to the member may be lost.
+    messages that no connected member takes. A member that refuses a message is skipped. The shared
+    subscription is durable if a member is. When a member's store fails, another SharedSubscription replaces
+    this one for good (``renewed``), because messages that went to the member may be lost.
     """
 
     __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
@@ -96,7 +96,8 @@ class SharedSubscription(_routes.Destination):
             self._count_durable(member, -1)
 
     def move(self, target):
-        """Move a member to the other Rotation, because its client has connected or disconnected."""
+        """Move a member to the connected or absent members, because its client has connected or disconnected.
+        """
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
             self._rotation_of(member).remove(member)

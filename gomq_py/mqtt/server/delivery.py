@@ -40,7 +40,7 @@ class SessionConsumer(consumers.Consumer):
     impossible in MQTT. ``trace(message)``, if not None, gets each message sent. ``is_exact``: QoS 2 messages
     are among the packets written and not yet sent. ``unsafe``: None, or packets that wait until acknowledgers
     (followers) know their QoS 2 messages; empty while a QoS 2 message waits for a store of identifiers.
-    Nothing is delivered meanwhile.
+    Nothing is delivered while it is not None.
     """
 
     __slots__ = (

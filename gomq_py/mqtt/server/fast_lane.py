@@ -240,8 +240,8 @@ class FastLane:
         return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, at, taken):
-        """Once destination number ``at`` of the route can take the message, publish it there and to those
-        that follow. Ends the walk.
+        """Once destination number ``at`` of the route can take the message, publish it to that and to all
+        later destinations. Ends the walk.
         """
         message = self.parts.message
         walk = self.parts.walk

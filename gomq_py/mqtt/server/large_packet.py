@@ -91,7 +91,7 @@ class LargePacket:
         return self._connection.stream.paused
 
     def resume_held(self):
-        """Resume reading, because there is memory for the rest or the packet is abandoned."""
+        """Resume reading, because there is memory for more octets or the packet is abandoned."""
         if self._hold is not None:
             self._hold.release()
 
