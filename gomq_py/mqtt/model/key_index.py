@@ -83,7 +83,7 @@ class KeyIndex:
         return [] if part == len(self._keys) else list(zip(self._keys[part][at:], self._numbers[part][at:]))
 
     def _first_from(self, key):
-        """(index of a sorted list, position in it) of the first key not less than this one."""
+        """Where the first key not less than this one is: (number of a sorted list, index in it)."""
         part, at = self._find(key)
         part = max(part, 0)
         if part < len(self._keys) and at == len(self._keys[part]):
@@ -91,7 +91,7 @@ class KeyIndex:
         return part, at
 
     def _find(self, key):
-        """(index of a sorted list, position in it) of the key or of its insertion; index -1: before all."""
+        """Where the key is or would be inserted: (number of a sorted list, index in it); number -1: first."""
         part = bisect_right(self._firsts, key) - 1
         return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
 

@@ -40,7 +40,7 @@ PLACE_OCTETS = 16
 
 
 class Entry(NamedTuple):
-    """A decoded record: its location and its fields; ``place``: the location field at offset 12."""
+    """A decoded record: its own location and its fields; ``place``: the location that its fields name."""
 
     location: int
     kind: int

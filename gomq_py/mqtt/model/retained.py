@@ -261,7 +261,7 @@ class Waits:
 
 
 class Waiting:
-    """Wraps the ``lacking`` function of a message that waits for files: tells Waits when the wait is over."""
+    """Wraps ``message.lacking``, by which a message waits for files: tells Waits when the wait is over."""
 
     def __init__(self, waits, place):
         self._waits = waits

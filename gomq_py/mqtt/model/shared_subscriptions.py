@@ -96,8 +96,7 @@ class SharedSubscription(_routes.Destination):
             self._count_durable(member, -1)
 
     def move(self, target):
-        """Move a member to the connected or absent members, because its client has connected or disconnected.
-        """
+        """Move a member whose client has connected or disconnected to the connected or absent members."""
         member = self.members.get(target)
         if member is not None and member.is_present != (member.session.connection is not None):
             self._rotation_of(member).remove(member)
