@@ -151,8 +151,8 @@ class LinkContext:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Raise ValueError if the set overrides the exchange or queue of an upstream with one that ``by``,
-        who sets the set, may not use.
+        """Raise ValueError if the set names an exchange or queue upstream, in place of an upstream's own,
+        that user ``by``, who sets the set, may not use.
         """
         for entry in value:
             upstream = entry["upstream"]

@@ -89,7 +89,9 @@ class Replay(Job):
         self._walk = None
 
     def _some(self, subscription, last, destination, room, clock):
-        """Replay up to ``room`` messages until ``clock`` is over. Returns True if no match is left."""
+        """Replay up to ``room`` messages, until ``clock`` is over. Returns True if no matching message is
+        left.
+        """
         retained, message = self._retained, self._message
         walk = self._walk
         if walk is None:

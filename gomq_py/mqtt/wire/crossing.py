@@ -3,8 +3,8 @@
     topic <-> routing key   "/" and "." are exchanged, so nothing grows and nothing is lost:
                             sensors/v1.2/t <-> sensors.v1/2.t
 
-A PUBLISH is stored as a record of kind 2: its topic as routing key, its properties (of MQTT 5, without their
-length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
+A PUBLISH is stored as an MQTT record (kind 2): its topic as routing key, its properties (of MQTT 5, without
+their length) as received, QoS and RETAIN as flags. MQTTForm reads it as basic properties:
 
     QoS 0; 1 and 2           delivery_mode 1; 2, and the header x-mqtt-publish-qos
     RETAIN                   the header mqtt.retain, true
@@ -354,7 +354,7 @@ def block_bound(properties_length):
 
 
 def flags_of(p, at, length, persistent):
-    """The flags (QoS, RETAIN) of a record of kind 2 for a message with these valid basic properties."""
+    """The flags (QoS, RETAIN) of an MQTT record for a message with these valid basic properties."""
     qos = 1 if persistent else 0
     if not octets.be16(p, at) & properties.HEADERS:
         return qos << QOS_SHIFT
@@ -558,29 +558,29 @@ FORM = MQTTForm()
 
 
 def record_flags(qos, retain, replayed=False, named=False):
-    """The flags of a record of kind 2: QoS, RETAIN, REPLAYED, NAMED."""
+    """The flags of an MQTT record: QoS, RETAIN, REPLAYED, NAMED (has the publisher's client id)."""
     flags = qos << QOS_SHIFT | (RETAIN if retain else 0)
     return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
 
 
 def qos_of(flags):
-    """The QoS at which the message of a record of kind 2 was published."""
+    """The QoS at which the message of an MQTT record was published."""
     return flags >> QOS_SHIFT & QOS_MASK
 
 
 def is_acknowledged(flags):
-    """Whether clients acknowledge a record of kind 2: published at QoS 1 or 2, and no replay."""
+    """Whether clients acknowledge the message of an MQTT record: published at QoS 1 or 2, and no replay."""
     return qos_of(flags) > 0 and not flags & REPLAYED
 
 
 def with_publisher(block, client_id):
-    """A PUBLISH's properties with the publisher's client id appended, as NAMED records have it."""
+    """A PUBLISH's properties with the publisher's client id appended, for a NAMED record."""
     octets_ = client_id.encode()
     return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
 
 
 def without_publisher(block, flags):
-    """(properties as published, publisher's client id or None) from the properties of a record of kind 2."""
+    """(properties as published, publisher's client id or None) from the properties of an MQTT record."""
     if not flags & NAMED:
         return block, None
     at = block.rfind(PUBLISHER_KEY)
@@ -615,5 +615,5 @@ def is_block_of(raw):
 
 
 def flags_of_basic(raw, persistent):
-    """The flags of a record of kind 2 for a message with well-formed basic properties ``raw`` (bytes)."""
+    """The flags of an MQTT record for a message with well-formed basic properties ``raw`` (bytes)."""
     return flags_of(octets.pointer(raw), 0, len(raw), persistent)
