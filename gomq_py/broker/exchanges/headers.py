@@ -1,8 +1,8 @@
-"""Headers exchange: a binding's arguments are compared with the message's headers (AMQP 0-9-1 §3.1.3.4, and
+"""Headers exchange: compares a binding's arguments with the message's headers (AMQP 0-9-1 §3.1.3.4, and
 RabbitMQ's extensions of it).
 
 ``x-match`` is the mode: ``all`` (the default) and ``any`` ignore keys that begin with ``x-``; ``all-with-x``
-and ``any-with-x`` compare them too; ``x-match`` itself is never compared. A binding value of None (void)
+and ``any-with-x`` compare them, too; ``x-match`` itself is never compared. A binding value of None (void)
 matches any value of the header.
 """
 from gomq_py.broker.exchanges.exchange import Exchange
@@ -14,7 +14,7 @@ MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
 class HeadersExchange(Exchange):
-    """Compares every binding with every message: a binding may name any header."""
+    """Compares every binding with every message, because a binding may name any header."""
 
     type = "headers"
     needs_headers = True
@@ -55,8 +55,8 @@ class HeadersExchange(Exchange):
 
 
 def satisfies(headers, wants_all, wanted):
-    """True if headers have all ``wanted`` values or, if not ``wants_all``, at least one of them. If nothing
-    is wanted, returns ``wants_all``.
+    """True if headers have all ``wanted`` values (``wants_all``) or at least one of them (not ``wants_all``).
+    For an empty ``wanted`` returns ``wants_all``.
     """
     for key, value in wanted:
         found = key in headers and (value is None or equal(value, headers[key]))

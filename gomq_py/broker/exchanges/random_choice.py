@@ -1,11 +1,13 @@
-"""Random exchange: each message goes to one of the bound destinations at random; keys do not matter."""
+"""Random exchange: each message goes to one randomly chosen bound destination, whatever its routing key."""
 import random
 
 from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class RandomExchange(Exchange):
-    """Chooses a bound destination at random (``x-random``). ``needs_headers`` prevents cached routes."""
+    """Type ``x-random``: chooses one bound destination at random. ``needs_headers`` keeps routes from being
+    cached.
+    """
 
     type = "x-random"
     needs_headers = True
@@ -30,4 +32,4 @@ class RandomExchange(Exchange):
         self._destinations.remove(binding.destination)
 
     def _removed_departed(self, binding):
-        """Do nothing: part_with() has removed the destination."""
+        """Do nothing: part_with() has already removed the destination."""
