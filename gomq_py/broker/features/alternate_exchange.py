@@ -1,4 +1,5 @@
-"""Alternate exchange: gets the messages that an exchange cannot route. Applied by broker.routing.routing."""
+"""Alternate exchange: receives the messages that an exchange cannot route. Applied by broker.routing.routing.
+"""
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
 
@@ -16,7 +17,7 @@ ROWS = (
 
 
 def alternate_of(arguments, policy):
-    """The alternate exchange's name from the arguments, or else from the policy, or else None."""
+    """Return the alternate exchange's name: from the arguments, otherwise from the policy, otherwise None."""
     for key in ARGUMENTS:
         if key in arguments:
             return arguments[key]

@@ -1,4 +1,6 @@
-"""Dead-lettering: names where messages that die in a queue go. Applied by broker.transfer.dead_letters."""
+"""Dead-lettering: the arguments that name the exchange and routing key for dead letters of a queue. Applied
+by broker.transfer.dead_letters.
+"""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import first_text

@@ -1,12 +1,13 @@
-"""Makes geographic conditions for stream filters, which read a message's headers ``x-geo-lat`` and
-``x-geo-lon`` in degrees. The earth counts as a sphere.
+"""Geographic conditions for stream filters, on a message's headers ``x-geo-lat`` and ``x-geo-lon`` in
+degrees. The earth counts as a sphere.
 
     geo-within-radius   {lat, lon, radius_km}
     geo-bbox            {min_lat, max_lat, min_lon, max_lon}; with min_lon above max_lon it lies across the
                         180th meridian
     geo-polygon         {points: [[lat, lon], ...]}, three or more, in order; edges are straight in degrees
 
-A message without a position matches no condition. Functions that make one raise ValueError for bad values.
+A condition is a function of a message's headers; it is false for a message without a position. The functions
+that make conditions raise ValueError for bad values.
 """
 from math import asin, cos, isfinite, radians, sin, sqrt
 
@@ -17,7 +18,9 @@ EARTH_RADIUS_KM = 6371
 
 
 def within_radius(value):
-    """Make the condition that a position lies within a radius, by great-circle distance (haversine)."""
+    """Make the condition that a message's position lies within a radius, by great-circle distance
+    (haversine).
+    """
     lat, lon = _position(
         _named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"),
         "geo-within-radius",
@@ -31,7 +34,9 @@ def within_radius(value):
 
 
 def bbox(value):
-    """Make the condition that a position lies between two latitudes and two longitudes, edges included."""
+    """Make the condition that a message's position lies between two latitudes and two longitudes, edges
+    included.
+    """
     min_lat, max_lat, min_lon, max_lon = (
         _named(value, "geo-bbox", key) for key in ("min_lat", "max_lat", "min_lon", "max_lon")
     )
@@ -52,7 +57,7 @@ def bbox(value):
 
 
 def polygon(value):
-    """Make the condition that a position lies inside a polygon, by casting a ray to the east."""
+    """Make the condition that a message's position lies inside a polygon, by casting a ray to the east."""
     points = value.get("points") if isinstance(value, dict) else None
     if not isinstance(points, list) or len(points) < 3:
         raise ValueError("geo-polygon: points must be an array of three or more")
@@ -73,7 +78,7 @@ GEO_CONDITIONS = {"geo-within-radius": within_radius, "geo-bbox": bbox, "geo-pol
 
 
 def position_of(headers):
-    """(latitude, longitude) from a message's headers; None without a valid position."""
+    """Return (latitude, longitude) in degrees from a message's headers; None without a valid position."""
     try:
         lat, lon = float(headers[LATITUDE]), float(headers[LONGITUDE])
     except (KeyError, TypeError, ValueError):
@@ -82,14 +87,16 @@ def position_of(headers):
 
 
 def distance_km(lat, lon, other_lat, other_lon):
-    """The distance of two positions in km along the surface of the earth."""
+    """Return the great-circle distance of two positions in km."""
     half_lat, half_lon = radians(other_lat - lat) / 2, radians(other_lon - lon) / 2
     a = sin(half_lat) ** 2 + cos(radians(lat)) * cos(radians(other_lat)) * sin(half_lon) ** 2
     return 2 * EARTH_RADIUS_KM * asin(sqrt(min(1.0, a)))
 
 
 def is_inside(there, corners):
-    """True if a position is in a polygon: the ray to the east of it crosses an odd number of edges."""
+    """True if the position ``there`` is inside the polygon ``corners``, because a ray from it to the east
+    crosses an odd number of edges.
+    """
     lat, lon = there
     inside = False
     lat_before, lon_before = corners[-1]

@@ -1,4 +1,4 @@
-"""Stream prefetch: limits the octets of bodies that a stream's consumer may hold unacknowledged. Applied by
+"""Stream prefetch: limits the octets of bodies that a stream's consumer may hold unacked. Applied by
 amqp.server.stream_consumer.
 """
 from gomq_py.broker.features import checks
@@ -8,7 +8,7 @@ PREFETCH_BYTES = "x-stream-prefetch-bytes"
 
 
 def prefetch_bytes_of(arguments):
-    """The limit in octets that checked arguments set; 0: no limit."""
+    """Return the limit in octets from checked consumer arguments; 0: no limit."""
     return arguments.get(PREFETCH_BYTES, 0)
 
 

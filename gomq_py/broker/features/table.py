@@ -1,4 +1,6 @@
-"""Table: collects the rows of all features, and derives look-ups from the rows."""
+"""Table: collects the descriptions (Feature, ConsumerArgument) of all features, and indexes them by argument,
+policy key and setting.
+"""
 from gomq_py.broker.features import (
     alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
     elsewhere, expiry, federation, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,
