@@ -1,1 +1,3 @@
-"""Holds operators' settings: policies, parameters of components, limits of vhosts and users."""
+"""Operators' settings: policies, parameters of components (shovels, upstreams...), limits of vhosts and
+users.
+"""

@@ -1,5 +1,5 @@
-"""Setter rights: a policy sends on only messages that its setter may read, and only to exchanges and queues
-that its setter may write to.
+"""Setter rights: a policy that sends messages on (dead letters, tee...) does so only within the rights of the
+user who set it: read on the queue or exchange, write on the exchange or queue that gets the messages.
 
 The rights are checked when a policy is set, and for each queue and exchange when the policy comes into force.
 RabbitMQ has no such check. Administrators are not checked: they may give themselves any right.
@@ -21,8 +21,8 @@ _KEPT = object()
 
 
 class SetterRights:
-    """Limits a vhost's policy ``name`` to the rights of the user who has set it or, if ``by`` is given, of
-    ``by``, who is about to set it.
+    """Limits the vhost's policy ``name`` to the rights of the user who has set it. ``by``, if given, is the
+    user who is about to set it.
     """
 
     __slots__ = ("_users", "_vhost", "_name", "_by")
@@ -35,11 +35,13 @@ class SetterRights:
 
     @property
     def by(self):
-        """The setter's name, OPERATOR or None, as for Parameters.set."""
+        """The name of the policy's setter, OPERATOR, or None (see Parameters.set)."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The keys that the setter may not use for an entity (``kind``: EXCHANGE or the type of a queue)."""
+        """Return the set of the definition's keys that have no effect on an entity because the setter lacks a
+        right. ``kind``: EXCHANGE or the queue type.
+        """
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)
@@ -48,7 +50,7 @@ class SetterRights:
             if not (may_take and _may_fill(user, self._vhost, definition, key)))
 
     def tell(self, left_out, kind, name):
-        """Log that these keys are not in force for the queue or exchange of this name."""
+        """Log that the keys ``left_out`` have no effect on the queue or exchange of this name."""
         QUIET.warning(
             ("rights", self._vhost.name, self._name),
             "policy %r: %s has no effect on %s: user %r, who set the policy, may not read that, or not "
@@ -57,7 +59,9 @@ class SetterRights:
 
 
 def check_hands_on(users, vhost, definition, by):
-    """Raise ParameterError if a definition sends messages where ``by`` (see Parameters.set) may not write."""
+    """Raise ParameterError if a policy definition sends messages to an exchange or queue that its setter
+    ``by`` (see Parameters.set) may not write to.
+    """
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -67,7 +71,9 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """The User whose rights limit the values that ``by`` sets; None if the values are not limited."""
+    """Return the User whose rights limit the policies set by ``by`` (see Parameters.set); None if no rights
+    limit them.
+    """
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)
@@ -77,7 +83,7 @@ def limited(users, by):
 
 
 class _Nobody:
-    """Stands for a deleted user, without rights."""
+    """Stands for a deleted user, who has no rights."""
 
     tags = ()
 
@@ -88,7 +94,9 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """True if the user may read all messages of the entity, so no topic permission limits the keys."""
+    """True if the user may read all messages of the queue or exchange: a topic permission would exclude some
+    keys.
+    """
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 
