@@ -1,5 +1,5 @@
-"""Checks the names that clients choose for exchanges and queues, and shows names in texts. Imports no other
-module of the broker.
+"""Checks the names that clients choose for exchanges and queues, and formats names for error texts. Imports
+no other module of the broker.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
 accepts all other short strings. Names are str, decoded with ``surrogateescape``.
@@ -21,19 +21,22 @@ _CR_LF = str.maketrans("", "", "\r\n")
 
 
 def cleaned(name):
-    """The name without its carriage returns and line feeds, which RabbitMQ drops in topology methods."""
+    """Return the name without carriage returns and line feeds, which RabbitMQ drops in topology methods, too.
+    """
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
 def check_not_reserved(kind, name, prefixes=()):
-    """Refuse a client's new name that begins with ``amq.`` or one of these prefixes. Raises AccessRefused."""
+    """Raise AccessRefused if a new entity's name begins with ``amq.`` or with one of ``prefixes``. ``kind``:
+    "queue" or "exchange", for the text.
+    """
     for prefix in (RESERVED_PREFIX, *prefixes):
         if name.startswith(prefix):
             raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{prefix}*'")
 
 
 def check_length(kind, name):
-    """Raise PreconditionFailed for a name too long for a short string: AMQP clients could not send it."""
+    """Raise PreconditionFailed for a name over 255 octets: no AMQP client could send it."""
     if len(name) > NAME_OCTETS_MAX // 4 and len(name.encode("utf-8", "surrogateescape")) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"{kind} name is longer than {NAME_OCTETS_MAX} octets")
 
@@ -47,27 +50,27 @@ def fits_short_string(text):
 
 
 def server_named():
-    """Make a name for a queue that a client declares without a name. It has 128 random bits."""
+    """Generate a name with 128 random bits for a queue that a client declares without a name."""
     return SERVER_NAMED_PREFIX + urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
 def to_octets(text):
-    """A name or key as octets."""
+    """Encode a name or key."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def to_text(octets):
-    """A name or key as text."""
+    """Decode a name or key."""
     return octets.decode("utf-8", "surrogateescape")
 
 
 def described(kind, name, vhost):
-    """Name an entity for texts, as in ``queue 'jobs' in vhost '/'``."""
+    """Format an entity's name for texts, as in ``queue 'jobs' in vhost '/'``."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
 def locked(queue, vhost):
-    """RabbitMQ's text that refuses a request because the queue is exclusive to another connection."""
+    """Return RabbitMQ's error text for a queue that is exclusive to another connection."""
     return (
         f"cannot obtain exclusive access to locked {described('queue', queue.name, vhost)}. It could be "
         "originally declared on another connection or the exclusive property value does not match that of "
