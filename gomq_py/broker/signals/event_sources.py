@@ -1,6 +1,6 @@
 """Turns alarms and changes of users and parameters into events, with RabbitMQ's routing keys and headers.
 
-Alarms, users and parameters know nothing of events; they call the objects made here.
+Alarms, Users and Parameters know nothing of events; they call the objects of these classes as callbacks.
 """
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.limits import COMPONENT as LIMITS
@@ -23,7 +23,9 @@ def _alarm(reason):
 
 
 class UserEvents:
-    """Emits events about users. Must be called with each record of the users' log before it is applied."""
+    """Emits events about users. Must be called with each record of the users' log before the record is
+    applied.
+    """
 
     def __init__(self, events, users):
         self._events = events
@@ -77,7 +79,7 @@ _RIGHTS = {
 
 
 class ParameterEvents:
-    """Emits an event when called with a change of a parameter. ``value`` is None for a removed parameter;
+    """Emits an event about a changed parameter when called. ``value`` is None for a removed parameter;
     ``vhost`` is the vhost's name, or None for a parameter of the whole broker.
     """
 
