@@ -44,8 +44,8 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue itself must apply one of the settings. Channels apply consumer timeouts, and
-        streams the age limit; these do not count.
+        """True if the queue itself must apply one of the settings. Consumer timeouts (applied by channels)
+        and a stream's age limit and segment size (applied by the stream) do not count.
         """
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
