@@ -1,1 +1,1 @@
-"""Holds queues and streams, with their consumers, limits and timers."""
+"""Queues and streams, with their consumers, limits and timers."""

@@ -1,4 +1,6 @@
-"""Peeking: looks at a queue's ready messages without changing it, for doors, which do not see stores."""
+"""Peeking: looks at a queue's ready messages without changing it, for protocol servers, which have no access
+to stores.
+"""
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.errors import Malformed
 from gomq_py.storage.errors import StoreError
@@ -6,7 +8,9 @@ from gomq_py.storage.message import Message
 
 
 def browse(queue):
-    """A browser (storage.stores.browser) of the ready messages; None if the queue is closed or a stream."""
+    """Return a browser (storage.stores.browser) of the ready messages; None if the queue is closed or a
+    stream.
+    """
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
     from gomq_py.storage.stores import browser  # imported here: only browsing needs it
@@ -15,8 +19,9 @@ def browse(queue):
 
 
 def next_properties_length(queue, most):
-    """Octets of the properties of the message that ``queue.get()`` would take; 0 if there is no message. For
-    a message of another protocol returns an upper bound, which is at most ``most``.
+    """Return the size in octets of the properties of the message that basic.get would return now, as basic
+    properties; 0 if there is no message. For a message of another protocol the result is an upper bound, at
+    most ``most``.
     """
     message = Message()
     try:
@@ -26,7 +31,9 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count a delivery of the next message, which its consumer cannot take. Needs a delivery limit."""
+    """Take and requeue the next message, so that this counts towards its delivery limit: its consumer cannot
+    take it. Does nothing without a delivery limit.
+    """
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()
