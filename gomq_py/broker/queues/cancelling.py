@@ -29,7 +29,7 @@ class Cancelling(Job):
         return bool(self._consumers)
 
     def failed(self, error):
-        """Return True if consumers are left, so that the job goes on."""
+        """Return True, so that the remaining consumers are cancelled, too."""
         return True
 
 

@@ -1,7 +1,7 @@
-"""Own stores: keep a vhost's named message stores that belong to no queue or exchange. Rooms use them under
-names that they have registered with the kinds (broker.topology.kinds).
+"""Own stores: message stores of a vhost that belong to no queue or exchange, such as for MQTT. Other packages
+make them under names that they have registered (Kinds.add_store).
 
-The vhost has an OwnStores, which uses the queue factory. The definitions log names the stores.
+The vhost has an OwnStores, which uses the queue factory. The definitions log contains the stores' names.
 """
 from gomq_py.broker.topology_log import records
 from gomq_py.errors import OutOfResources, Refused
@@ -12,7 +12,7 @@ LOG = logger("broker")
 
 
 class OwnStores:
-    """Makes, opens, reopens and removes the own stores of one vhost."""
+    """Makes, opens, reopens and removes the own message stores of one vhost."""
 
     def __init__(self, vhost, factory):
         self._vhost = vhost
@@ -21,7 +21,9 @@ class OwnStores:
         self._is_closed = False  # the broker is stopping
 
     def make(self, name):
-        """The MessageStore of this name, made and recorded if it is missing. Raises OutOfResources."""
+        """Return the MessageStore of this name; it is made and recorded in the log if missing. Raises
+        OutOfResources.
+        """
         vhost = self._vhost.name
         if name not in self._stores:
             if self._vhost.is_gone:
@@ -42,7 +44,9 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Replace a failed store by a new one, and remove the failed store's files. Raises OutOfResources."""
+        """Make a new store in place of a failed one, whose files are removed. Returns the new store. Raises
+        OutOfResources.
+        """
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -56,7 +60,7 @@ class OwnStores:
 
     def reopen(self, name, done):
         """Reopen a store that a fault has closed, then call ``done(store, error)``; one of the two is None.
-        ``done`` is not called if the vhost is closed or deleted meanwhile.
+        ``done`` is not called if the vhost is closed or deleted before that.
         """
         if self._is_closed:
             return
@@ -75,7 +79,9 @@ class OwnStores:
         self._factory.reopen_own(self._vhost.name, name, *before, opened)
 
     def recover(self, name, incarnation):
-        """Open a store of an earlier run, at boot. Blocks. Raises LookupError for an unregistered name."""
+        """Open a store of an earlier run at boot. Blocks. Raises LookupError for a name that is not
+        registered.
+        """
         opened = self._vhost.kinds.store_opened(name)
         store = None
         try:
@@ -86,7 +92,7 @@ class OwnStores:
         opened(self._vhost, store)
 
     def closed(self):
-        """The names of the stores that a fault has closed."""
+        """List the names of the stores that a fault has closed."""
         return [
             name for name, (store, _) in self._stores.items() if store is None or store.failure is not None]
 
@@ -94,18 +100,18 @@ class OwnStores:
         return list(self._stores)
 
     def opened(self):
-        """List the stores, without those that could not be opened."""
+        """List the stores, except those that could not be opened."""
         return [store for store, _ in self._stores.values() if store is not None]
 
     def incarnations(self):
         return [incarnation for _, incarnation in self._stores.values()]
 
     def record_of(self, name):
-        """The record that names this store in the definitions log."""
+        """Return the record of this store for the definitions log."""
         return records.store_made(self._vhost.name, name, self._stores[name][1])
 
     def close(self, shutdown):
-        """Close all stores, because the broker stops, as tasks of ``shutdown`` (hub.shutdown)."""
+        """Close all stores when the broker stops, by ``shutdown.do`` (hub.shutdown)."""
         self._is_closed = True
         for store in self.opened():
             if store.listener is not None:
@@ -113,7 +119,7 @@ class OwnStores:
             shutdown.do(store.close)
 
     def remove_one(self):
-        """Remove a store of a deleted vhost."""
+        """Remove any one of the stores, because the vhost is deleted."""
         name, (store, incarnation) = self._stores.popitem()
         if store is not None:
             store.write_out()

@@ -1,11 +1,12 @@
-"""Queue factory: makes a queue with its store from a declaration, and removes a deleted queue's files.
+"""Queue factory: makes queues with their stores, and removes the files of deleted queues.
 
 Vhosts call it; it uses storage and queues. A durable queue's folder is named after vhost, queue and
 *incarnation*, a random number, so that files of a deleted queue never meet those of a later queue of the same
 name. A deletion is logged first; once the log is on disk, the files are removed. A crash in between leaves a
 folder that the log names as deleted; the next boot removes the folder. Folders that the log does not name are
-quarantined. The first stream, priority queue or delayed exchange imports its code, before any change. Code
-for limits is always imported, because a policy may add limits to existing queues at any time.
+quarantined. Code for streams, priority queues and delayed exchanges is imported when the first one is made,
+before any change. Code for limits is always imported, because a policy may add limits to existing queues at
+any time.
 """
 import os
 from collections import deque
@@ -41,10 +42,11 @@ SAID_GONE = 5
 
 
 class QueueFactory:
-    """Makes the queues of one broker.
+    """Makes the queues of one broker, with their stores, and removes deleted ones.
 
-    ``pool``, which recycles segments, is set before the first queue is made; ``scheduler`` gives queues
-    turns; ``on_idle(queue)`` is called with each expired queue. ``kinds``: a broker.topology.kinds.Kinds.
+    ``pool``, which recycles segment files, is set before the first queue is made; ``scheduler`` schedules the
+    queues' deliveries; ``on_idle(queue)`` is called with each expired queue. ``kinds``: a Kinds, the register
+    of types.
     """
 
     def __init__(
@@ -75,13 +77,13 @@ class QueueFactory:
         self.redistributions = Redistributions(scheduler, timers, durability.when_safe)
 
     def close(self):
-        """Stop removing files, because the broker stops; the next boot removes the rest."""
+        """Stop removing files when the broker stops; the next boot removes those that are left."""
         self._is_closed = True
         self._removals.close()
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
-        """Make a new queue or, if ``incarnation`` is given, a queue over files of the last run. Raises
-        UnknownType, OutOfResources, both before any file is touched; OSError, StoreError.
+        """Make a new queue or, if ``incarnation`` is given, recover a queue from its files. Raises
+        UnknownType and OutOfResources before any file is touched; OSError, StoreError.
         """
         kind = self.kinds.queue_kind(arguments)
         _import_for(arguments)
@@ -104,7 +106,7 @@ class QueueFactory:
         return queue
 
     def _place(self, vhost, name, durable, incarnation):
-        """(incarnation, folder) of a store: of a new store if ``incarnation`` is None, else of this one."""
+        """Return (incarnation, folder) for a store; a new incarnation if ``incarnation`` is None."""
         if incarnation is None:
             incarnation = os.urandom(INCARNATION_SIZE)
         if not durable:
@@ -125,8 +127,8 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Make a new queue over the files of a closed queue; a transient queue is empty then. Returns None
-        if ``is_wanted()`` is False after the files are read: the queue was deleted meanwhile. Raises
+        """Return a new Queue over the files of a closed queue; a transient queue is empty then. Returns None
+        if ``is_wanted()`` is False after the files are read, because the queue was deleted meanwhile. Raises
         OSError, StoreError. May switch.
         """
         if queue.store is not None:
@@ -156,13 +158,13 @@ class QueueFactory:
         return again
 
     def _settle_files(self):
-        """Wait until all earlier file operations have succeeded or failed. May switch."""
         done = Event()
         self.durability.when_on_disk(lambda error: done.set())
         done.wait()
 
     def _open_store(self, how, folder, incarnation, vhost, name, durable, arguments):
-        """Open the store of a queue with these arguments. ``how(function, *arguments)`` calls the function.
+        """Return the opened store for a queue with these arguments. Opens it by ``how(function,
+        *arguments)``, which may call the function in a thread.
         """
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
@@ -186,12 +188,12 @@ class QueueFactory:
         return store
 
     def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
-        """Give a delayed exchange its store. ``route_of(exchange, routing_key)`` returns the Route of due
-        messages; if it returns None, ``route(exchange, message, headers, pending)`` routes each message. If a
-        fault has closed a durable store, also at boot, the store is reopened later, and ``changed(exchange)``
-        is called.
+        """Make the message store of a delayed exchange, or recover it if ``incarnation`` is given.
+        ``route_of(exchange, routing_key)`` returns the Route of due messages, or None: then each message is
+        passed to ``route(exchange, message, headers, pending)``. If a fault closes a durable store, it is
+        reopened later, and ``changed(exchange)`` is called.
 
-        Raises OSError, StoreError; OutOfResources before any file is touched.
+        Raises OutOfResources before any file is touched; OSError, StoreError.
         """
         with importing("a delayed exchange"):
             from gomq_py.broker.transfer.delayed import DelayQueue
@@ -230,8 +232,8 @@ class QueueFactory:
             pass
 
     def reopen_delayed_store(self, exchange, done):
-        """Reopen a delayed exchange's store after a fault, then call ``done(store, error)`` in the hub; one
-        of the two is None. Does nothing once the exchange is deleted or the broker stops.
+        """Reopen the store of a delayed exchange after a fault, then call ``done(store, error)`` in the hub;
+        one of the two is None. Does nothing if the exchange is deleted or the broker stops.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -249,11 +251,14 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is this exchange's store, while the exchange exists and the broker runs."""
+        """True if ``one`` is the present store of this exchange, the exchange is not deleted and the broker
+        not stopping.
+        """
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
-        """Give the exchange the store ``again``, over the same files, in place of its failed store."""
+        """Replace the failed store of a delayed exchange by ``again``, which was opened over the same files.
+        """
         before = exchange.delayed_store
         again.on_failed = before.on_failed
         self._incarnations[again] = self._incarnations.pop(before)
@@ -261,7 +266,7 @@ class QueueFactory:
         LOG.warning("%s is open again", delayed_in_words(exchange))
 
     def remove_delayed_store(self, exchange):
-        """Remove the messages of a deleted delayed exchange, once the definitions log is on disk."""
+        """Remove the messages of a deleted delayed exchange, once its deletion in the log is on disk."""
         delayed_store = exchange.delayed_store
         if not exchange.durable:
             delayed_store.delete()
@@ -273,8 +278,8 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """Open a vhost's own store: a new store or, if ``incarnation`` is given, one of the last run.
-        Returns (store, incarnation). Raises StoreError.
+        """Make an own store of a vhost (see OwnStores) or, if ``incarnation`` is given, recover it. Returns
+        (store, incarnation). Raises StoreError.
         """
         recovered = incarnation is not None
         incarnation, folder = self._place(vhost, name, True, incarnation)
@@ -289,7 +294,9 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault, then call ``done(store, error)``: one of both is None."""
+        """Reopen an own store of a vhost after a fault, then call ``done(store, error)``; one of the two is
+        None.
+        """
         if store is not None:
             store.listener = None
             store.close()
@@ -306,15 +313,15 @@ class QueueFactory:
             self._committer, incarnation, self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
-        """Remove a vhost's own store, once the definitions log is on disk."""
+        """Remove the files of a vhost's own store, once the definitions log is on disk."""
         self._remove_files(store, self._folder(vhost, name, incarnation), incarnation, _own(vhost, name))
 
     def incarnation_of(self, queue):
-        """The incarnation (16 octets) of a durable queue, or of the store of a durable delayed exchange."""
+        """Return the incarnation (16 octets that identify the folder) of a durable queue or DelayQueue."""
         return self._incarnations[queue]
 
     def configure(self, queue, settings):
-        """Apply these QueueSettings to a queue; None removes all limits that settings gave the queue."""
+        """Apply QueueSettings to a queue; None removes its limits."""
         timeout_ms = None if settings is None else settings.consumer_timeout_ms
         timeout_ms = int(self.consumer_timeout_ms if timeout_ms is None else timeout_ms)
         if timeout_ms != queue.consumer_timeout_ms:
@@ -334,8 +341,8 @@ class QueueFactory:
         return queue.limits
 
     def remove(self, queue, reason, target_of=None):
-        """Remove a deleted queue: tell its consumers now, and remove its files once the log, its last dead
-        letters and the messages that ``target_of`` (Queue.redistribution) gives away are on disk.
+        """Cancel the consumers of a deleted queue, and remove its files later: once the log, its last dead
+        letters and the messages that ``target_of`` (see Queue.redistribution) sends elsewhere are on disk.
         """
         if queue.durable:
             self.removing.add(self._incarnations[queue])
@@ -365,20 +372,26 @@ class QueueFactory:
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """Remove or quarantine folders without a queue in the log: at boot, after all creates. Blocks."""
+        """Remove or quarantine the folders of no queue (see settle_orphans), at boot, after all queues are
+        open. Blocks.
+        """
         settle_orphans(
             self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Make a queue check its head for expiry, because a message with an expiry of its own has come."""
+        """Give limits to a queue that got a message with an expiration, so that it checks its head for
+        expiry.
+        """
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
     def _remove_files(self, store, folder, incarnation, whose, queue=None):
-        """Remove a deleted entity's files, once the log is on disk. ``store``: None if it never opened."""
+        """Remove a deleted entity's files, once the definitions log is on disk. ``store``: None if it was
+        never opened.
+        """
         self.removing.add(incarnation)
 
         def done():
@@ -390,7 +403,7 @@ class QueueFactory:
 
 
 class Partings(Job):
-    """Frees the limits of deleted queues that have no files, in slices."""
+    """Frees the limits of deleted transient queues, in slices."""
 
     name = "parting queues from their limits"
 
@@ -400,7 +413,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Free the queue's limits later, because the caller may still be running in them."""
+        """Free the queue's limits in a later slice, because the caller may still be running in them."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 
@@ -415,12 +428,14 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the reference cycle of a queue and its limits, which only a full collection would find."""
+    """Break the reference cycle of a deleted queue and its limits; otherwise only a full garbage collection
+    frees them.
+    """
     queue.limits = None
 
 
 def _say_gone(whose, report):
-    """Log which files, with their messages, have disappeared since an orderly stop."""
+    """Log which files, with how many messages, have disappeared since the last orderly stop."""
     if report.gone:
         more = len(report.gone) - SAID_GONE
         LOG.error(
@@ -440,7 +455,6 @@ def _whose(queue):
 
 
 def _import_for(arguments):
-    """Import the modules that only a queue with these arguments needs. Raises OutOfResources."""
     if queue_type_of(arguments) == STREAM:
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue
