@@ -1,1 +1,3 @@
-"""Transfers move messages: dead letters, delayed messages, and what operators move or copy."""
+"""Transfers move messages between queues: dead letters, delayed messages, and messages that operators move or
+copy.
+"""
