@@ -137,8 +137,7 @@ class Broker:
             self._log_exchange = log_exchange.LogExchange(self.vhosts[DEFAULT_VHOST], self.scheduler)
 
     def damage(self):
-        """Return (count of damaged messages found since the start, paths of the files with quarantined data).
-        """
+        """(count of damaged messages found since the start, paths of the files with quarantined data)."""
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
@@ -154,8 +153,7 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Flush and close every queue and log. All are closed even if some fail; the first failure is raised
-        at the end. May switch.
+        """Flush and close all queues and logs, even if some fail; then raise the first failure. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
@@ -184,9 +182,7 @@ class Broker:
         self._data_dir.list_segments({folder: entry for folder, entry in listed if entry is not None})
 
     def _finish_moves(self, shutdown):
-        """End all transfers of messages (moves, dead letters, delayed messages, redistributions), and wait
-        for the disk, so that no message is left in two queues.
-        """
+        """End all transfers of messages and wait for the disk, so that no message is left in two queues."""
         for move in list(self.moves):
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
@@ -358,8 +354,7 @@ class Broker:
             vhost.policies.changed()
 
     def _disown_of_deleted(self):
-        """At boot, remove the record of the setter from parameters whose setter was deleted before a crash.
-        """
+        """At boot, remove the setter's name from parameters whose setter was deleted before a crash."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
         for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
@@ -404,9 +399,7 @@ class Broker:
         self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
-        """Return [(name, password hash, hash algorithm)] of the configured first users, or else of the
-        default user.
-        """
+        """[(name, password hash, hash algorithm)] of the configured first users, or of the default user."""
         settings = self.settings
         if settings.first_users:
             return [

@@ -40,9 +40,7 @@ class Envelope:
         return None
 
     def more_keys(self):
-        """Return the routing keys in addition to that of basic.publish, such as the keys in CC. Raises
-        PreconditionFailed.
-        """
+        """The message's further routing keys, such as those in CC. Raises PreconditionFailed."""
         return ()
 
     def is_persistent(self):
@@ -63,9 +61,7 @@ class Envelope:
 
 
 class BasicEnvelope(Envelope):
-    """Reads AMQP basic properties: ``raw`` are their octets, ``decoded`` a Properties, ``scan`` the offsets
-    of the fields in ``raw``.
-    """
+    """Reads AMQP basic properties: ``raw`` as encoded, ``decoded`` as Properties, ``scan`` as offsets."""
 
     __slots__ = ("_raw", "_scan", "_decoded", "user_id", "priority")
 
@@ -80,9 +76,7 @@ class BasicEnvelope(Envelope):
         return expiration_ms(self._decoded.expiration)
 
     def more_keys(self):
-        """Return the keys in the headers CC and BCC, each once. Entries that are no texts are ignored, as in
-        RabbitMQ.
-        """
+        """The keys in the headers CC and BCC, each once. Entries that are no texts are ignored."""
         headers = self._decoded.headers
         given = []
         for name in (EXTRA_KEYS, SECRET_KEYS):

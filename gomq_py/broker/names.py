@@ -21,15 +21,12 @@ _CR_LF = str.maketrans("", "", "\r\n")
 
 
 def cleaned(name):
-    """Return the name without carriage returns and line feeds, which RabbitMQ drops in topology methods, too.
-    """
+    """The name without carriage returns and line feeds, which RabbitMQ drops in topology methods, too."""
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
 def check_not_reserved(kind, name, prefixes=()):
-    """Raise AccessRefused if a new entity's name begins with ``amq.`` or with one of ``prefixes``. ``kind``:
-    "queue" or "exchange", for the text.
-    """
+    """Raise AccessRefused if a new ``name`` begins with ``amq.`` or with one of ``prefixes``."""
     for prefix in (RESERVED_PREFIX, *prefixes):
         if name.startswith(prefix):
             raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{prefix}*'")

@@ -42,9 +42,7 @@ class TableLimits:
             self.safe_octets = min(self.safe_octets, NEST_OCTETS * depth)
 
     def fault_of(self, value):
-        """Return the text of the limit that the value exceeds, to be put behind the value's name; None if it
-        exceeds no limit.
-        """
+        """Text of the limit that the value exceeds, to be put behind the value's name; otherwise None."""
         depth, level, entries = 0, [value] if isinstance(value, (dict, list)) else [], 0
         while level:
             if depth > self.depth:
@@ -61,18 +59,14 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table exceeds the limits. ``octets``: size of the received data that
-        held it.
-        """
+        """Raise Malformed if a decoded table, received within ``octets`` octets, exceeds the limits."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:
                 raise Malformed(f"field table {fault}")
 
     def check_table(self, what, table):
-        """Raise PreconditionFailed if a table exceeds the limits or cannot be encoded; ``what`` names the
-        table in the text.
-        """
+        """Raise PreconditionFailed if a table exceeds the limits or cannot be encoded; ``what`` names it."""
         if not table:
             return
         fault = self.fault_of(table)
@@ -98,8 +92,7 @@ class TableLimits:
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if a JSON value is too deep or too long, or contains invalid texts or numbers.
-        ``what`` names the value in the text.
+        """Raise ValueError if the JSON value ``what`` is too deep or long, or has invalid texts or numbers.
         """
         fault = self.fault_of(value)
         if fault is not None:
@@ -112,9 +105,7 @@ class TableLimits:
 
 
 def check_numbers(what, value):
-    """Raise ValueError if a JSON value contains integers of more than 64 bits, which not every JSON reader
-    can read. ``what`` names the value in the text.
-    """
+    """Raise ValueError if the JSON value ``what`` has integers over 64 bits, which some readers refuse."""
     if any(
         isinstance(item, int) and not isinstance(item, bool) and not is_integer(item)
         for item in _leaves(value)

@@ -90,9 +90,7 @@ def written(value):
 
 
 def difference(key, entity, received, current):
-    """Return RabbitMQ's error text for an argument or property whose received value differs from the current
-    value.
-    """
+    """RabbitMQ's error text for an argument or property whose received value differs from the current one."""
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:
@@ -104,9 +102,7 @@ def difference(key, entity, received, current):
 
 
 def difference_in(key, entity, received, current):
-    """Return RabbitMQ's error text for a key whose values differ in two argument tables, or that one table
-    lacks.
-    """
+    """RabbitMQ's error text for a key whose values differ in two argument tables, or that one table lacks."""
     return difference(key, entity, received.get(key, _MISSING), current.get(key, _MISSING))
 
 

@@ -39,8 +39,8 @@ _64_BITS = (1 << 64) - 1
 
 
 class ConsistentHashExchange(Exchange):
-    """Routes each message to one destination by a hash. The argument ``x-algorithm`` is "ring" or "jump";
-    without it the broker's default applies.
+    """Routes by a hash. The argument ``x-algorithm``: "ring" or "jump"; the broker's settings have the
+    default.
     """
 
     type = "x-consistent-hash"
@@ -60,9 +60,7 @@ class ConsistentHashExchange(Exchange):
 
     @staticmethod
     def check_arguments(entity, arguments):
-        """Raise PreconditionFailed for an unknown algorithm, or for arguments that name no valid input of the
-        hash.
-        """
+        """Raise PreconditionFailed for an unknown algorithm or an invalid input of the hash."""
         if arguments.get(ALGORITHM, RING) not in (RING, JUMP):
             raise PreconditionFailed(
                 f"invalid arg '{ALGORITHM}' for {entity}: {written(arguments[ALGORITHM])}; expected ring or "
@@ -225,9 +223,7 @@ def _points(name, first, last):
 
 
 class Jump:
-    """Jump hash: each destination has as many buckets as its weight. The order of destinations is that of
-    their names, so that the keys are spread alike after a restart.
-    """
+    """Jump hash: a destination has ``weight`` buckets, in order of names, so a restart keeps the spread."""
 
     def __init__(self):
         self._bound = []  # (name, weight, number, destination)
@@ -264,9 +260,7 @@ class Jump:
 
 
 def jump(key, buckets):
-    """Return the number of the bucket for a key (Lamping, Veach 2014: "A fast, minimal memory, consistent
-    hash algorithm").
-    """
+    """The bucket for a key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

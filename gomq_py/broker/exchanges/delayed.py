@@ -75,9 +75,7 @@ def delay_of(headers):
 
 
 def time_of(headers):
-    """Return the due time from the header ``x-deliver-at`` in Unix milliseconds; 0 if it is absent or
-    invalid.
-    """
+    """The due time from the header ``x-deliver-at`` in Unix milliseconds; 0 if it is absent or invalid."""
     value = headers.get(X_DELIVER_AT)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
@@ -87,9 +85,7 @@ def time_of(headers):
 
 
 def is_delayed(headers):
-    """True if the headers give a delay or a due time, even a due time in the past: such messages go through
-    the delayed store.
-    """
+    """True if the message goes through the delayed store: it has a delay or a due time, even in the past."""
     return delay_of(headers) > 0 or time_of(headers) > 0
 
 

@@ -1,6 +1,4 @@
-"""The direct exchange, which routes by equal keys, and the default exchange, which routes to the queue that
-the routing key names.
-"""
+"""Direct exchange: routes by equal keys. Default exchange: routes to the queue that the key names."""
 from gomq_py.broker.exchanges.exchange import Exchange
 
 

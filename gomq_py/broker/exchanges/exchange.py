@@ -85,17 +85,13 @@ class Exchange:
             self._removed(binding)
 
     def part_with(self, destination, count):
-        """Stop routing to a deleted destination at once. The vhost afterwards removes its ``count`` bindings
-        in slices.
-        """
+        """Route no more to a deleted destination; the vhost then removes its ``count`` bindings in slices."""
         self.departed[destination] = count
 
     # defined by kinds
 
     def set_defaults(self, defaults):
-        """Apply the broker's ``defaults`` (a dict) to arguments that are not set. Called before the first
-        binding.
-        """
+        """Apply ``defaults`` (a dict) to arguments that are not set. Called before the first binding."""
 
     @staticmethod
     def check_arguments(entity, arguments):

@@ -19,8 +19,7 @@ CLUSTER_NAME, VHOST = "cluster-name", "vhost"
 
 
 class FederationUpstreamExchange(FanoutExchange):
-    """A fanout exchange that leaves out messages that have passed its downstream broker or too many brokers.
-    """
+    """A fanout exchange that skips messages which have passed its downstream broker or too many brokers."""
 
     type = "x-federation-upstream"
     needs_headers = True

@@ -5,9 +5,7 @@ from gomq_py.broker.exchanges.exchange import Exchange
 
 
 class RandomExchange(Exchange):
-    """Type ``x-random``: chooses one bound destination at random. ``needs_headers`` keeps routes from being
-    cached.
-    """
+    """Type ``x-random``: chooses a bound destination at random. ``needs_headers`` prevents cached routes."""
 
     type = "x-random"
     needs_headers = True

@@ -44,9 +44,7 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Maps topic patterns to destinations. ``walked``: count of words in those patterns of the trie that have
-    words behind a ``#``.
-    """
+    """Maps topic patterns to destinations. ``walked``: words in its patterns with words behind a ``#``."""
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
@@ -80,9 +78,7 @@ class TopicTrie:
         self.size -= 1
 
     def destinations_of(self, words):
-        """Return {destination: count of bindings} of a pattern, given as its folded() words; None for an
-        unbound pattern.
-        """
+        """{destination: count of bindings} of a pattern (its folded() words); None for an unbound pattern."""
         if self.shards.words:
             destinations = self.shards.destinations_of(".".join(words))
             if destinations is not None:
@@ -97,9 +93,7 @@ class TopicTrie:
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
-        """Return by how much ``costly_words()`` would grow if this pattern were bound; 0 if it is bound
-        already.
-        """
+        """By how much ``costly_words()`` would grow if this pattern were bound; 0 if it is bound already."""
         words = folded(pattern)
         is_costly = hash_words(words) or not self._may_be_walked(words)
         return len(words) if is_costly and self.destinations_of(words) is None else 0
@@ -151,8 +145,7 @@ class TopicTrie:
         return node
 
     def match(self, key, targets):
-        """Add the destinations of all patterns that match the routing key to the dict ``targets``, as keys.
-        """
+        """Add the destinations of all patterns that match a routing key to the dict ``targets``, as keys."""
         words = split_key(key)
         if self.shards.words:
             self.shards.match(words, targets)
@@ -380,9 +373,7 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add the destinations of all patterns in this shard that match the words to the dict ``targets``, as
-        keys.
-        """
+        """Add the destinations of this shard's patterns that match to the dict ``targets``, as keys."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

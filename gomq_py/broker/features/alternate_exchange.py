@@ -1,5 +1,4 @@
-"""Alternate exchange: receives the messages that an exchange cannot route. Applied by broker.routing.routing.
-"""
+"""Alternate exchange: gets the messages that an exchange cannot route. Applied by broker.routing.routing."""
 from gomq_py.broker.features import policy_checks
 from gomq_py.broker.features.feature import Feature
 

@@ -23,8 +23,7 @@ ARGUMENTS = {key: (row.check, row.kinds) for key, row in table.ARGUMENTS.items()
 
 
 def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
-    """Check a new queue's arguments. ``entity``: the queue's name in error texts. Raises PreconditionFailed.
-    """
+    """Check a new queue's arguments. ``entity``: the queue in error texts. Raises PreconditionFailed."""
     dead_letter_exchange = arguments.get(DEAD_LETTER_EXCHANGE, "")
     if not isinstance(dead_letter_exchange, str):
         raise PreconditionFailed(
@@ -45,17 +44,14 @@ def check_queue_arguments(entity, durable, exclusive, auto_delete, arguments):
 
 
 def check_may_be_unnamed(arguments):
-    """Raise PreconditionFailed if these are the arguments of a quorum queue or stream, which need a client's
-    name.
-    """
+    """Raise PreconditionFailed for the arguments of a quorum queue or stream: these need a client's name."""
     kind = arguments.get(QUEUE_TYPE, CLASSIC)
     if kind in (QUORUM, STREAM):
         raise PreconditionFailed(f"Cannot declare a server-named queue for type {TYPE_MODULES[kind]}")
 
 
 def check_same_arguments(entity, received, current):
-    """Compare a redeclare's arguments with the queue's. Raises PreconditionFailed for the first that differs.
-    """
+    """Compare a redeclare's arguments with the queue's. Raises PreconditionFailed if they differ."""
     for key in ARGUMENTS:
         if key == QUEUE_TYPE and queue_type_of(received) == queue_type_of(current):
             continue  # no type means classic
@@ -64,9 +60,7 @@ def check_same_arguments(entity, received, current):
 
 
 def check_values(entity, arguments, keys):
-    """Check the values of those ``arguments`` whose names are in ``keys``. ``entity``: the queue's or
-    exchange's name in error texts. Raises PreconditionFailed.
-    """
+    """Check ``arguments`` named in ``keys``; ``entity`` is for error texts. Raises PreconditionFailed."""
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue
@@ -90,9 +84,7 @@ def check_common_arguments(entity, kind, arguments):
 
 
 def check_own_arguments(entity, kind, arguments):
-    """Check the consumer arguments that only some types of queue accept, ``kind`` among them. ``entity``: the
-    queue's name in error texts. Raises PreconditionFailed.
-    """
+    """Check the consumer arguments that only queues of this ``kind`` accept. Raises PreconditionFailed."""
     _check_consumer(entity, arguments, lambda row: row.kinds != TYPES and kind in row.kinds)
 
 

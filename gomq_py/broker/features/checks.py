@@ -1,6 +1,4 @@
-"""Checks of argument values. Each check(value, arguments) raises WrongValue with RabbitMQ's text, an Erlang
-term.
-"""
+"""Checks arguments. Each check(value, arguments) raises WrongValue with RabbitMQ's text, an Erlang term."""
 import re
 
 from gomq_py.broker.values import MAX_TIMER_MS, is_integer, type_name
@@ -77,9 +75,7 @@ def age(value, arguments):
 
 
 def one_of(reason, *allowed):
-    """Make a check that accepts only the texts ``allowed``; ``{}`` in the error text ``reason`` stands for
-    the refused value.
-    """
+    """Make a check that accepts only ``allowed`` texts. In the error text ``reason``, ``{}`` is the value."""
     def check(value, arguments):
         text(value, arguments)
         if value not in allowed:
@@ -88,9 +84,7 @@ def one_of(reason, *allowed):
 
 
 def milliseconds_of_age(text):
-    """Convert an age in RabbitMQ's form, a number above 0 and a unit such as "7D" or "1h", to milliseconds.
-    Raises ValueError.
-    """
+    """Convert an age such as "7D" or "1h" (a number above 0 and a unit) to ms. Raises ValueError."""
     match = _AGE.fullmatch(text)
     if match is None or int(match[1]) == 0:
         raise ValueError(f"no age: {text!r}")

@@ -8,9 +8,7 @@ POLICY_KEY = "consumer-timeout"
 
 
 def _merge(feature, arguments, policy):
-    """Return the smaller of the limits above 0 in argument and policy; 0 (no limit) if all set limits are 0;
-    None if no limit is set.
-    """
+    """The smallest limit above 0 that argument or policy sets; 0 (no limit) if they set only 0; else None."""
     values = limits(feature, arguments, policy)
     values = [value for value in values if value] or values
     return min((min(value, MAX_TIMER_MS) for value in values), default=None)

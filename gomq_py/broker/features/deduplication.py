@@ -39,9 +39,7 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """Return (number of ids to remember, ttl_ms or None, name of the id's header) by arguments and the policy
-    in force; None without deduplication.
-    """
+    """(count of ids to remember, ttl_ms or None, header with the id) in force; None: no deduplication."""
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None
@@ -123,9 +121,7 @@ class SeenIds:
             self._seen.popitem(last=False)
 
     def take(self, id_, ttl_ms, now_ms):
-        """Remember an id. Returns False if it was remembered already (a duplicate), True if it is new or
-        None.
-        """
+        """Remember an id. Returns False if it was remembered already (a duplicate), True if new or None."""
         if id_ is None:
             return True
         if self.has(id_, now_ms):
@@ -155,9 +151,7 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """Watch the message with this id until ``queues`` have flushed it to disk; forget the id if they fail
-        to.
-        """
+        """Watch a message until ``queues`` have flushed it to disk; forget its id if they fail to."""
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
             # Registered before the publisher's refusal, so that a repeat counts as new. ``hurry`` is False: a
@@ -172,8 +166,7 @@ class ExchangeIds(SeenIds):
         return None if unsafe is None else unsafe.queues
 
     def answered(self, unsafe, is_kept):
-        """End the watch of an ``unsafe`` message; forget its id if the message was lost (``is_kept`` False).
-        """
+        """End the watch of an ``unsafe`` message; forget its id if the message was lost."""
         if self._unsafe.get(unsafe.id) is unsafe:  # else the id was forgotten and seen again
             del self._unsafe[unsafe.id]
             if not is_kept:
@@ -195,9 +188,7 @@ class _Unsafe:
         return any(queue.failed for queue in self.queues)
 
     def answered(self, error):
-        """Tell ExchangeIds that the message is lost, after an ``error`` or a queue's failure, or else that it
-        is on disk.
-        """
+        """Tell ExchangeIds that the flush has ended: the message is on disk, or lost after an ``error``."""
         self._ids.answered(self, error is None and not self.is_lost())
 
 
@@ -213,9 +204,7 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """Convert a header's value to a dictionary key of bounded size. Equal field values have equal keys, also
-    numbers of different widths.
-    """
+    """Convert an id to a key of bounded size. Numbers of different widths have equal keys if equal."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

@@ -17,9 +17,7 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: constant for a flag
-    that takes no value.
-    """
+    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: if it takes none."""
 
     name: str
     help: str

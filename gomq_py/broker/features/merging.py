@@ -13,15 +13,12 @@ def smallest(feature, arguments, policy):
 
 
 def smallest_time(feature, arguments, policy):
-    """Return the smaller time of argument and policy in ms, at most MAX_TIMER_MS (ten years), which a
-    policy's value may exceed as in RabbitMQ. None if neither is set.
-    """
+    """The smaller time of argument and policy in ms, at most MAX_TIMER_MS; None if neither is set."""
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
 
 def first_text(default=None):
-    """Make a merge rule that returns the argument's text, otherwise the policy's text, otherwise ``default``.
-    """
+    """Make a merge rule that returns the argument's text, or the policy's text, or else ``default``."""
     def merge(feature, arguments, policy):
         for value in (arguments.get(feature.argument), policy.get(feature.policy)):
             if isinstance(value, str):

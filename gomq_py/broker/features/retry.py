@@ -1,6 +1,4 @@
-"""Retry: back-off before returned messages are delivered again, RabbitMQ's ``x-delayed-retry-*``. Applied by
-broker.queues.retry.
-"""
+"""Retry: back-off for returned messages, RabbitMQ's ``x-delayed-retry-*``. Applied by queues.retry."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
@@ -18,9 +16,7 @@ _WORDS = "disabled", "all", "failed", "returned"
 
 
 def retry_of(arguments, policy):
-    """Return (bits of the kinds of return that wait: LOST, RETURNED, FAILED; min_ms; max_ms or None) by
-    arguments or, where these lack a value, the policy. None without back-off.
-    """
+    """(LOST | RETURNED | FAILED as far as they wait, min_ms, max_ms or None); None without back-off."""
     type_, min_ms, max_ms = (arguments.get(row.argument, policy.get(row.policy)) for row in ROWS)
     kinds = TYPES.get(type_, 0)
     if not kinds or not is_count(min_ms) or min_ms == 0:

@@ -18,9 +18,7 @@ EARTH_RADIUS_KM = 6371
 
 
 def within_radius(value):
-    """Make the condition that a message's position lies within a radius, by great-circle distance
-    (haversine).
-    """
+    """Make the condition that a position lies within a radius, by great-circle distance (haversine)."""
     lat, lon = _position(
         _named(value, "geo-within-radius", "lat"), _named(value, "geo-within-radius", "lon"),
         "geo-within-radius",
@@ -34,9 +32,7 @@ def within_radius(value):
 
 
 def bbox(value):
-    """Make the condition that a message's position lies between two latitudes and two longitudes, edges
-    included.
-    """
+    """Make the condition that a position lies between two latitudes and two longitudes, edges included."""
     min_lat, max_lat, min_lon, max_lon = (
         _named(value, "geo-bbox", key) for key in ("min_lat", "max_lat", "min_lon", "max_lon")
     )
@@ -94,9 +90,7 @@ def distance_km(lat, lon, other_lat, other_lon):
 
 
 def is_inside(there, corners):
-    """True if the position ``there`` is inside the polygon ``corners``, because a ray from it to the east
-    crosses an odd number of edges.
-    """
+    """True if the position ``there`` is in a polygon: a ray to the east crosses an odd number of edges."""
     lat, lon = there
     inside = False
     lat_before, lon_before = corners[-1]

@@ -1,5 +1,4 @@
-"""Stream prefetch: limits the octets of bodies that a stream's consumer may hold unacked. Applied by
-amqp.server.stream_consumer.
+"""Stream prefetch: limits the unacked octets of a stream's consumer. Applied by amqp.server.stream_consumer.
 """
 from gomq_py.broker.features import checks
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument

@@ -1,3 +1,1 @@
-"""Operators' settings: policies, parameters of components (shovels, upstreams...), limits of vhosts and
-users.
-"""
+"""Operators' settings: policies, parameters (shovels, upstreams...), limits of vhosts and users."""

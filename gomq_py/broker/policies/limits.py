@@ -61,17 +61,13 @@ class UserLimits:
         self._users.set_limits(user, {**limits, name: value})
 
     def replace(self, user, limits):
-        """Replace all limits of a user by ``limits``. Raises KeyError for an unknown user, UserLimitError,
-        OSError.
-        """
+        """Replace all limits of a user. Raises KeyError for an unknown user, UserLimitError, OSError."""
         self._known(user)
         check_limits(limits)
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Remove one limit of a user. Returns whether it existed. Raises KeyError for an unknown user,
-        OSError.
-        """
+        """Remove a user's limit. Returns whether it existed. Raises KeyError for an unknown user, OSError."""
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False

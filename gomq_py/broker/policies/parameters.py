@@ -50,9 +50,7 @@ class Component:
         """Raise ValueError for an invalid value."""
 
     def check_set_by(self, vhost, name, value, by):
-        """Raise ValueError if the value is invalid, or if the user ``by`` (see Parameters.set) may not set
-        it.
-        """
+        """Raise ValueError if the value is invalid, or if user ``by`` (see Parameters.set) may not set it."""
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
@@ -89,9 +87,7 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """Register the ``handler`` (a Component) of a component, and apply the stored values of ``vhosts``
-        that are not waiting.
-        """
+        """Register a component's ``handler`` (a Component), and apply the stored values of ``vhosts``."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
@@ -102,9 +98,7 @@ class Parameters:
                         LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
-        """Return {part: reason} for the parts of a value that nothing acts on: a component without a handler,
-        or keys of a policy whose component has no handler.
-        """
+        """{part: reason} of parts that nothing acts on: the component, or keys of a policy."""
         if component not in self._components:
             return {component: _why_idle(component)}
         return {
@@ -123,9 +117,7 @@ class Parameters:
         return (component, name) in vhost.waiting
 
     def condition(self, vhost, component, name):
-        """Return (WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in
-        effect.
-        """
+        """(WAITING or FAULTY, reason) for a stored value that has no effect; None for a value in effect."""
         handler = self._components.get(component)
         if handler is None:
             return WAITING, _why_idle(component)
@@ -272,8 +264,7 @@ def _check_each(check, what, value):
 
 
 def _owners_in(component, value):
-    """Return {key: component that alone acts on it} for a policy's keys; {} for values that are no policies.
-    """
+    """{key: component that alone acts on it} for a policy's keys; {} for values that are no policies."""
     definition = (
         value.get("definition") if component in (POLICY, OPERATOR_POLICY) and isinstance(value, dict)
         else None

@@ -39,16 +39,12 @@ _APPLIES = {
 
 
 class Policy:
-    """One policy or operator policy. Immutable. ``rights``: the SetterRights of the user who set it, None: no
-    limit.
-    """
+    """One policy or operator policy. Immutable. ``rights``: the setter's SetterRights, None: no limit."""
 
     __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
-        """Check and keep the values. Raises PolicyError for an invalid value. ``operator``: True for an
-        operator policy.
-        """
+        """``operator``: True for an operator policy. Raises PolicyError for an invalid value."""
         self.rights = None
         self.name = name
         self.pattern = pattern
@@ -131,9 +127,7 @@ class PolicySet:
         return found
 
     def best(self, kind, name):
-        """Return the matching policy of the highest priority for an entity, or None. Among equal priorities
-        the first by name wins.
-        """
+        """The matching policy with the highest priority, or None. Equal priorities: the first name wins."""
         tries_left = COSTLY_TRIES
         for policy in self._ranked:
             if policy.is_costly:
@@ -158,9 +152,7 @@ class InForce:
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """Merge the two definitions. ``without``: keys to leave out, because they have no meaning for the
-        entity's kind or exceed the rights of the policy's setter.
-        """
+        """``without``: keys left out, for the entity's kind or because the policy's setter lacks rights."""
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}
@@ -208,15 +200,11 @@ def _checked(definition, keys):
 
 
 def usable_definition(definition):
-    """Split a policy definition from another broker: (dict of the keys known here, sorted list of unknown
-    keys).
-    """
+    """Split another broker's policy definition: (dict of known keys, sorted list of unknown keys)."""
     unknown = sorted(key for key in definition if key not in KEYS)
     return {key: value for key, value in definition.items() if key in KEYS}, unknown
 
 
 def without_effect(definition):
-    """Return the set of a definition's keys that are accepted for RabbitMQ's sake and have no effect here:
-    mirrors, queue modes.
-    """
+    """The set of a definition's keys that are accepted without an effect here: mirrors, queue modes."""
     return {key for key in definition if key.startswith("ha-") or key == QUEUE_MODE_KEY}

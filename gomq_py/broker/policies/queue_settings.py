@@ -9,9 +9,7 @@ from gomq_py.broker.features.table import SETTINGS
 
 
 class QueueSettings:
-    """The limits of one queue; None: not set. Times are in milliseconds; ``max_bytes`` counts the octets of
-    bodies.
-    """
+    """The limits of one queue; None: not set. Times are in ms; ``max_bytes`` counts the octets of bodies."""
 
     __slots__ = tuple(row.setting for row in SETTINGS)
 
@@ -44,9 +42,7 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue itself must apply one of the settings. Consumer timeouts (applied by channels)
-        and a stream's age limit and segment size (applied by the stream) do not count.
-        """
+        """True if the queue must apply one of the settings itself; channels apply timeouts, streams ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

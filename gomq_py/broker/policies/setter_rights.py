@@ -39,8 +39,8 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """Return the set of the definition's keys that have no effect on an entity because the setter lacks a
-        right. ``kind``: EXCHANGE or the queue type.
+        """The definition's keys without effect on an entity of this ``kind``, because the setter lacks
+        rights.
         """
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
@@ -59,9 +59,7 @@ class SetterRights:
 
 
 def check_hands_on(users, vhost, definition, by):
-    """Raise ParameterError if a policy definition sends messages to an exchange or queue that its setter
-    ``by`` (see Parameters.set) may not write to.
-    """
+    """Raise ParameterError if a definition sends messages to an entity that ``by`` may not write to."""
     user = limited(users, by)
     for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
         if not _may_fill(user, vhost, definition, key):
@@ -71,9 +69,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """Return the User whose rights limit the policies set by ``by`` (see Parameters.set); None if no rights
-    limit them.
-    """
+    """The User whose rights limit the policies set by ``by`` (see Parameters.set); None: no rights do."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)
@@ -94,9 +90,7 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """True if the user may read all messages of the queue or exchange: a topic permission would exclude some
-    keys.
-    """
+    """True if the user may read all messages of the entity: no topic permission excludes some keys."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

@@ -53,9 +53,7 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies in force to an entity by ``configure``; if that fails, log the fault and apply
-        no policy.
-        """
+        """Apply the policies in force to an entity; if that fails, log the fault and apply no policy."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -97,24 +95,19 @@ class VHostPolicies(Job):
         return found
 
     def _without(self, kind, name, policy):
-        """Return (all policy keys without effect on an entity, the subset excluded by the rights of the
-        policy's setter).
-        """
+        """(set of policy keys without effect on an entity, its subset excluded by the setter's rights)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
             refused = policy.rights.left_out(policy.definition, kind, name)
         return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):
-        """True if the user ``by`` (see Parameters.set) has set a policy that is limited by that user's
-        rights.
-        """
+        """True if the user ``by`` has set a policy that is limited by that user's rights."""
         return any(
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """Return the PolicyChange of an entity, supposing that the PolicySet ``would``, which contains the
-        new ``policy``, replaced the present one.
+        """The PolicyChange of an entity if the PolicySet ``would``, with the new ``policy``, were in force.
         """
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
@@ -123,9 +116,7 @@ class VHostPolicies(Job):
         return PolicyChange(entity, kind, policy.applies(kind, name), entity.in_force, after)
 
     def changed(self):
-        """Apply the changed policies to all queues and exchanges, in slices. A round that is not finished is
-        abandoned.
-        """
+        """Apply the changed policies to all queues and exchanges, in slices; ends an unfinished round."""
         self._pairs = {}
         self._round = self._go_through()
         if self.step():
@@ -193,9 +184,7 @@ def would_be(users, vhost, name, value, is_operator, by):
 
 
 def previewed(vhost, policy, is_operator):
-    """Yield a PolicyChange for each queue and each named exchange of the vhost, supposing that ``policy``
-    were set.
-    """
+    """Yield the PolicyChange of each queue and each named exchange, supposing that ``policy`` were set."""
     would = PolicySet()
     would.by_name.update((vhost.policies.operator if is_operator else vhost.policies.user).by_name)
     would.put(policy)

@@ -34,9 +34,7 @@ class Cancelling(Job):
 
 
 def cancel_all(queue, consumers, reason):
-    """Cancel, in order, the consumers of a deleted or closed queue; a job does this if they are many. Empties
-    the list.
-    """
+    """Cancel, in order, the consumers of a deleted or closed queue, by a job if they are many."""
     consumers.reverse()
     cancelling = Cancelling(queue, consumers, reason)
     if len(consumers) > FEW:

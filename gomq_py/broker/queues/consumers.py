@@ -65,9 +65,7 @@ class Consumer:
         return True
 
     def cancelled_by(self, queue, reason):
-        """Cancel the consumer because ``queue`` was deleted or closed. Does nothing if the consumer has left
-        the queue.
-        """
+        """Cancel the consumer, because ``queue`` was deleted or closed, unless it has left the queue."""
         if self.queue is queue:
             self.queue = None
             self.cancel(reason)
@@ -102,8 +100,7 @@ class ConsumerRing:
         self.handed = self.take_rate = None
 
     def rate(self):
-        """Return the TakeRate, which measures how fast the consumers take messages; made at the first call.
-        """
+        """The TakeRate, which measures how fast the consumers take messages; made at the first call."""
         if self.take_rate is None:  # most rings need no rate
             self.take_rate = TakeRate()
         return self.take_rate
@@ -134,9 +131,7 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer into the ring, behind others of its priority, if it has capacity. With
-        ``single_active`` only the active consumer is put in.
-        """
+        """Put a consumer with capacity, unless another one is the active one, into the ring."""
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0
@@ -215,9 +210,7 @@ class QueueGuard:
     __slots__ = ()
 
     def admits(self, message):
-        """Called before the queue stores a message. Returns ADMITTED (store it), REFUSED, or DUPLICATE (drop
-        it, but confirm it).
-        """
+        """Called before a message is stored. Returns ADMITTED, REFUSED, or DUPLICATE (confirm but drop)."""
         return ADMITTED
 
     def appended(self):
@@ -227,9 +220,7 @@ class QueueGuard:
         """Called before basic.get takes the oldest message, and before ready messages are counted."""
 
     def peek(self, message):
-        """Fill ``message`` with the next deliverable message, without taking it. Returns False if there is
-        none.
-        """
+        """Fill ``message`` with the next deliverable message, without taking it; False if there is none."""
         return False
 
     def enforce(self):
@@ -248,8 +239,7 @@ class QueueGuard:
         """Called when a client has rejected an unacked message without requeue."""
 
     def used(self):
-        """Called when a get, a declare or the end of a consumer counts as a use of the queue, for its expiry.
-        """
+        """Called when a get, a declare or the end of a consumer postpones the queue's expiry."""
 
     def close(self):
         """Called when the queue is deleted or closed."""

@@ -40,13 +40,11 @@ class DueTimer:
         return self._heap.first(count)
 
     def push(self, due_ms, location):
-        """Add a message that waits until ``due_ms`` (Unix milliseconds). The caller must then call ``arm``.
-        """
+        """Add a message due at ``due_ms`` (Unix milliseconds). The caller must then call ``arm``."""
         self._heap.push(due_ms, location)
 
     def take(self):
-        """Remove the due message that has waited longest and return its location; None if no message is due.
-        """
+        """Remove the message that was due first and return its location; None if no message is due."""
         if self.has_due():
             return self._heap.pop()
         self._now_ms = 0

@@ -143,9 +143,7 @@ class QueueLimits(guard.QueueGuard):
         )
 
     def appended(self):
-        """Remember the stored message's deduplication id. If no consumer is ready, drop excess messages from
-        the head.
-        """
+        """Remember the message's deduplication id. If no consumer is ready, drop excess messages."""
         if self.seen is not None and self.seen_id is not None:
             self.seen.add(self.seen_id, self.seen_ttl_ms, self.queue.scheduler.now_ms)
         if self.is_bounded and self.drops and (self.queue.ring is None or self.queue.ring.ready == 0):
@@ -162,9 +160,7 @@ class QueueLimits(guard.QueueGuard):
             left -= 1
 
     def peek(self, message):
-        """Drop expired messages from the head, and fill ``message`` with the next message that has not
-        expired. Returns False if there is none.
-        """
+        """Drop expired messages, and fill ``message`` with the next; returns False if there is none."""
         queue = self.queue
         now_ms = queue.scheduler.now_ms
         left = SLICE
@@ -193,8 +189,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def enforce(self):
-        """Drop excess and expired messages at the end of a turn, and start the timer for the head's expiry.
-        """
+        """Drop excess and expired messages at a turn's end, and start the timer for the head's expiry."""
         queue = self.queue
         if queue.closed or self.slicing:
             return
@@ -230,9 +225,7 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def came_back(self):
-        """Drop excess messages after a message was requeued; usually that is the one dropped, as it is the
-        oldest.
-        """
+        """Drop excess messages after a requeue: usually the requeued message, which is the oldest."""
         if self.is_bounded and self.drops:
             self._trim()
 
@@ -256,9 +249,7 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = None
 
     def _left_ms(self, message):
-        """Return how many milliseconds the peeked message must still wait, because a restart interrupted its
-        back-off; otherwise 0.
-        """
+        """Milliseconds left of the peeked message's back-off, if a restart has interrupted it; else 0."""
         store = self.queue.store
         if not store.shows_recovered():
             return 0
@@ -303,9 +294,7 @@ class QueueLimits(guard.QueueGuard):
         return due_ms
 
     def _drop(self, message, reason):
-        """Remove the peeked message from the queue: dead-letter it, or drop it if there is no dead letter
-        exchange.
-        """
+        """Take the peeked message from the queue, and dead-letter or drop it."""
         location = message.location
         self.queue.shift_head()
         self._let_go(location, reason)
@@ -391,9 +380,7 @@ def _or_minus_one(value):
 
 
 class LimitSlice(Job):
-    """Job that removes one slice of a queue's expired and excess messages, and starts another if more are
-    left.
-    """
+    """Job that removes one slice of expired and excess messages, and starts another if more are left."""
 
     name = "what expires or is too much"
 

@@ -1,6 +1,4 @@
-"""Peeking: looks at a queue's ready messages without changing it, for protocol servers, which have no access
-to stores.
-"""
+"""Peeking: looks at ready messages without changing the queue, for servers without access to stores."""
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.errors import Malformed
 from gomq_py.storage.errors import StoreError
@@ -8,9 +6,7 @@ from gomq_py.storage.message import Message
 
 
 def browse(queue):
-    """Return a browser (storage.stores.browser) of the ready messages; None if the queue is closed or a
-    stream.
-    """
+    """A browser (storage.stores.browser) of the ready messages; None if the queue is closed or a stream."""
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
     from gomq_py.storage.stores import browser  # imported here: only browsing needs it
@@ -31,9 +27,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Take and requeue the next message, so that this counts towards its delivery limit: its consumer cannot
-    take it. Does nothing without a delivery limit.
-    """
+    """Count a delivery, towards the delivery limit, of the next message, which its consumer cannot take."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

@@ -77,9 +77,7 @@ class Queue(routes.Destination):
     # publishing
 
     def publish(self, message):
-        """Store the message, or write it directly to a consumer. Returns 1: taken; 0: refused; LATER: not
-        taken, its files must be made first (see Destination.publish).
-        """
+        """Store the message, or hand it to a consumer. Returns 1: taken; 0: refused; LATER: publish again."""
         if self.closed:
             self.unable = True
             return 0
@@ -182,9 +180,7 @@ class Queue(routes.Destination):
         return False
 
     def counted_bytes(self, message):
-        """Return the octets that count for the size limit: of the ready messages and, unless None, of
-        ``message``.
-        """
+        """Octets that count for the size limit: the ready messages and, unless None, ``message``."""
         return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
@@ -192,8 +188,7 @@ class Queue(routes.Destination):
         return not self.closed and self.store.read(location, message)
 
     def body_file(self, message):
-        """Return a Reading of the file that contains a peeked message's body, or None (see Store.body_file).
-        """
+        """A Reading of the file that contains a peeked message's body, or None (see Store.body_file)."""
         return self.store.body_file(message)
 
     def take(self, message, no_ack):
@@ -304,15 +299,12 @@ class Queue(routes.Destination):
             self.acked += 1
 
     def requeue(self, location):
-        """Put an unacked message back to its old position, marked redelivered, because its channel has ended.
-        """
+        """Put an unacked message back to its position, marked redelivered, as its channel has ended."""
         if self.limits is None or not self._waits(location, LOST):
             self.ready_again(location)
 
     def give_back(self, location, how):
-        """Put an unacked message back because a client wants it redelivered. ``how``: RETURNED (basic.nack,
-        basic.recover) or FAILED (basic.reject).
-        """
+        """Requeue a message for a client; ``how``: RETURNED (nack, recover) or FAILED (reject)."""
         if self.limits is None:
             self.requeue(location)
         elif not self._waits(location, how):
@@ -389,9 +381,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a new consumer may not be added, because it or an existing consumer is
-        exclusive.
-        """
+        """Raise AccessRefused if a new consumer is refused because it or another one is exclusive."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -403,9 +393,7 @@ class Queue(routes.Destination):
         """Raise AccessRefused if clients may not bind this kind of queue to the exchange ``source``."""
 
     def remove_consumer(self, consumer):
-        """Detach ``consumer``; its unacked messages stay with its channel. After the last consumer
-        ``on_unused`` is called.
-        """
+        """Detach ``consumer``; its unacked messages stay unacked. Calls ``on_unused`` after the last one."""
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # the queue may be gone, and the consumer not told yet
             return
@@ -434,9 +422,7 @@ class Queue(routes.Destination):
             self.scheduler.touch(self)
 
     def hold_deliveries(self):
-        """Pause deliveries until resume_deliveries(), so that no message overtakes others that are requeued
-        in slices.
-        """
+        """Pause deliveries until resume_deliveries(): none may overtake messages requeued in slices."""
         self.holds += 1
 
     def resume_deliveries(self):
@@ -495,9 +481,7 @@ class Queue(routes.Destination):
                 self.fail(error)
 
     def turn(self):
-        """Deliver up to about TURN_OCTETS to ready consumers. More is delivered after the hub's next poll.
-        Returns the octets written.
-        """
+        """Deliver about TURN_OCTETS to ready consumers; more after the next poll. Returns octets written."""
         octets = 0
         self.turning = True
         try:
@@ -655,8 +639,7 @@ class Queue(routes.Destination):
         return count
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused, because its files could not be made.
-        """
+        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self._refuse(StoreFull(self.name, 0, f"no new segment: {error}"))
 
     def _refuse(self, error):
@@ -678,9 +661,7 @@ class Queue(routes.Destination):
         self._let_go(str(error))
 
     def store_fenced(self, store, error):
-        """Close the queue, because the disk has reported an I/O error to its store
-        (storage.flush.group_commit).
-        """
+        """Close the queue, because the disk has reported an I/O error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):

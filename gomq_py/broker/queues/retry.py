@@ -38,9 +38,7 @@ class Retries(Job):
         return min(self.min_ms * count, MAX_TIMER_MS if self.max_ms is None else self.max_ms)
 
     def wait(self, location, count):
-        """Start the back-off of a message returned for the ``count``-th time, and record its end in the
-        store.
-        """
+        """Start the back-off after a message's ``count``-th return, and record its end in the store."""
         due_ms = self._timers.now_ms() + self.delay_ms(count)
         self._queue.store.wait_until(location, count, -(-due_ms // 1000))
         self._push(due_ms, location)

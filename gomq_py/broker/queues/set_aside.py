@@ -18,9 +18,7 @@ OTHER = "other reasons"
 
 
 class SetAside:
-    """Counts the set-aside messages of one queue or delayed exchange. ``owner``: its name in the log;
-    ``reasons``: {reason: count}.
-    """
+    """Counts the set-aside messages of ``owner``, a name for the log. ``reasons``: {reason: count}."""
 
     __slots__ = ("count", "reasons", "_owner", "_log")
 

@@ -17,8 +17,7 @@ MESSAGES = 64
 
 
 class StreamPace:
-    """Decides when one stream may deliver. ``wake()`` schedules a turn of the stream, in which it delivers.
-    """
+    """Decides when one stream may deliver. ``wake()`` schedules the stream's next delivery."""
 
     def __init__(self, timers, wake):
         self._timers = timers
@@ -33,9 +32,7 @@ class StreamPace:
         return self._timer is not None
 
     def hurry(self):
-        """Let the next delivery go without delay: a reader has credit again, or the last turn did not deliver
-        all.
-        """
+        """Do not delay the next delivery: a reader has new credit, or messages are left to deliver."""
         self._is_urgent = True
 
     def must_wait(self, now_ms, next_offset):

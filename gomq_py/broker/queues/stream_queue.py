@@ -112,9 +112,7 @@ class StreamQueue(queue.Queue):
         }
 
     def cursor_at(self, offset):
-        """Return a StreamCursor at ``offset`` or, if that message is gone, at the oldest one. The caller
-        closes it.
-        """
+        """A StreamCursor at ``offset`` or the oldest message after it. The caller closes it."""
         return StreamCursor(self.stream, min(max(offset, self.stream.first_offset), self.stream.next_offset))
 
     def segments(self):
@@ -122,15 +120,11 @@ class StreamQueue(queue.Queue):
         return [] if self.closed else self.stream.describe()
 
     def open_segment(self, number):
-        """Return (file descriptor, readable octets) of a segment, or None if it does not exist. Raises
-        OSError.
-        """
+        """(file descriptor, readable octets) of a segment, or None if it does not exist. Raises OSError."""
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """Return the offset of the first message published at or after this time (Unix milliseconds); without
-        such a message the next offset.
-        """
+        """Offset of the first message from this time (Unix milliseconds) on, otherwise the next offset."""
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -199,9 +193,7 @@ class StreamQueue(queue.Queue):
         """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
-        """Drop all messages. Returns their count. Raises OutOfResources if a full disk prevents the purge of
-        the newest messages.
-        """
+        """Drop all messages. Returns their count. Raises OutOfResources if a full disk prevents it."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
@@ -223,8 +215,7 @@ class StreamQueue(queue.Queue):
         durability.when_on_disk(flushed, concerns=lambda: self.failed)
 
     def purge_some(self, limit):
-        """Drop all messages, whatever the ``limit``: a stream drops whole segments only. Returns their count.
-        """
+        """Drop all messages, whatever the ``limit``: a stream drops whole segments. Returns their count."""
         return 0 if self.closed else self.purge()
 
     @property
@@ -249,9 +240,7 @@ class StreamQueue(queue.Queue):
                 self.stream.put_offset(reader.tag, position, self.scheduler.now_ms)
 
     def turn(self):
-        """Deliver to consumers that have credit and are behind, then apply retention. Returns the octets
-        written.
-        """
+        """Deliver to consumers with credit that are behind, then apply retention. Returns octets written."""
         if (
             self.ring is not None and self.ring.ready >= READERS
             and self.pace.must_wait(self.scheduler.now_ms, self.stream.next_offset)

@@ -94,9 +94,7 @@ class StreamReader:
         return True
 
     def forget_passed(self):
-        """Called at the end of a turn. Returns the cost of the skipped and damaged messages, as octets to be
-        charged to the turn.
-        """
+        """Called after a turn. Returns the cost of skipped and damaged messages in octets of the turn."""
         cost = self.passed * PASSED_OVER_OCTETS + self.cursor.forget_skipped()
         self.passed = 0
         return cost
@@ -232,9 +230,7 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """True if the message is wanted. Also True if it is unreadable: the consumer skips such messages
-        itself.
-        """
+        """True if the message is wanted, or if it is unreadable: the consumer skips such messages."""
         if message.kind == BASIC:
             return self._matches(message, message.buffer, message.properties_at)
         try:
@@ -287,8 +283,6 @@ def headers_of(message):
 
 
 def parse_filter(arguments):
-    """Make the StreamFilter of a consumer's arguments; None without a filter. Raises ValueError with the
-    reason.
-    """
+    """Make the StreamFilter of a consumer's arguments, or None. Raises ValueError with the reason."""
     wanted = filter_of(arguments)
     return None if wanted is None else StreamFilter(*wanted)

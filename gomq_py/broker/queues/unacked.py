@@ -27,9 +27,7 @@ LONG = 2500
 
 
 class Holder:
-    """The owner of unacked messages of one ``queue``: a ``consumer`` or, if that is None, the basic.get calls
-    of the session.
-    """
+    """Owner of unacked messages of one ``queue``: a ``consumer``, or None for basic.get calls."""
 
     __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
 
@@ -41,8 +39,7 @@ class Holder:
         self.gone = False
 
     def settle(self, location, how):
-        """Settle a message with its queue; ``how``: ACK, LOST, RETURNED, FAILED or REJECT (features.retry).
-        """
+        """Settle a message with its queue. ``how``: ACK, LOST, RETURNED, FAILED or REJECT."""
         if how == ACK:
             self.queue.ack(location)
         elif how == LOST:
@@ -274,17 +271,14 @@ class Unacked:
         return self.found_ms
 
     def overdue(self, now_ms):
-        """Return the Holder of the first message that has exceeded its consumer timeout at ``now_ms``; None
-        if there is none.
-        """
+        """The Holder of the first message beyond its consumer timeout; None if there is none."""
         self._find_due()
         if self.found_ms == 0 or self.found_ms > now_ms:
             return None
         return self.holders[self.found_slot]
 
     def _find_due(self):
-        """Find the message that exceeds its consumer timeout first, and set ``found_ms`` and ``found_slot``.
-        """
+        """Find the message that exceeds its consumer timeout first; set ``found_ms`` and ``found_slot``."""
         self.found_ms = self.found_slot = 0
         shortest_ms = 0
         for holder in self.holders:

@@ -60,9 +60,7 @@ class Destination(_scheduler.TurnTaker):
         return 0
 
     def next_store(self):
-        """Return the durable store that will take the next message; None if there is none or it is not known
-        yet.
-        """
+        """The durable store that will take the next message; None if there is none or it is not known yet."""
         return None
 
     def stores(self):
@@ -83,8 +81,7 @@ class Destination(_scheduler.TurnTaker):
         return False
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused, because its files could not be made.
-        """
+        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
 
 
 class Route:
@@ -116,17 +113,13 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """True if the exchange's bindings and the publisher's permissions are unchanged since the route was
-        made.
-        """
+        """True if the exchange's bindings and the publisher's permissions have not changed since."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision
 
     def count(self):
-        """Update the exchange's counters for one message published to all ``queues``. Returns the number of
-        queues.
-        """
+        """Count one message published to all ``queues``. Returns the number of queues."""
         count = len(self.queues)
         self.exchange.publish_in += 1
         if count:
@@ -161,9 +154,7 @@ class RememberedRoutes:
         self.last_key = b""
 
     def find(self, at, start, length):
-        """Return the route for the key in the ``length`` octets at ``start`` of the buffer ``at``; None: use
-        the general publish path.
-        """
+        """The route for the key at ``at[start:start + length]``; None: use the general publish path."""
         # bytes() would cost 1000 instructions for an object that is bytes already.
         return self.find_key(b"" + at[start:start + length])
 

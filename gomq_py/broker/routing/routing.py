@@ -47,9 +47,7 @@ class Routing:
         return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
-        """Return the destinations of every message with these keys, as a tuple; None if they also depend on
-        headers.
-        """
+        """Tuple of destinations for these keys; None if the destinations also depend on headers."""
         found = self.route_watching(exchange, routing_key, more_keys=more_keys)
         return found[0] if found is not None and found[1] is None else None
 
@@ -83,8 +81,7 @@ class Routing:
         return tuple(found), tuple(delayed)
 
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
-        """Return two dicts used as ordered sets: (destinations, exchanges passed). Arguments as for route().
-        """
+        """Two dicts used as ordered sets: (destinations, exchanges passed). Arguments as for route()."""
         found = {}
         seen = {exchange: None}
         ahead = [exchange]
@@ -134,8 +131,7 @@ class Routing:
                 found[stream] = None
 
     def set_tee(self, entity, name):
-        """Make the stream ``name``, which need not exist yet, the tee of a queue or exchange; None: no tee.
-        """
+        """Make the stream ``name``, which need not exist, the tee of a queue or exchange; None: no tee."""
         if name == self._tees.get(entity):
             return
         self.forget_tee(entity)
@@ -157,16 +153,12 @@ class Routing:
                 del self._teed[name]
 
     def tee_of(self, entity):
-        """Return the stream that is the tee of a queue or exchange; None if it has none or the stream does
-        not exist.
-        """
+        """The stream that is the tee of a queue or exchange; None if it has none or the stream is missing."""
         stream = self.queues.get(self._tees.get(entity))
         return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
 
     def tee_changed(self, name):
-        """Invalidate the routes that may contain the queue ``name`` as a tee, because it was created or
-        deleted.
-        """
+        """Invalidate routes that may contain the queue ``name`` as a tee: it was created or deleted."""
         if name in self._teed:
             # Cheaper than routes_changed() for each entity: there may be 100 000 queues.
             for exchange in self.exchanges.values():
@@ -175,9 +167,7 @@ class Routing:
     # alternates
 
     def set_alternate(self, exchange, from_policy):
-        """Set the exchange's alternate exchange from its argument, or else from the policy definition
-        ``from_policy``.
-        """
+        """Set the exchange's alternate exchange, from its argument or else a policy's definition."""
         alternate = alternate_of(exchange.arguments, from_policy)
         if alternate == exchange.alternate:
             return
@@ -239,8 +229,7 @@ class Routing:
                     ahead.append(source)
 
     def alternate_changed(self, name):
-        """Invalidate the routes of exchanges whose alternate exchange is ``name``: it was created or deleted.
-        """
+        """Invalidate routes of exchanges with the alternate exchange ``name``: it was created or deleted."""
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
 
@@ -256,9 +245,7 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns the list of destinations whose stores cannot take it
-    now.
-    """
+    """Publish the message to each destination. Returns those whose stores cannot take it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]

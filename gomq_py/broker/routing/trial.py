@@ -47,9 +47,7 @@ class Trial:
 
 
 def try_out(routing, exchange, routing_keys, headers, now_ms):
-    """Return the Trial of a message to ``exchange``. ``routing_keys``: its own key, then those of CC and BCC.
-    May switch.
-    """
+    """The Trial of a message to ``exchange``. ``routing_keys``: its own, then CC's and BCC's. May switch."""
     found = Trial()
     seen = {exchange: None}
     ahead = [exchange]
@@ -120,9 +118,7 @@ def _due_ms(exchange, headers, now_ms):
 
 
 def _rule(exchange, binding, headers):
-    """Make a function that returns True for a routing key if the binding alone matches a message with that
-    key and ``headers``.
-    """
+    """Make a function: does the binding alone match a message with a routing key and ``headers``?"""
     if isinstance(exchange, DirectExchange):
         return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):

@@ -27,9 +27,7 @@ class Alarms:
             listener(self.reason)
 
     def set(self, source, resource, detail=""):
-        """Raise the alarm of ``source``, a name, about ``resource`` (MEMORY, DISK...). ``detail`` goes to the
-        log.
-        """
+        """Raise the alarm of ``source``, a name, about ``resource`` (MEMORY, DISK...); log ``detail``."""
         if self._raised.get(source) == resource:
             return
         was = self.reason

@@ -281,9 +281,7 @@ def logged_in(name, username, socket, peer, protocol, error=""):
 
 
 def _ends(socket, peer_host, peer_port):
-    """Make the headers with the addresses of both ends. ``peer_host`` and ``peer_port`` may come from a
-    proxy.
-    """
+    """Headers with the addresses of both ends; ``peer_host`` and ``peer_port`` may be a proxy's."""
     try:
         address = socket.getsockname()
     except OSError:  # the socket is closed

@@ -22,9 +22,7 @@ _PROPERTIES = b"\x80\x00\x0atext/plain"  # content_type
 
 
 class LogExchange(logging.Handler):
-    """A logging handler that passes log lines to the exchange, until ``close`` is called when the broker
-    stops.
-    """
+    """A logging handler that passes log lines to the exchange, until ``close`` at the broker's stop."""
 
     def __init__(self, vhost, scheduler):
         super().__init__(logging.INFO)
@@ -35,9 +33,7 @@ class LogExchange(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record):
-        """Queue a line of the hub's thread for publishing. Lines of other threads are dropped: these threads
-        must not touch the scheduler.
-        """
+        """Queue a line for publishing. Drops lines of other threads, which must not touch the scheduler."""
         if self._job.is_publishing or threading.get_native_id() != self._thread:
             return
         try:

@@ -32,9 +32,7 @@ class ResourceWatch:
     """Watches memory and disk for one broker. Changed ``settings`` apply from the next check on."""
 
     def __init__(self, alarms, settings, path, probe=resources):
-        """``path``: the data folder. ``probe``: the module that measures; tests replace
-        observability.resources.
-        """
+        """``path``: the data folder. ``probe``: module that measures; tests replace it."""
         self.used_memory = self.memory_limit = self.free_disk = self.total_disk = 0
         """What the last look found, in octets; ``memory_limit`` is where the alarm is raised, 0 for never."""
         self._alarms = alarms
@@ -47,9 +45,7 @@ class ResourceWatch:
         self._identity = None  # of the data folder that the broker has opened
 
     def start(self):
-        """Check once, then start the greenlet that checks regularly. Blocks until the file system answers;
-        called at boot.
-        """
+        """Check once, then start the checking greenlet. Blocks until the file system answers."""
         self.look_at_memory()
         try:
             self._identity = self._probe.identity(self._path)
@@ -84,9 +80,7 @@ class ResourceWatch:
         return min(max(min(rooms) / FILL_RATE, INTERVAL_MIN_S), INTERVAL_MAX_S)
 
     def look_at_memory(self):
-        """Raise the memory alarm and return True if memory exceeds its limit; otherwise lift it and return
-        False.
-        """
+        """Raise the memory alarm and return True if memory is over its limit; else lift it, return False."""
         watermark = self._settings.memory_high_watermark
         self.memory_limit = (
             int(watermark * self._probe.total_memory()) if isinstance(watermark, float) else watermark
@@ -101,9 +95,7 @@ class ResourceWatch:
         return over
 
     def judge_disk(self, free, total):
-        """Raise the disk alarm if too few octets are ``free``, otherwise lift it. Logs a warning if disk runs
-        low.
-        """
+        """Raise the disk alarm if ``free`` octets are too few, otherwise lift it. Warns if disk runs low."""
         self.free_disk, self.total_disk = free, total
         limit = self.disk_limit
         if free < limit:
@@ -119,9 +111,7 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder was removed (``identity`` None) or replaced by another folder,
-        since messages would be lost; otherwise lift it.
-        """
+        """Raise an alarm if the data folder is gone (None) or another one than at boot; otherwise lift it."""
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:

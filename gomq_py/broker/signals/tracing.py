@@ -29,16 +29,12 @@ class TracedClient:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """Trace a message that a client publishes. ``more_keys``: keys of CC and BCC; ``destinations``: the
-    queues that routing found for it.
-    """
+    """Trace a client's publish. ``more_keys``: CC's and BCC's; ``destinations``: of the message."""
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 
 def delivered(vhost, client, message, queue_name, added=None):
-    """Trace a message delivered to a client from the queue ``queue_name``. ``added``: headers that were added
-    for this delivery only.
-    """
+    """Trace a delivery to a client from ``queue_name``. ``added``: headers of this delivery only."""
     _trace(_delivered, vhost, client, message, queue_name, added)
 
 

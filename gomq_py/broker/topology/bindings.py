@@ -69,9 +69,7 @@ class Bindings:
         return self._bind_checked(Binding(source, destination, routing_key, arguments))
 
     def detach(self, source, destination, routing_key, arguments=None):
-        """Remove a binding made by attach(). Returns True if it existed. Raises OutOfResources,
-        PreconditionFailed.
-        """
+        """Undo attach(). Returns True if the binding existed. Raises OutOfResources, PreconditionFailed."""
         binding = source.binding_of(identity_of(destination, routing_key, arguments))
         if binding is None:
             return False
@@ -91,8 +89,7 @@ class Bindings:
         self._vhost.routes_changed(binding.source)
 
     def move(self, destination, again):
-        """Replace all bindings to ``destination`` by bindings to ``again``, the object of a reopened queue.
-        """
+        """Replace all bindings to ``destination`` by bindings to ``again``, a reopened queue's object."""
         for binding in self._to.pop(destination, ()):
             binding.source.unbind(binding)
             self.add(Binding(binding.source, again, binding.routing_key, binding.arguments))
@@ -139,9 +136,7 @@ class Bindings:
         self._vhost.delete_if_unused(list(sources))
 
     def forget(self, destination):
-        """Forget the bindings to an entity that is deleted together with its vhost, without removing them one
-        by one.
-        """
+        """Forget the bindings to an entity that is deleted together with its vhost."""
         self._to.pop(destination, None)
 
     def clear(self):
@@ -223,9 +218,7 @@ class Binding:
 
     @property
     def properties_key(self):
-        """The binding's ``properties_key`` in the HTTP API: its percent-encoded routing key and, if it has
-        arguments, ``~`` and their digest.
-        """
+        """Name in the HTTP API: the percent-encoded key and, with arguments, ``~`` and their digest."""
         if not self.arguments:
             return escaped(self.routing_key) or "~"
         digest = md5(
@@ -248,9 +241,7 @@ def escaped(routing_key):
 
 
 def identity_of(destination, routing_key, arguments):
-    """Return a hashable value that is equal for two bindings of one source if and only if they are the same
-    binding.
-    """
+    """A hashable value; two bindings of one source are the same if and only if it is equal."""
     return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
 
 
@@ -261,8 +252,7 @@ def _same(value):
 
 
 def frozen(value):
-    """Convert a decoded field value to a hashable one: tables lose their order, booleans differ from numbers.
-    """
+    """Make a decoded field value hashable: tables lose their order, booleans differ from numbers."""
     if isinstance(value, dict):
         return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
     if isinstance(value, list):

@@ -50,8 +50,7 @@ def exported(broker):
 
 
 def sections(broker):
-    """Yield the keys of the broker's definitions file with their values: (key, text or iterator of entries).
-    """
+    """Yield the keys of the broker's definitions with their values: (key, text or iterator of entries)."""
     vhosts = list(broker.vhosts.values())
     yield from header().items()
     yield "users", map(_user, list(broker.users))
@@ -71,9 +70,7 @@ def sections(broker):
 
 
 def sections_of_vhost(vhost):
-    """Yield the definitions of one vhost: (key, text or iterator of entries). The entries do not name the
-    vhost, so that any vhost can import them.
-    """
+    """Yield one vhost's definitions as (key, text or iterator of entries), without the vhost's name."""
     yield from header().items()
     for key, entries in _OF_A_VHOST.items():
         yield key, map(_without_vhost, entries(vhost))
@@ -116,9 +113,7 @@ def _parameters(vhost):
 
 
 def _policies(vhost):
-    """Yield a vhost's policies. Stored policies that would be refused now are exported, too, so that none is
-    lost.
-    """
+    """Yield a vhost's policies, even stored ones that would be refused now, so that none is lost."""
     in_use = vhost.policies.user.by_name
     for (component, name), value in list(vhost.parameters.items()):
         if component == POLICY and isinstance(value, dict):
@@ -173,9 +168,7 @@ _OF_A_VHOST = {
 
 
 def jsonable(value):
-    """Convert a field value for JSON: octets to text or to RabbitMQ's base64 form, timestamps to seconds,
-    decimals to floats.
-    """
+    """Convert a field value for JSON: octets to text or base64, timestamps to seconds, decimals to floats."""
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -259,8 +252,7 @@ class Report:
 
 
 class Importer:
-    """Imports definitions, parsed from JSON, into a broker. ``vhost`` (a VHost): import only into this vhost.
-    """
+    """Imports parsed JSON definitions into a broker or, if given, only into ``vhost`` (a VHost)."""
 
     def __init__(self, broker, vhost=None, by=None):
         """``by``: the user who imports (see Parameters.set)."""
@@ -505,9 +497,7 @@ def _line(key, entry, reason):
 
 
 def _algorithm_of(password_hash):
-    """Return the algorithm of a password hash, judged by its size: RabbitMQ's files before 3.6 do not name
-    it.
-    """
+    """The algorithm of a password hash, judged by its size: RabbitMQ's files before 3.6 do not name it."""
     if passwords.is_costly(password_hash):
         return passwords.BCRYPT
     try:

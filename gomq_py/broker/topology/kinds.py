@@ -22,9 +22,7 @@ _NOT_OF_STREAMS = frozenset(
 
 
 class Parts(NamedTuple):
-    """Arguments of QueueKind.make, which makes a queue. ``store``: None if it cannot be opened; the queue is
-    then closed.
-    """
+    """Arguments of QueueKind.make. ``store``: None if it cannot be opened; the queue is then closed."""
 
     name: str
     vhost: str
@@ -83,9 +81,7 @@ class Kinds:
     # registration, before the first vhost is made
 
     def add_exchange_type(self, kind, declarable=False):
-        """Register a class of exchanges under its attribute ``type``. ``declarable``: clients may declare
-        such exchanges.
-        """
+        """Register a class under its ``type``. ``declarable``: clients may declare such exchanges."""
         assert kind.type not in self._exchange_types, kind.type
         self._exchange_types[kind.type] = kind
         if not declarable:
@@ -113,9 +109,7 @@ class Kinds:
             self._on_vhost_gone.append(gone)
 
     def on_exchange(self, added):
-        """Call ``added(vhost, exchange)`` when an exchange was declared, predeclared or recovered. ``added``
-        must not switch.
-        """
+        """Call ``added(vhost, exchange)``, which must not switch, for each new or recovered exchange."""
         self._on_exchange.append(added)
 
     def on_policies(self, told):
@@ -164,9 +158,7 @@ class Kinds:
             told(vhost, entity)
 
     def store_opened(self, name):
-        """Return the function ``opened`` that add_store() got for this name. Raises LookupError for an
-        unknown name.
-        """
+        """The function ``opened`` that add_store() got for this name. Raises LookupError."""
         return self._stores[name]
 
     def stores_in_order(self, by_name):
@@ -175,17 +167,14 @@ class Kinds:
         return {**ours, **by_name}
 
     def exchange_type(self, name):
-        """Return the class for the name of an exchange type. Raises UnknownType, which closes an AMQP
-        connection.
-        """
+        """The class for the name of an exchange type. Raises UnknownType, which closes an AMQP connection."""
         kind = self._exchange_types.get(name)
         if kind is None:
             raise _unknown_exchange_type(name)
         return kind
 
     def declarable_exchange_type(self, name):
-        """Return the class for an exchange type that clients may declare. Raises UnknownType for all others.
-        """
+        """The class for an exchange type that clients may declare. Raises UnknownType for all others."""
         if name in self._not_declarable:
             raise _unknown_exchange_type(name)
         return self.exchange_type(name)
@@ -204,9 +193,7 @@ class Kinds:
         return frozenset() if kind is None else kind.left_out
 
     def is_state(self, arguments):
-        """True if queues with these arguments hold state of clients (MQTT sessions); False for an unknown
-        queue type.
-        """
+        """True if these are arguments of queues that hold MQTT sessions; False for an unknown type."""
         kind = self._queue_kinds.get(queue_type_of(arguments))
         return kind is not None and kind.is_state
 

@@ -21,9 +21,7 @@ class OwnStores:
         self._is_closed = False  # the broker is stopping
 
     def make(self, name):
-        """Return the MessageStore of this name; it is made and recorded in the log if missing. Raises
-        OutOfResources.
-        """
+        """The MessageStore of this name, made and recorded if it is missing. Raises OutOfResources."""
         vhost = self._vhost.name
         if name not in self._stores:
             if self._vhost.is_gone:
@@ -44,9 +42,7 @@ class OwnStores:
         return store
 
     def replace(self, name):
-        """Make a new store in place of a failed one, whose files are removed. Returns the new store. Raises
-        OutOfResources.
-        """
+        """Make and return a new store in place of a failed one, removing its files. Raises OutOfResources."""
         before = self._stores.pop(name, None)
         try:
             store = self.make(name)
@@ -79,9 +75,7 @@ class OwnStores:
         self._factory.reopen_own(self._vhost.name, name, *before, opened)
 
     def recover(self, name, incarnation):
-        """Open a store of an earlier run at boot. Blocks. Raises LookupError for a name that is not
-        registered.
-        """
+        """Open a store of an earlier run, at boot. Blocks. Raises LookupError for an unregistered name."""
         opened = self._vhost.kinds.store_opened(name)
         store = None
         try:

@@ -251,14 +251,11 @@ class QueueFactory:
             delayed_in_words(exchange), exchange.vhost, before.name, self._incarnations[before], opened)
 
     def has_delayed_store(self, exchange, one):
-        """True if ``one`` is the present store of this exchange, the exchange is not deleted and the broker
-        not stopping.
-        """
+        """True if ``one`` is the exchange's present store, and neither exchange nor broker has ended."""
         return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
 
     def replace_delayed_store(self, exchange, again):
-        """Replace the failed store of a delayed exchange by ``again``, which was opened over the same files.
-        """
+        """Replace the failed store of a delayed exchange by ``again``, opened over the same files."""
         before = exchange.delayed_store
         again.on_failed = before.on_failed
         self._incarnations[again] = self._incarnations.pop(before)
@@ -294,9 +291,7 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen an own store of a vhost after a fault, then call ``done(store, error)``; one of the two is
-        None.
-        """
+        """Reopen a vhost's own store after a fault, then call ``done(store, error)``; one of both is None."""
         if store is not None:
             store.listener = None
             store.close()
@@ -372,26 +367,20 @@ class QueueFactory:
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """Remove or quarantine the folders of no queue (see settle_orphans), at boot, after all queues are
-        open. Blocks.
-        """
+        """At boot, remove or quarantine folders that belong to no queue (see settle_orphans). Blocks."""
         settle_orphans(
             self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
-        """Give limits to a queue that got a message with an expiration, so that it checks its head for
-        expiry.
-        """
+        """Give limits to a queue that got a message with an expiration, so that it checks for expiry."""
         self._limits_of(queue).configure(PLAIN)
 
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
     def _remove_files(self, store, folder, incarnation, whose, queue=None):
-        """Remove a deleted entity's files, once the definitions log is on disk. ``store``: None if it was
-        never opened.
-        """
+        """Remove a deleted entity's files once the definitions log is on disk. ``store``: may be None."""
         self.removing.add(incarnation)
 
         def done():
@@ -428,9 +417,7 @@ class Partings(Job):
 
 
 def part(queue):
-    """Break the reference cycle of a deleted queue and its limits; otherwise only a full garbage collection
-    frees them.
-    """
+    """Break the reference cycle of a deleted queue and its limits, which else waits for a full collection."""
     queue.limits = None
 
 

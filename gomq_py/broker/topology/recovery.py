@@ -21,9 +21,7 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """The records in the definitions log about one vhost: its own, and the latest of each exchange, queue and
-    so on.
-    """
+    """The log's records about one vhost: its own, and the latest of each exchange, queue and so on."""
 
     def __init__(self):
         self.record = None
@@ -165,9 +163,7 @@ def restore(vhost, description, parameters):
 
 
 def restore_global_parameters(parameters, values):
-    """Restore global parameters from {name: JSON text}. Returns the records of parameters that could not be
-    used.
-    """
+    """Restore global parameters from {name: JSON text}. Returns the records that could not be used."""
     return _restore_all(
         {name: records.global_parameter_set(name, value) for name, value in values.items()},
         _restore_global_parameter, parameters,
@@ -175,8 +171,7 @@ def restore_global_parameters(parameters, values):
 
 
 def _restore_all(definitions, restore_one, *arguments):
-    """Call ``restore_one(key, record, *arguments)`` for each record. Returns the list of records that failed.
-    """
+    """Call ``restore_one(key, record, *arguments)`` for each record. Returns a list of those that failed."""
     left_out = []
     for key, record in definitions.items():
         try:

@@ -16,9 +16,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` in slices, until it returns False; errors do not end it. Events name the user
-    who began the change.
-    """
+    """Job that calls ``step()`` until it returns False, even after errors. Events name who began it."""
 
     def __init__(self, name, step, events):
         super().__init__()
@@ -44,9 +42,7 @@ class Steps(Job):
 
 
 class VHostDeletion(Job):
-    """Job that closes a deleted vhost's ``connections``, removes its contents and permissions, and then calls
-    ``done()``.
-    """
+    """Closes a deleted vhost's ``connections``, removes contents and permissions, and calls ``done()``."""
 
     name = "deleting a vhost"
 
@@ -69,9 +65,7 @@ class VHostDeletion(Job):
         return False
 
     def failed(self, error):
-        """Return True, so that the job goes on: only ``done()`` can have failed, since faults of single steps
-        are logged.
-        """
+        """Return True, so that the job goes on. Only ``done()`` can have failed."""
         return True
 
     def finish(self):

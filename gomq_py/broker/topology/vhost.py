@@ -93,9 +93,7 @@ class VHost(Routing):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
 
     def predeclare(self, name, type_, internal=False):
-        """Make a durable exchange, unless it exists. It is made at every boot, so the log does not contain
-        it.
-        """
+        """Make a durable exchange, unless it exists. Every boot makes it, so the log does not contain it."""
         if name not in self.exchanges:
             kind = self.kinds.exchange_type(type_)
             exchange = kind(name, self.name, durable=True, internal=internal)
@@ -103,9 +101,7 @@ class VHost(Routing):
             self.add_exchange(exchange)
 
     def metadata(self):
-        """Return the vhost's description, tags, default queue type and protection as a dict with RabbitMQ's
-        keys.
-        """
+        """The vhost's description, tags, default queue type and protection as a dict with RabbitMQ's keys."""
         return metadata(
             self.description, list(self.tags), self.default_queue_type, self.protected_from_deletion
         )
@@ -138,9 +134,7 @@ class VHost(Routing):
         return exchange
 
     def queue(self, name, owner=None):
-        """Return the queue of this name. Raises NotFound, also if a fault has closed the queue;
-        ResourceLocked if it is exclusive to another owner than ``owner``.
-        """
+        """The open queue of this name. Raises NotFound; ResourceLocked if exclusive to another owner."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             raise NotFound(f"no {described('queue', cleaned(name), self.name)}")
@@ -202,9 +196,7 @@ class VHost(Routing):
         return exchange
 
     def make_exchange(self, kind, name, durable, auto_delete, internal, arguments, incarnation=None):
-        """Make an exchange of the class ``kind``, with a message store if it delays, but do not add it to the
-        vhost.
-        """
+        """Make an exchange of class ``kind``, with a store if it delays, without adding it to the vhost."""
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if exchange.delays:
             self._factory.give_delayed_store(
@@ -232,9 +224,7 @@ class VHost(Routing):
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """Return the Route for due messages of a delayed exchange; None if routing needs each message's
-        headers.
-        """
+        """The Route for due messages of a delayed exchange; None if routing needs each message's headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
@@ -251,9 +241,7 @@ class VHost(Routing):
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """Do an exchange.delete. Returns the deleted exchange, or None if it did not exist. Raises
-        AccessRefused, PreconditionFailed.
-        """
+        """Do an exchange.delete. Returns the exchange, or None. Raises AccessRefused, PreconditionFailed."""
         name = cleaned(name)
         self.check_not_default(name)
         entity = described("exchange", name, self.name)
@@ -269,9 +257,7 @@ class VHost(Routing):
 
     @staticmethod
     def check_not_default(name):
-        """Raise AccessRefused if ``name`` is empty, the default exchange's: it cannot be declared, deleted or
-        bound.
-        """
+        """Raise AccessRefused if ``name`` is empty, which is the default exchange's name."""
         if not name:
             raise AccessRefused("operation not permitted on the default exchange")
 
@@ -357,9 +343,7 @@ class VHost(Routing):
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """Do a queue.delete. Returns the count of ready messages; 0 for a missing queue. Raises
-        PreconditionFailed, ResourceLocked.
-        """
+        """Do a queue.delete. Returns the ready messages' count. Raises PreconditionFailed, ResourceLocked."""
         queue = self.queues.get(cleaned(name))
         if queue is None:
             return 0
@@ -373,9 +357,7 @@ class VHost(Routing):
         return self._drop_queue(queue)
 
     def pause_queue(self, queue, paused):
-        """Pause or resume a queue's deliveries. A durable queue stays paused after a restart. Raises
-        OutOfResources.
-        """
+        """Pause or resume deliveries; a durable queue stays paused after a restart. Raises OutOfResources."""
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
@@ -650,8 +632,7 @@ class VHost(Routing):
 
 
 def metadata(description, tags, default_queue_type, is_protected):
-    """Return a vhost's metadata as a dict with RabbitMQ's keys; the protection is included only if it is on.
-    """
+    """A vhost's metadata as a dict with RabbitMQ's keys; the protection is included only if it is on."""
     facts = {"description": description, "tags": tags, "default_queue_type": default_queue_type}
     return {**facts, "protected_from_deletion": True} if is_protected else facts
 

@@ -1,2 +1,1 @@
-"""Makes the records of the definitions log (storage.logs.definition_log), which stores durable definitions.
-"""
+"""Makes the records of the definitions log (storage.logs.definition_log)."""

@@ -46,9 +46,7 @@ SHAPES = {
 
 
 def exchange_declared(exchange, incarnation=b""):
-    """Make the record of an exchange. ``incarnation``: for a delayed exchange, 16 octets that identify the
-    folder of its store; empty for others.
-    """
+    """Make the record of an exchange. ``incarnation``: id of a delayed exchange's folder, or empty."""
     return {
         "op": "exchange", "vhost": exchange.vhost, "name": exchange.name, "type": exchange.type,
         "auto_delete": exchange.auto_delete,
@@ -101,9 +99,7 @@ def _binding(op, binding):
 
 
 def vhost_created(vhost):
-    """Make the record of a vhost's current description, tags and so on; it replaces earlier records of the
-    vhost.
-    """
+    """Make the record of a vhost's current properties, which replaces earlier records of the vhost."""
     return {
         "op": "vhost", "name": vhost.name, "description": vhost.description, "tags": vhost.tags,
         "default_queue_type": vhost.default_queue_type, "protected": vhost.protected_from_deletion,
@@ -129,9 +125,7 @@ def parameter_cleared(vhost, component, name):
 
 
 def note_set(vhost, room, name, value):
-    """Make the record of state that a package stores in a vhost (broker.policies.parameters.Notes). ``room``:
-    the package's name; ``value``: JSON text.
-    """
+    """Make the record of a package's state in a vhost (see Notes). ``value``: JSON text."""
     return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
 
 

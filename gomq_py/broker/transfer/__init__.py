@@ -1,3 +1,1 @@
-"""Transfers move messages between queues: dead letters, delayed messages, and messages that operators move or
-copy.
-"""
+"""Moves messages between queues: dead letters, delayed messages, operators' moves and copies."""

@@ -87,9 +87,7 @@ class DeadLetters:
         self._leaving[queue] = gone
 
     def close(self):
-        """Stop sending, because the broker stops. Unsent dead letters stay in their queues, if these are
-        durable.
-        """
+        """Stop, because the broker stops. Unsent dead letters stay in their queues, if these are durable."""
         self._closed = True
         self._going.close()
         self._trying.close()
@@ -104,15 +102,12 @@ class DeadLetters:
             self._going.start()
 
     def send_again(self, items):
-        """Send these DeadMessages once more, before all others, because their copies may not outlive a crash.
-        """
+        """Send these DeadMessages once more, before all others: their copies may not outlive a crash."""
         self._fresh.put_back(items)
         self._going.start()
 
     def read(self, queue, location, message):
-        """Fill ``message`` with the unacked message at ``location``, even if its queue is deleted. Returns
-        False if it is missing.
-        """
+        """Fill ``message`` with an unacked message, even of a deleted queue. False if it is missing."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
@@ -148,8 +143,7 @@ class DeadMessage:
 
 
 def dead_message(queue, settings, reason, location, copy, pending):
-    """Make a DeadMessage. Faster than ``DeadMessage(...)``, since compiled code passes no tuple of arguments.
-    """
+    """Make a DeadMessage, faster than ``DeadMessage(...)``: compiled code passes no tuple of arguments."""
     dead = DeadMessage.__new__(DeadMessage)
     dead.queue = queue
     dead.settings = settings
@@ -226,9 +220,7 @@ class FreshDeadLetters(DeadLetterSource):
         self._first = self._again = 0
 
     def put_back(self, items):
-        """Insert DeadMessages that must be sent once more, before untried ones and behind others that were
-        put back.
-        """
+        """Insert DeadMessages to be sent once more, behind earlier ones and before untried ones."""
         for dead in items:
             dead.pending = None
         at = self._first + self._again
@@ -263,9 +255,7 @@ class FreshDeadLetters(DeadLetterSource):
 
 
 class WaitingDeadLetters(DeadLetterSource):
-    """Source of DeadMessages that wait because a destination could not store them. Each queue and reason has
-    a Lane (a waiting line); the lanes are tried one after the other.
-    """
+    """Source of DeadMessages that wait for room, with a Lane (waiting line) for each queue and reason."""
 
     __slots__ = ("transfer", "_lanes", "_round")
 
@@ -276,9 +266,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def make_wait(self, dead, pending):
-        """Start the Lane of the message's queue and reason, because the destinations ``pending`` cannot store
-        it now.
-        """
+        """Start a Lane (waiting line) for the message's queue and reason: ``pending`` have no room."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error(
@@ -288,8 +276,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self.transfer.try_again_later()
 
     def joins_lane(self, dead):
-        """Append the message to the Lane of its queue and reason and return True; False if they have no Lane.
-        """
+        """Append the message to the Lane of its queue and reason; False if there is no such Lane."""
         if not self._lanes:
             return False
         lane = self._lanes.get((dead.queue, dead.settings, dead.reason))
@@ -391,9 +378,7 @@ class DeadLetterExchanges(Target):
             route.note(self._counts)
 
     def _publish(self, dead, message):
-        """Publish a copy to the message's destinations. Returns the list of those that cannot store it now,
-        or None.
-        """
+        """Publish a copy to the message's destinations. Returns those that cannot store it now, or None."""
         route = self._route
         if (
             route is None or route.queue is not dead.queue or route.settings is not dead.settings
@@ -504,9 +489,7 @@ class DeadLetterRoute:
             self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
-        """Return the destinations of an earlier slice as they are now: without deleted queues, and with the
-        new objects of reopened ones.
-        """
+        """Destinations of an earlier slice, without deleted queues, and with reopened queues' new objects."""
         return self._vhost.again(destinations)
 
     def note(self, counts):
@@ -555,9 +538,7 @@ class Death:
         return decode_table(self._edit.headers)[0]
 
     def has_come_round(self, queue):
-        """True if the message died in this queue before, and was not rejected since then: sending it there
-        would be a cycle.
-        """
+        """True if the message died in this queue since its last rejection: it would go in a cycle."""
         if self._reason == REJECTED:
             return False
         for death in self._deaths:
@@ -605,9 +586,7 @@ class Address:
         )
 
     def copy(self, message, copy, room):
-        """Make ``copy`` a dead letter with the body of ``message``, in the buffer ``room`` (a CopyRoom).
-        Returns False if it is too large for the buffer.
-        """
+        """Make ``copy`` a dead letter with the body of ``message``, in a CopyRoom. False if too large."""
         length = self.head_length
         if not room.has(length + message.body_length):
             return False
@@ -636,9 +615,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """Return the new list of x-death entries. The entry of this queue and reason comes first; it is added, or
-    its count incremented.
-    """
+    """List the x-death entries; the entry of this queue and reason, added or counted up, comes first."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:

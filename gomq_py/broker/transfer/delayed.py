@@ -70,20 +70,15 @@ class DelayQueue(_routes.Destination):
         return self.due.count
 
     def first(self, count):
-        """List (due_ms, location) of the ``count`` messages due first, in order. ``show`` reads them by
-        location.
-        """
+        """List (due_ms, location) of the ``count`` messages due first, in order."""
         return [] if self.closed else self.due.first(count)
 
     def show(self, location, message):
-        """Fill ``message`` with the waiting message at ``location``. Returns False if it is gone or damaged.
-        """
+        """Fill ``message`` with the waiting message at ``location``. Returns False if it is missing."""
         return not self.closed and bool(self.store.read(location, message))
 
     def publish(self, message):
-        """Store a message until it is due. Returns 1: stored; 0: refused; LATER: not taken, its files must be
-        made first (see Destination.publish).
-        """
+        """Store a message until it is due. Returns 1: stored; 0: refused; LATER: publish again later."""
         if self.closed:
             self.unable = True
             return 0
@@ -139,8 +134,7 @@ class DelayQueue(_routes.Destination):
         return not self.durable or self.store.outlives_kill()
 
     def not_stored(self, error):
-        """Treat a message that publish() answered with LATER as refused, because its files could not be made.
-        """
+        """Treat a message that publish() answered with LATER as refused: its files could not be made."""
         self.unable = True
         self.complain("refuses messages: %s", error)
 
@@ -193,7 +187,7 @@ class DelayQueue(_routes.Destination):
         return True
 
     def _take_newest(self):
-        """Add the store's next ready message to the timer. Returns False if the store shows none."""
+        """Add the store's next ready message to the timer. Returns False if the store cannot read one."""
         message = self._message
         if not self.store.peek(message):
             return False
@@ -215,9 +209,7 @@ class DelayQueue(_routes.Destination):
             LOG.error(f"%s {text}", self.name, detail)
 
     def set_aside(self, location, error):
-        """Set aside the message at ``location`` until the next boot, because it cannot be released or
-        dropped.
-        """
+        """Set aside a message that cannot be released or dropped: it stays until the next boot."""
         if self.aside is None:
             self.aside = SetAside(self.name)
         self.aside.add(location, error, "going on after the delay")
@@ -234,9 +226,7 @@ class DelayQueue(_routes.Destination):
             self.on_failed()
 
     def store_fenced(self, store, error):
-        """Close the queue, because the disk has reported an I/O error to its store
-        (storage.flush.group_commit).
-        """
+        """Close the queue, because the disk has reported an I/O error (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):
@@ -247,9 +237,7 @@ class DelayQueue(_routes.Destination):
 
 
 class DueMessages(_engine.Source):
-    """Source of a DelayQueue's due messages. ``pending``: {location: destinations that still lack the
-    message}.
-    """
+    """Source of a DelayQueue's due messages. ``pending``: {location: destinations that still lack it}."""
 
     __slots__ = ("pending", "_queue")
 
@@ -355,9 +343,7 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Copy the due message, with its delay headers negated, into ``_copy``. Returns False if its
-        properties are not simple: ``release`` must do it.
-        """
+        """Copy the due message, its delay headers negated, into ``_copy``. False: use ``release``."""
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length
         # Not plain: it has further keys, or an expiration that counts from now.

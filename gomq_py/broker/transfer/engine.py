@@ -59,15 +59,11 @@ class Source:
     __slots__ = ()
 
     def take(self, message):
-        """Take the next message and return its item; None if there is none. ``message`` may be used as a
-        buffer. Raises StoreError.
-        """
+        """Take the next message. Returns its item, or None if there is no message. Raises StoreError."""
         raise NotImplementedError
 
     def show(self, item, message):
-        """Fill ``message`` with the item's message. Returns False if it must not be sent after all. Raises
-        StoreError.
-        """
+        """Fill ``message`` for this item. Returns False if it must not be sent. Raises StoreError."""
         raise NotImplementedError
 
     def drop(self, item):
@@ -86,14 +82,11 @@ class Source:
         raise NotImplementedError
 
     def set_aside(self, item, error, was_sent):
-        """Set aside a message that cannot be sent or, with ``was_sent``, that was sent and cannot be dropped.
-        """
+        """Set aside a message that cannot be sent or, with ``was_sent``, cannot be dropped afterwards."""
         raise NotImplementedError
 
     def fail(self, item, error):
-        """Handle a StoreError, after which the source's store is unusable. ``item``: None if take() raised
-        it.
-        """
+        """Handle a StoreError, which has made the store unusable. ``item``: None if take() raised it."""
         raise NotImplementedError
 
     def broken(self, error):
@@ -104,9 +97,7 @@ class Source:
         """Called when messages that had to wait may be taken once more."""
 
     def paused(self, unsafe):
-        """Called when take() has returned None. ``unsafe``: count of sent messages whose copies are not safe
-        yet.
-        """
+        """Called when take() has returned None. ``unsafe``: count of sent messages not safe yet."""
 
 
 class Target:
@@ -115,8 +106,8 @@ class Target:
     __slots__ = ()
 
     def send(self, item, message):
-        """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP if its original must
-        not be dropped, or the destinations that could not take it. After an error other than StoreError the
+        """Readdress and publish a message. Returns None if it was sent, NOTHING_TO_DROP if the source has no
+        original to drop, or the destinations that could not take it. After an error other than StoreError the
         message is set aside.
         """
         raise NotImplementedError
@@ -137,9 +128,7 @@ class CopyRoom:
         self.let_go()
 
     def has(self, count):
-        """Make the buffer at least ``count`` octets large; the last copy is overwritten. Returns False if
-        that exceeds MOST_OCTETS.
-        """
+        """Provide ``count`` octets, overwriting the last copy. Returns False beyond MOST_OCTETS."""
         return count <= self._count or self._grow(count)
 
     def complete(self, copy, message, routing_length, length):
@@ -213,9 +202,7 @@ class Transfer(Job):
             self._timer = self._timers.start(TRY_AGAIN_MS, self._room_again)
 
     def close(self):
-        """Send no more messages. Messages already sent are still dropped from the source when their copies
-        are safe.
-        """
+        """Send no more messages. The originals of sent ones are still dropped when their copies are safe."""
         self._closed = True
         self._make_safe()
         if self._timer is not None:
@@ -337,9 +324,7 @@ class Transfer(Job):
             self._source.paused(self._unsafe)
 
     def _rest_until_safe(self):
-        """Send nothing until copies can be made safe again. Without timers the source decides, and this does
-        nothing.
-        """
+        """Send nothing until copies can be made safe again. Without timers the source decides instead."""
         if self._timers is not None and not self._is_unsafe and not self._closed:
             self._is_unsafe = self._is_resting = True
             self._when_safe(self._asked)

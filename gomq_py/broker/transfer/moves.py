@@ -126,9 +126,7 @@ class Move(Source):
         self._ended = True
 
     def close(self):
-        """End the move, because the broker stops. The originals of sent copies leave the queue with the next
-        flush.
-        """
+        """End the move, because the broker stops. Originals of sent copies leave with the next flush."""
         self._ended = True
         self._transfer.close()
 
@@ -210,9 +208,7 @@ class Move(Source):
 
 
 class Copies(Target):
-    """Target that publishes copies to the destinations from ``route``, and picks the originals. ``left``: how
-    many more messages may be copied; None: no limit.
-    """
+    """Target that publishes copies and picks the originals. ``left``: how many more; None: no limit."""
 
     def __init__(self, queue, route, result, left, keep, dry_run):
         self.left = left
@@ -349,9 +345,7 @@ def _is_death(death):
 
 
 def raw_headers(properties):
-    """Return the encoded headers table in encoded properties; None without headers or for malformed
-    properties.
-    """
+    """The encoded headers table in encoded properties; None without headers or for malformed properties."""
     scan = PropertyScan()
     if not scan.scan_octets(properties) or scan.headers_at < 0:
         return None
@@ -359,9 +353,7 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message to another exchange and routing key; it keeps its age. ``properties`` (encoded) replace
-    the message's own; None: it keeps its own.
-    """
+    """Copy a message, with its age, to another address; ``properties``: encoded new ones, or None."""
     fields = message.describe()
     copy = Message()
     copy.assign(

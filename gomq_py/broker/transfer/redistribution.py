@@ -34,9 +34,7 @@ class Redistributions:
         redistribution.transfer.start()
 
     def close(self):
-        """End all redistributions, because the broker stops, after sending all messages that can be sent at
-        once.
-        """
+        """End all redistributions at the broker's stop, after sending all messages that can go at once."""
         for redistribution in list(self._transfers):
             transfer = redistribution.transfer
             while not redistribution.is_over and transfer.step():
@@ -59,8 +57,7 @@ class Redistributions:
 
 
 class Redistribution(Source):
-    """Source of the messages of one deleted queue. ``is_over``: True if no message is left, or after a fault.
-    """
+    """Source of one deleted queue's messages. ``is_over``: True if no message is left, or after a fault."""
 
     __slots__ = ("queue", "transfer", "is_over", "_ended")
 

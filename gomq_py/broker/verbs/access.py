@@ -52,15 +52,11 @@ class Access:
                 self.check_write(EXCHANGE, arguments[key])
 
     def check_write_topic(self, exchange, routing_keys):
-        """Check the topic permission to publish to a topic exchange with these routing keys; other exchanges
-        pass.
-        """
+        """Check the topic permission to publish with these routing keys, if this is a topic exchange."""
         self._require_topic(WRITE, exchange, routing_keys)
 
     def check_read_topic(self, exchange, routing_key):
-        """Check the topic permission to bind to a topic exchange with this key; other exchanges and None
-        pass.
-        """
+        """Check the topic permission to bind with this routing key, if this is a topic exchange."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
@@ -91,9 +87,7 @@ class Access:
 
     @property
     def state(self):
-        """An ExchangeState whose ``revision`` counts changes of the user's rights; compiled code reads it
-        fast.
-        """
+        """An ExchangeState whose ``revision`` counts changes of the user's rights (fast to read)."""
         return self.user.state
 
     def _allows(self, verb, name):

@@ -1,5 +1,4 @@
-"""Aliveness: tests a vhost as RabbitMQ does, by declaring a queue, publishing a message to it and taking it.
-"""
+"""Aliveness: tests a vhost as RabbitMQ does, by declaring, publishing to and getting from a queue."""
 from functools import partial
 
 from gomq_py.broker.envelope import envelope_of

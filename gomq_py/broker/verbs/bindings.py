@@ -37,9 +37,7 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
 
 
 def check_own(caller, queue, source, routing_key):
-    """Check that the caller may create this queue and bind it to ``source`` with this key. Raises
-    NoPermission, NotFound.
-    """
+    """Check that the caller may create the queue and bind it with this key. Raises NoPermission, NotFound."""
     caller.access.check_configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
 
@@ -58,9 +56,7 @@ def may_own_all(caller, queue, source):
 
 
 def _check(caller, kind, destination, source, routing_key):
-    """Check the rights for bind and unbind, in RabbitMQ's order: first on the destination, then on the
-    source.
-    """
+    """Check rights for bind and unbind, in RabbitMQ's order: on the destination, then on the source."""
     vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
     access.check_write(kind, destination)
@@ -72,9 +68,7 @@ def _check(caller, kind, destination, source, routing_key):
 
 
 def _is_durable(vhost, kind, destination, source):
-    """True if a binding of these two is durable. Also True if one of them is missing, because its deletion
-    may not be on disk yet.
-    """
+    """True if such a binding is durable, or if one end is missing: its deletion may not be on disk."""
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
         return True  # e.g. an auto-delete exchange whose deletion is not on disk yet

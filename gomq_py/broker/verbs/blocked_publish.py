@@ -111,9 +111,7 @@ class BlockedPublish:
         return True
 
     def _still_there(self):
-        """List the remaining destinations without deleted queues; a new queue of the same name does not get
-        the message.
-        """
+        """List the remaining destinations, without queues that were deleted, even if declared anew."""
         found = []
         for each in self._destinations:
             now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each

@@ -1,6 +1,4 @@
-"""Caller: the user, vhost and connection on whose behalf a verb acts. Made for each AMQP channel or HTTP
-request.
-"""
+"""Caller: the user, vhost and connection for which a verb acts, one for each AMQP channel or request."""
 
 
 class Caller:

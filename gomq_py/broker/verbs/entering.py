@@ -36,9 +36,7 @@ def check_credentials(logins, clients, username, password, host, deadline):
 
 
 def check_at_once(logins, clients, username, password, host):
-    """Log a client in without waiting, if that is possible (Logins.login_at_once). Returns the User,
-    otherwise None.
-    """
+    """Log a client in if that needs no wait (Logins.login_at_once). Returns the User, otherwise None."""
     if clients.refusing_logins or password is None:
         return None
     user = logins.login_at_once(username, password, host)
@@ -48,9 +46,7 @@ def check_at_once(logins, clients, username, password, host):
 
 
 def lost_entry(users, user, name):
-    """Return the reason why a connected User may no longer stay in the vhost ``name``, as text; None if the
-    User may stay.
-    """
+    """Reason why a connected User may no longer stay in the vhost ``name``; None if the User may."""
     if may_enter(user, name):
         return None
     if users.get(user.name) is not user:

@@ -12,9 +12,7 @@ from gomq_py.broker.verbs.access import EXCHANGE
 
 
 class DeclaredExchange(NamedTuple):
-    """Result of declare(). ``created``: False if the exchange existed; ``durable``: True if the client's
-    answer must wait for the disk.
-    """
+    """Result of declare(). ``durable``: True if the client's answer must wait for the disk."""
 
     exchange: Any
     created: bool

@@ -31,9 +31,7 @@ class UnsyncedQueues:
         self.last = queues
 
     def take(self):
-        """Return the tuples of queues added since the last take(), as a tuple; empty: the answer need not
-        wait.
-        """
+        """The tuples of queues added since the last take(), as a tuple; empty: the answer need not wait."""
         queues, before, self.last, self.before = self.last, self.before, None, None
         if queues is None:
             return ()
@@ -99,9 +97,7 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """Return the last waiting answer, to which publishes that need no flush may be added. Requires
-        is_waiting().
-        """
+        """The last waiting answer, to which publishes may be added that need no flush."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):
@@ -118,9 +114,7 @@ class PendingConfirms:
         return last
 
     def done(self, answer, unsynced):
-        """Send the answer when all queues in the tuples ``unsynced`` are flushed and all earlier answers are
-        sent.
-        """
+        """Send the answer when the queues in ``unsynced`` are flushed and all earlier answers sent."""
         if unsynced:
             answer.queues = unsynced
             if self._waiting is None:

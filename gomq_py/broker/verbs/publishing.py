@@ -69,9 +69,7 @@ class Publication:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """Route the message anew, because all its queues were deleted before they had it. Returns the new
-        destinations.
-        """
+        """Route the message anew, because no queue has had it. Returns the new destinations."""
         headers = Properties.decode(self.message.get_properties()).headers
         destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
         self._lead_to(sorted(destinations, key=_takes_publishes_only, reverse=True))
@@ -126,9 +124,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 
 
 def check_address(caller, exchange, routing_key):
-    """Check a message's exchange and routing key as prepare() does, before its properties and body have
-    arrived.
-    """
+    """Check a message's exchange and routing key as prepare() does, before properties and body arrive."""
     found, routing_key = _addressed(caller, exchange, routing_key)
     caller.access.check_write_topic(found, (routing_key,))
 
@@ -149,9 +145,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Check and route a message as prepare() does, but without checking the right to write to the exchange,
-    an Exchange. Returns a Publication.
-    """
+    """As prepare(), but without checking the right to write to ``exchange``. Returns a Publication."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -214,18 +208,14 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message that the fast publish path could not finish, because a destination
-    answered LATER.
-    """
+    """Make the Publication of a message that the fast publish path left unfinished at an answer LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
-    """Record the result of a publish, and count it. ``taken``: True if all destinations took the message;
-    ``somebody_took``: True if at least one did.
-    """
+    """Record and count a publish. ``taken``: all destinations took it; ``somebody_took``: at least one."""
     exchange, count = publication.exchange, len(publication.destinations)
     publication.taken = taken
     publication.somebody_took = publication.somebody_took or somebody_took
@@ -278,8 +268,7 @@ def _is_noted(publication):
 
 
 def _is_duplicate(publication, now_ms):
-    """True if the exchange has seen the message's deduplication id; otherwise remembers it and returns False.
-    """
+    """True if the exchange has seen the message's deduplication id; otherwise remembers the id."""
     seen = publication.exchange.deduplication
     return seen is not None and not seen.take(*publication.seen, now_ms)
 

@@ -17,9 +17,7 @@ PURGE_SLICE = 5000
 
 
 class DeclaredQueue(NamedTuple):
-    """Result of declare(). ``created``: False if the queue existed; ``durable``: True if the client's answer
-    must wait for the disk.
-    """
+    """Result of declare(). ``durable``: True if the client's answer must wait for the disk."""
 
     queue: Any
     created: bool
@@ -27,9 +25,7 @@ class DeclaredQueue(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Result of delete(): count of messages that were ready, and ``durable``: True if the client's answer
-    must wait for the disk.
-    """
+    """Result of delete(). ``durable``: True if the client's answer must wait for the disk."""
 
     message_count: int
     durable: bool
@@ -54,9 +50,7 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
 
 
 def passive_declare(caller, name):
-    """Return an existing queue (a passive declare), which restarts its expiry. Needs no right. Raises
-    NotFound, ResourceLocked.
-    """
+    """An existing queue, whose expiry is postponed. Needs no right. Raises NotFound, ResourceLocked."""
     queue = caller.vhost.queue(name, caller.owner)
     if queue.limits is not None:
         queue.limits.used()
@@ -77,9 +71,7 @@ def delete(caller, name, if_unused=False, if_empty=False):
 
 
 def to_take_from(caller, name):
-    """Return a queue from which the caller wants to take messages. Needs read. Raises AccessRefused,
-    NotFound, ResourceLocked.
-    """
+    """The queue, to take messages from. Needs read. Raises AccessRefused, NotFound, ResourceLocked."""
     queue = _to_drop_from(caller, name)
     queue.check_taking()
     return queue
