@@ -153,8 +153,7 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Flush and close all queues and logs, even if some fail; then raise the first failure. May switch.
-        """
+        """Flush and close all queues and logs, even if some fail; then raise the first error. May switch."""
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)
         shutdown.do(self.events.stop)
@@ -344,8 +343,8 @@ class Broker:
         return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
-        """Reapply the policies that the user has set, after a change of the user's rights. If the user was
-        deleted, the parameters that the user has set first lose their record of the setter.
+        """After a change of a user's rights, reapply the policies that the user has set. If the user was
+        deleted, first forget that the user has set parameters.
         """
         concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:

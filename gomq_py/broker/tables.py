@@ -92,8 +92,7 @@ class TableLimits:
             )
 
     def check_json(self, what, value):
-        """Raise ValueError if the JSON value ``what`` is too deep or long, or has invalid texts or numbers.
-        """
+        """Raise ValueError if the JSON value ``what`` is too deep or long, or has wrong texts or numbers."""
         fault = self.fault_of(value)
         if fault is not None:
             raise ValueError(f"{what}: JSON {fault}")

@@ -39,9 +39,7 @@ _64_BITS = (1 << 64) - 1
 
 
 class ConsistentHashExchange(Exchange):
-    """Routes by a hash. The argument ``x-algorithm``: "ring" or "jump"; the broker's settings have the
-    default.
-    """
+    """Routes by a hash. The argument ``x-algorithm`` is "ring" or "jump"; the default is a setting."""
 
     type = "x-consistent-hash"
 

@@ -44,7 +44,7 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Maps topic patterns to destinations. ``walked``: words in its patterns with words behind a ``#``."""
+    """Maps topic patterns to destinations. ``walked``: words of its patterns with a ``#`` before the end."""
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
@@ -87,8 +87,8 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Count the words in patterns that are slow to match: patterns outside the trie, and patterns in the
-        trie with words behind a ``#``.
+        """Count the words in patterns that are slow to match: those in shards, and those with a ``#`` before
+        the end.
         """
         return self.walked + self.shards.words
 
@@ -244,7 +244,7 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """Count the words of a folded pattern that has words behind a ``#``; 0 for all other patterns."""
+    """Count the words of a folded pattern that has a ``#`` before its end; 0 for all other patterns."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 
@@ -295,7 +295,7 @@ class TopicShards:
             self._room[shard] = None
 
     def match(self, words, targets):
-        """Add the destinations of all patterns that match these words to the dict ``targets``, as keys."""
+        """Add the destinations of all patterns that match a key's words to the dict ``targets``, as keys."""
         for shard in self._shards:
             shard.match(words, targets)
 
@@ -373,7 +373,7 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add the destinations of this shard's patterns that match to the dict ``targets``, as keys."""
+        """Add the destinations of the patterns here that match a key's words to the dict ``targets``."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

@@ -60,7 +60,7 @@ def check_same_arguments(entity, received, current):
 
 
 def check_values(entity, arguments, keys):
-    """Check ``arguments`` named in ``keys``; ``entity`` is for error texts. Raises PreconditionFailed."""
+    """Check the values that ``arguments`` has for ``keys``. Raises PreconditionFailed, naming ``entity``."""
     for key in keys:
         if key not in ARGUMENTS or key not in arguments:
             continue

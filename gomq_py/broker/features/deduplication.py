@@ -39,7 +39,7 @@ MAX_SIZE = 1_000_000
 
 
 def deduplication_of(arguments, policy):
-    """(count of ids to remember, ttl_ms or None, header with the id) in force; None: no deduplication."""
+    """(count of ids to remember, ttl_ms or None, name of the id's header); None without deduplication."""
     wanted = arguments.get(ENABLED, policy.get(POLICY_KEY))
     if wanted is not True:
         return None
@@ -204,7 +204,7 @@ def has_died_in(queue, properties):
 
 
 def id_of(value):
-    """Convert an id to a key of bounded size. Numbers of different widths have equal keys if equal."""
+    """Convert an id to a key of bounded size. Equal numbers have equal keys, whatever their widths."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogateescape")

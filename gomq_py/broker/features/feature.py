@@ -17,7 +17,7 @@ CLASSIC_ONLY, QUORUM_ONLY, STREAM_ONLY = frozenset((CLASSIC,)), frozenset((QUORU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``gomq-py-ctl create_queue``. ``kind``: type of its value; ``value``: if it takes none."""
+    """A flag of ``gomq-py-ctl create_queue``: with a value of type ``kind``, or the constant ``value``."""
 
     name: str
     help: str

@@ -42,7 +42,7 @@ class QueueSettings:
 
     @property
     def needs_limits(self):
-        """True if the queue must apply one of the settings itself; channels apply timeouts, streams ages."""
+        """True if a setting must be applied by the queue itself, unlike timeouts and a stream's ages."""
         return any(
             getattr(self, row.setting) != getattr(PLAIN, row.setting) for row in SETTINGS if row.by_queue
         )

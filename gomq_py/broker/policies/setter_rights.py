@@ -39,9 +39,7 @@ class SetterRights:
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
     def left_out(self, definition, kind, name):
-        """The definition's keys without effect on an entity of this ``kind``, because the setter lacks
-        rights.
-        """
+        """The definition's keys without effect on this entity, because the policy's setter lacks rights."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
         may_take = _reads_all(user, self._vhost, kind, name)

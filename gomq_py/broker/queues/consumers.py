@@ -54,9 +54,8 @@ class Consumer:
         return False
 
     def wait_for(self, message, now_ms):
-        """Called when this consumer has no capacity. If it may have some soon and the message may wait for
-        it, return the function to set as ``message.lacking``; otherwise return None, and the queue stores the
-        message.
+        """Return the function to set as ``message.lacking`` if the message may wait until this consumer,
+        which has no capacity now, may have some; None if the queue must store the message.
         """
         return None
 
@@ -131,7 +130,7 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer with capacity, unless another one is the active one, into the ring."""
+        """Put a consumer with capacity into the ring; with ``single_active`` only the active consumer."""
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0

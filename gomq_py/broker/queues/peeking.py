@@ -27,7 +27,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count a delivery, towards the delivery limit, of the next message, which its consumer cannot take."""
+    """Count one delivery of the next message, for its delivery limit: its consumer cannot take it."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

@@ -110,7 +110,8 @@ class Queue(routes.Destination):
 
     def _hand_over(self, message):
         """Write a large message directly to the next consumer instead of storing it, if that consumer needs
-        no acks and no other message is ready. Returns 1: written; LATER: perhaps in a moment; 0: store it.
+        no acks and no other message is ready. Returns 1: written; LATER: the consumer may take it soon; 0:
+        store it.
         """
         if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
             return 0
@@ -164,7 +165,7 @@ class Queue(routes.Destination):
         return self.store.peek(message)
 
     def shift_head(self):
-        """Make the message that the last head() or peek() returned unacked, without delivering it."""
+        """Take the message that head() or peek() has shown, without a delivery: it becomes unacked."""
         self.store.shift()
 
     def may_go(self, message):
@@ -174,8 +175,8 @@ class Queue(routes.Destination):
         return True
 
     def spare(self, message):
-        """Put aside the message that head() has just returned and may_go() protects, until the client to
-        which it was promised reconnects. Returns False if the queue cannot do so now.
+        """Put aside a message shown by head() that may_go() protects, until the client to which it was
+        promised reconnects. Returns False if the queue cannot do so now.
         """
         return False
 
@@ -192,7 +193,7 @@ class Queue(routes.Destination):
         return self.store.body_file(message)
 
     def take(self, message, no_ack):
-        """Take the message that the last peek() returned. With ``no_ack`` it is removed; otherwise it stays
+        """Take the message that the last peek() has shown. With ``no_ack`` it is removed; otherwise it stays
         unacked until ack(), requeue() or reject() with its location.
         """
         self.store.shift()
@@ -381,7 +382,7 @@ class Queue(routes.Destination):
         self.wake()
 
     def check_exclusive(self, exclusive):
-        """Raise AccessRefused if a new consumer is refused because it or another one is exclusive."""
+        """Raise AccessRefused if there is an exclusive consumer, or a new one cannot be exclusive."""
         consumers = () if self.ring is None else self.ring.consumers
         if (consumers and (exclusive or consumers[0].exclusive)) or (exclusive and self.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")

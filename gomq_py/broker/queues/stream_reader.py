@@ -68,12 +68,12 @@ class StreamReader:
         return False
 
     def pass_over(self):
-        """Skip the message that next() returned, because it is unreadable."""
+        """Skip the message that next() has shown, because it is unreadable."""
         self.cursor.step()
         self.passed += 1
 
     def take(self, body_length):
-        """Take the message that next() returned, for delivery. Returns its location."""
+        """Take the message that next() has shown, for delivery. Returns its location."""
         offset = self.cursor.offset
         self.cursor.step()
         self.outstanding += 1

@@ -165,7 +165,8 @@ class Unacked:
 
     def reject(self, tag, multiple, requeue):
         """Requeue a delivery (``requeue``: LOST, RETURNED or FAILED) or reject it (``requeue``: 0).
-        ``multiple`` and the result as in settle().
+        ``multiple``: all deliveries up to ``tag``, too (0: all). Returns False for an unknown tag, otherwise
+        True.
         """
         return self._settle_slow(tag, multiple, requeue if requeue else REJECT)
 

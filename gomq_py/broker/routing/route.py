@@ -113,7 +113,7 @@ class Route:
         self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
-        """True if the exchange's bindings and the publisher's permissions have not changed since."""
+        """True if no binding or permission on which the route depends has changed since it was made."""
         if self.revision != self.exchange.revision:
             return False
         return self.permission is None or self.permission_revision == self.permission.revision

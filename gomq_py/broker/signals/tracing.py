@@ -29,7 +29,7 @@ class TracedClient:
 
 
 def published(vhost, client, message, more_keys, destinations):
-    """Trace a client's publish. ``more_keys``: CC's and BCC's; ``destinations``: of the message."""
+    """Trace a message that a client publishes. ``more_keys``: the routing keys in CC and BCC."""
     _trace(_published, vhost, client, message, more_keys, destinations)
 
 

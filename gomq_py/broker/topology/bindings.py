@@ -218,7 +218,7 @@ class Binding:
 
     @property
     def properties_key(self):
-        """Name in the HTTP API: the percent-encoded key and, with arguments, ``~`` and their digest."""
+        """The binding's name in the API: encoded routing key and, with arguments, ``~`` and a digest."""
         if not self.arguments:
             return escaped(self.routing_key) or "~"
         digest = md5(

@@ -10,14 +10,13 @@ _WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
 
 
 def settle_orphans(data_dir, files, listed, known, named, log_is_damaged):
-    """Remove the folders of deleted queues. Move unknown folders with messages to quarantine, for the
-    operator.
+    """Remove the folders of deleted queues, and move unknown folders to quarantine for the operator.
 
-    ``known``: folders of existing queues, which stay. ``named``: incarnations (folder ids) in the log, of
-    existing and deleted queues. ``listed``: contents of each folder at the last orderly stop. A folder that
-    the log does not name may be newer than the definitions, or put there by the operator. A folder that had
-    messages at the last orderly stop is quarantined, too, since it had a queue then; so is every folder if
-    the log has lost records.
+    ``known``: folders of existing queues, which stay. ``named``: incarnations (folder ids) in the log: other
+    folders with these ids belong to deleted queues. ``listed``: contents of each folder at the last orderly
+    stop. A folder that the log does not name may be newer than the log, or put there by the operator. Also
+    quarantined: folders that had messages at the last orderly stop and, if the log has lost records, all
+    folders with files.
     """
     root = data_dir.queues_folder
     counts = _sums_by_folder(root, listed)

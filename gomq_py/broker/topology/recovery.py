@@ -114,8 +114,8 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
 
 
 def noting_deleted(records_, deleted, incarnations):
-    """Pass the records through, a generator. Adds the names of deleted vhosts to the dict ``deleted``, as
-    keys, and all incarnations (folder ids) to the set ``incarnations``.
+    """Yield the records unchanged. Meanwhile add names of deleted vhosts to the dict ``deleted``, as keys,
+    and all incarnations (folder ids) to the set ``incarnations``.
     """
     for record in records_:
         if record.get("incarnation"):

@@ -16,7 +16,7 @@ LOG = logger("broker")
 
 
 class Steps(Job):
-    """Job that calls ``step()`` until it returns False, even after errors. Events name who began it."""
+    """Job that calls ``step()`` until it returns False, despite errors. Events name the user who began it."""
 
     def __init__(self, name, step, events):
         super().__init__()

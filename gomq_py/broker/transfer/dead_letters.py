@@ -266,7 +266,7 @@ class WaitingDeadLetters(DeadLetterSource):
         self._round = deque()  # keys of the lanes to try in this round
 
     def make_wait(self, dead, pending):
-        """Start a Lane (waiting line) for the message's queue and reason: ``pending`` have no room."""
+        """Start a Lane (waiting line) for the message's queue and reason: ``pending`` cannot store it."""
         self._lanes[dead.queue, dead.settings, dead.reason] = Lane(dead, pending)
         names = ", ".join(f"'{destination.name}'" for destination in pending)
         LOG.error(

@@ -343,7 +343,7 @@ class ReleasedMessages(_engine.Target):
         return routes.find(message.buffer, message.routing_at, message.routing_length)
 
     def _fill(self, message):
-        """Copy the due message, its delay headers negated, into ``_copy``. False: use ``release``."""
+        """Copy the due message, delay headers negated, to ``_copy``. False if ``release`` must do that."""
         p, scan, copy = message.buffer, self._scan, self._copy
         start, end = message.properties_at, message.properties_at + message.properties_length
         # Not plain: it has further keys, or an expiration that counts from now.

@@ -165,8 +165,8 @@ class CopyRoom:
 class Transfer(Job):
     """Job that moves messages from ``source`` to ``target``. Call ``start`` when the source has messages.
 
-    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent without being safe; the
-    slices until then are made safe together. If both are 0, each slice is made safe by itself.
+    ``most``, ``most_octets``: how many messages, and octets of bodies, may be sent whose copies are not safe
+    yet; the slices until then are made safe together. If both are 0, each slice is made safe by itself.
     """
 
     __slots__ = (

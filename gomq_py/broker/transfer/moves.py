@@ -316,9 +316,8 @@ class Origin:
 
 
 def origin_of(headers):
-    """Return the Origin in a dead letter's encoded headers, or None. It is taken from the x-death entry of
-    the first death: the last one with the queue and reason in x-first-death-*, or without such an entry the
-    last.
+    """Return the Origin in a dead letter's encoded headers, or None. The entry of the first death in x-death
+    is the last one with the queue and reason of x-first-death-*, or else the last of all.
     """
     if headers is None:
         return None
@@ -353,7 +352,7 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message, with its age, to another address; ``properties``: encoded new ones, or None."""
+    """Copy a message, with its age, to ``exchange`` and key; encoded ``properties`` replace its own."""
     fields = message.describe()
     copy = Message()
     copy.assign(

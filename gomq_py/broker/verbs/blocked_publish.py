@@ -15,7 +15,7 @@ WAITS_FOR = "files for the next segment of a queue"
 
 
 def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
-    """Make a BlockedPublish of these arguments. Until its end ``stream`` (the client's) is not read, and the
+    """Make a BlockedPublish of these arguments. Until it ends, the client's ``stream`` is not read, and the
     message's octets count as an unfinished body.
     """
     message = publication.message
@@ -38,10 +38,10 @@ class BlockedPublish:
     ``taken``: True if all earlier destinations took the message. At the end, even if the client has gone,
     ``done(taken, somebody_took)`` is called: ``taken`` if all destinations took the message,
     ``somebody_took`` if a destination from ``at`` on did. If all queues were deleted before any had the
-    message, it is routed anew. ``before(destinations, None, taken)`` is called before each attempt. After an
-    attempt in which a destination answers LATER or refuses, ``before(destinations, left, taken)`` is called,
-    with the destinations not reached (``left``; empty after a refusal). This is in the same batch, so that a
-    kill cannot come between.
+    message, it is routed anew. ``before(destinations, None, taken)`` is called before each attempt.
+    ``before(destinations, left, taken)`` is called after an attempt in which a destination answered LATER
+    (``left``: that destination and all behind it) or refused (``left`` is empty), in the same batch, so that
+    a kill cannot come between.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -63,8 +63,8 @@ class BlockedPublish:
         return queue in self._destinations
 
     def _go_on(self, error):
-        """Continue when the files were made. After an ``error`` in making them this queue refuses the
-        message, and the other destinations still get it. Never raises.
+        """Continue when the files were made. If that failed with ``error``, the destination that needed them
+        refuses the message, and the others still get it. Never raises.
         """
         now_ms = unix_ms()
         # otherwise a message with a TTL of 0 would expire while it waits

@@ -1,4 +1,4 @@
-"""Caller: the user, vhost and connection for which a verb acts, one for each AMQP channel or request."""
+"""Caller: the user, vhost and connection for which a verb acts. Each AMQP channel and request has one."""
 
 
 class Caller:

@@ -62,9 +62,9 @@ class Answer:
         raise NotImplementedError
 
     def must_wait(self, error, callback):
-        """Called after the flush, with its ``error`` or None. Returns True if the answer must wait for
-        something more: ``callback(error)``, to be called at its end, then calls must_wait() once more.
-        Otherwise False.
+        """Called after the flush, with its ``error`` or None. If the answer must wait for something else,
+        returns True and later calls ``callback(error)``, which calls must_wait() once more. Otherwise returns
+        False.
         """
         return False
 
@@ -97,7 +97,7 @@ class PendingConfirms:
         return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
-        """The last waiting answer, to which publishes may be added that need no flush."""
+        """The last waiting answer, to which publishes that need no flush may be added."""
         return self._waiting[len(self._waiting) - 1]
 
     def last_for(self, unsynced):

@@ -124,7 +124,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
 
 
 def check_address(caller, exchange, routing_key):
-    """Check a message's exchange and routing key as prepare() does, before properties and body arrive."""
+    """Check exchange, routing key and rights of a message whose properties and body have not arrived yet."""
     found, routing_key = _addressed(caller, exchange, routing_key)
     caller.access.check_write_topic(found, (routing_key,))
 
@@ -145,7 +145,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """As prepare(), but without checking the right to write to ``exchange``. Returns a Publication."""
+    """Check and route a message, but not the right to write to ``exchange``. Returns a Publication."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -208,7 +208,7 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message that the fast publish path left unfinished at an answer LATER."""
+    """Make the Publication of a message that the fast publish path could not finish: an answer was LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
