@@ -59,7 +59,7 @@ class TableLimits:
         return None
 
     def check(self, table, octets):
-        """Raise Malformed if a decoded table, received within ``octets`` octets, exceeds the limits."""
+        """Raise Malformed if a decoded table exceeds the limits. ``octets``: at least its encoded size."""
         if octets > self.safe_octets:
             fault = self.fault_of(table)
             if fault is not None:

@@ -44,7 +44,7 @@ class TopicNode:
 
 
 class TopicTrie:
-    """Maps topic patterns to destinations. ``walked``: words of its patterns with a ``#`` before the end."""
+    """Maps topic patterns to destinations. ``walked``: words in its patterns whose ``#`` is not last."""
 
     __slots__ = ("root", "step", "size", "walked", "arrangements", "shards")
 
@@ -87,9 +87,7 @@ class TopicTrie:
         return None if node is None else node.destinations
 
     def costly_words(self):
-        """Count the words in patterns that are slow to match: those in shards, and those with a ``#`` before
-        the end.
-        """
+        """Count the words in slow patterns: patterns in shards, and patterns whose ``#`` is not last."""
         return self.walked + self.shards.words
 
     def costly_words_added(self, pattern):
@@ -244,7 +242,7 @@ def folded(pattern):
 
 
 def hash_words(words):
-    """Count the words of a folded pattern that has a ``#`` before its end; 0 for all other patterns."""
+    """Count the words of a folded pattern that has a ``#`` before its last word; 0 for all others."""
     return len(words) if "#" in words and words.index("#") < len(words) - 1 else 0
 
 

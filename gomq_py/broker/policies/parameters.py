@@ -87,7 +87,7 @@ class Parameters:
         self._components = {}
 
     def register(self, component, handler, vhosts=()):
-        """Register a component's ``handler``, a Component, and apply the vhosts' values that do not wait."""
+        """Register a component's ``handler``, a Component, and apply stored values, except waiting ones."""
         self._components[component] = handler
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):

@@ -152,7 +152,7 @@ class InForce:
     __slots__ = ("policy", "operator_policy", "definition")
 
     def __init__(self, policy=None, operator_policy=None, without=frozenset()):
-        """``without``: keys left out, for the entity's kind or because the policy's setter lacks rights."""
+        """``without``: keys left out, which have no meaning for the entity or exceed the setter's rights."""
         self.policy = policy
         self.operator_policy = operator_policy
         definition = dict(policy.definition) if policy is not None else {}

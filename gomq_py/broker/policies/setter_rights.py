@@ -67,7 +67,7 @@ def check_hands_on(users, vhost, definition, by):
 
 
 def limited(users, by):
-    """The User whose rights limit the policies set by ``by`` (see Parameters.set); None: no rights do."""
+    """The User whose rights limit the policies set by ``by`` (see Parameters.set), or None."""
     if by in (None, OPERATOR):
         return None
     user = None if by == DELETED else users.get(by)

@@ -107,7 +107,9 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """The PolicyChange of an entity if the PolicySet ``would``, with the new ``policy``, was in use."""
+        """Return the PolicyChange of an entity, as if ``would``, a PolicySet that contains ``policy``,
+        replaced the present PolicySet.
+        """
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name
         best = user.best(kind, name)

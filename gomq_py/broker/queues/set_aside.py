@@ -44,7 +44,7 @@ class SetAside:
 
 
 def described(error):
-    """Return the text of an error for the log; bugs also get the name of their type."""
+    """Text of an error for the log; unexpected errors also show the name of their type."""
     if isinstance(error, (Refused, ValueError, OSError)) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}"

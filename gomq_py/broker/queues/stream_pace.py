@@ -36,8 +36,7 @@ class StreamPace:
         self._is_urgent = True
 
     def must_wait(self, now_ms, next_offset):
-        """True if deliveries must wait for the timer, which is started. False if they may begin; the time is
-        noted.
+        """True if deliveries must wait for the timer, which is then running. False if they may begin now.
 
         ``next_offset``: the stream's next offset, which shows whether a large batch was published.
         """

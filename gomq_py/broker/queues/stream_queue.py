@@ -193,7 +193,7 @@ class StreamQueue(queue.Queue):
         """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
-        """Drop all messages. Returns their count. Raises OutOfResources if a full disk keeps the newest."""
+        """Drop all messages. Returns their count. Raises OutOfResources if a full disk prevents that."""
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:

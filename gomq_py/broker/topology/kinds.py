@@ -125,8 +125,7 @@ class Kinds:
         self.components[component] = handler
 
     def add_store(self, name, opened):
-        """Allow vhosts to have an own message store of this name (OwnStores.make), besides the stores of
-        queues.
+        """Let vhosts have a message store of this name (OwnStores.make), besides the stores of queues.
 
         At boot ``opened(vhost, store)`` is called with a store of an earlier run, or with None if it cannot
         be opened. All else in the vhost, and stores registered earlier, are open by then. ``opened`` must not

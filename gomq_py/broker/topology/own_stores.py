@@ -12,7 +12,7 @@ LOG = logger("broker")
 
 
 class OwnStores:
-    """Makes, opens, reopens and removes the own message stores of one vhost."""
+    """Makes, opens, reopens and removes a vhost's stores that belong to no queue or exchange."""
 
     def __init__(self, vhost, factory):
         self._vhost = vhost

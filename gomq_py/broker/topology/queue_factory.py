@@ -275,7 +275,7 @@ class QueueFactory:
         self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
-        """Make an own store of a vhost (see OwnStores) or, if ``incarnation`` is given, recover it. Returns
+        """Make a vhost's own store (see OwnStores) or, if ``incarnation`` is given, recover it. Returns
         (store, incarnation). Raises StoreError.
         """
         recovered = incarnation is not None

@@ -90,7 +90,7 @@ class Source:
         raise NotImplementedError
 
     def broken(self, error):
-        """Handle a fault that concerns no single message. Returns True if the transfer is to go on."""
+        """Handle a fault that is not about one message. Returns True if the transfer is to go on."""
         raise NotImplementedError
 
     def try_again(self):
@@ -231,7 +231,7 @@ class Transfer(Job):
         return False
 
     def failed(self, error):
-        """Report a fault that concerns no single message to the source. Returns True if the job goes on."""
+        """Report to the source a fault that is not about one message. Returns True if the job goes on."""
         self._make_safe()
         self._target.slice_over()
         if self._source.broken(error):

@@ -54,7 +54,7 @@ class Answer:
         self.error = None
 
     def kept(self):
-        """Return the octets to send to the client if its messages are on disk, as far as they must be."""
+        """Return the octets to send to the client once its messages are on disk."""
         raise NotImplementedError
 
     def lost(self):

@@ -145,7 +145,7 @@ def _addressed(caller, exchange, routing_key):
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
-    """Check and route a message, but not the right to write to ``exchange``. Returns a Publication."""
+    """Check and route a message, without a check of write on ``exchange``. Returns a Publication."""
     vhost = caller.vhost
     caller.access.check_write_topic(exchange, (routing_key,))
     envelope = read(vhost.tables)
@@ -208,7 +208,7 @@ def store(caller, publication, now_ms, wait=None):
 
 
 def begun(vhost, message, destinations, mandatory=False):
-    """Make the Publication of a message that the fast publish path could not finish: an answer was LATER."""
+    """Make the Publication of a message whose fast publish ended at a destination that answered LATER."""
     exchange = vhost.exchange(to_text(message.get_exchange()))
     exchange.state.publish_in += 1
     return Publication(exchange, message, destinations, mandatory=mandatory)
