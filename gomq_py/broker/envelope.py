@@ -76,7 +76,7 @@ class BasicEnvelope(Envelope):
         return expiration_ms(self._decoded.expiration)
 
     def more_keys(self):
-        """The keys in the headers CC and BCC, each once. Entries that are no texts are ignored."""
+        """The keys in CC and BCC, each once. Entries that are no texts are ignored, as in RabbitMQ."""
         headers = self._decoded.headers
         given = []
         for name in (EXTRA_KEYS, SECRET_KEYS):
@@ -149,7 +149,7 @@ def check_user_id(user_id, user):
 
 
 def expiration_ms(expiration):
-    """Convert the expiration property to milliseconds; None if it is absent. Raises PreconditionFailed."""
+    """The expiration property in milliseconds; None if it is absent. Raises PreconditionFailed."""
     if expiration is None:
         return None
     number = _INTEGER.match(expiration)

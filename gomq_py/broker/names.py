@@ -1,5 +1,5 @@
-"""Checks the names that clients choose for exchanges and queues, and formats names for error texts. Imports
-no other module of the broker.
+"""Checks the names that clients choose for exchanges and queues, and shows names in texts. Imports no other
+module of the broker.
 
 RabbitMQ drops carriage returns and line feeds from the names in topology methods, reserves ``amq.``, and
 accepts all other short strings. Names are str, decoded with ``surrogateescape``.
@@ -21,7 +21,7 @@ _CR_LF = str.maketrans("", "", "\r\n")
 
 
 def cleaned(name):
-    """The name without carriage returns and line feeds, which RabbitMQ drops in topology methods, too."""
+    """The name without its carriage returns and line feeds, which RabbitMQ drops in topology methods."""
     return name.translate(_CR_LF) if "\n" in name or "\r" in name else name
 
 
@@ -62,7 +62,7 @@ def to_text(octets):
 
 
 def described(kind, name, vhost):
-    """Format an entity's name for texts, as in ``queue 'jobs' in vhost '/'``."""
+    """Name an entity for texts, as in ``queue 'jobs' in vhost '/'``."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 

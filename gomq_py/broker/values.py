@@ -90,7 +90,7 @@ def written(value):
 
 
 def difference(key, entity, received, current):
-    """RabbitMQ's error text for an argument or property whose received value differs from the current one."""
+    """RabbitMQ's text for an argument or property whose received value differs from the current value."""
     if received is _MISSING:
         return f"inequivalent arg '{key}' for {entity}: received none but current is {_typed(current)}"
     if current is _MISSING:

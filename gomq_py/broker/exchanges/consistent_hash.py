@@ -102,7 +102,7 @@ class ConsistentHashExchange(Exchange):
         self._spread.remove(binding.destination, weight_of(binding.routing_key))
 
     def _removed_departed(self, binding):
-        """Do nothing: part_with() has already removed the destination."""
+        """Do nothing: part_with() has removed the destination."""
 
 
 def weight_of(routing_key):
@@ -162,7 +162,7 @@ class Ring:
             self._drop_points(destination.name, most)
 
     def destination_at(self, point):
-        """Return the destination for a message with the hash ``point``; None if nothing is bound."""
+        """The destination for the hash ``point``; None if nothing is bound."""
         if not self._filled:
             return None
         number = point >> PART_BITS
@@ -246,7 +246,7 @@ class Jump:
         self._fill()
 
     def destination_at(self, point):
-        """Return the destination for a message with the hash ``point``; None if nothing is bound."""
+        """The destination for the hash ``point``; None if nothing is bound."""
         if not self._ends:
             return None
         # 64 bits out of 32: the algorithm's own generator spreads them.
@@ -258,7 +258,7 @@ class Jump:
 
 
 def jump(key, buckets):
-    """The bucket for a key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
+    """Find the bucket of a key (Lamping, Veach 2014: "A fast, minimal memory, consistent hash algorithm")."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

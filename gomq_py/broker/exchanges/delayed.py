@@ -1,5 +1,5 @@
-"""Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive header ``x-delay``
-(milliseconds) is routed only after that delay.
+"""Delayed message exchange: RabbitMQ's ``x-delayed-message``. A message with a positive ``x-delay`` header
+(milliseconds) is routed that much later.
 
 The argument ``x-delayed-type`` names the inner type, whose rules and bindings apply. Delayed messages lie in
 ``delayed_store``, a broker.transfer.delayed.DelayQueue. The header of a due message is negated, as by
@@ -90,7 +90,7 @@ def is_delayed(headers):
 
 
 def due_ms_of(message):
-    """Return when a message in the delayed store is due, in Unix milliseconds."""
+    """When a message in the delayed store is due, in Unix milliseconds."""
     headers = decode_table(PropertyEdit(message.get_properties()).headers)[0]
     arrived_ms = message.describe()["timestamp_ms"]
     at_ms = time_of(headers)

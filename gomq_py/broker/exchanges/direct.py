@@ -1,4 +1,4 @@
-"""Direct exchange: routes by equal keys. Default exchange: routes to the queue that the key names."""
+"""Direct exchange: routes by equal keys. Default exchange: routes to the queue that the routing key names."""
 from gomq_py.broker.exchanges.exchange import Exchange
 
 

@@ -30,4 +30,4 @@ class RandomExchange(Exchange):
         self._destinations.remove(binding.destination)
 
     def _removed_departed(self, binding):
-        """Do nothing: part_with() has already removed the destination."""
+        """Do nothing: part_with() has removed the destination."""

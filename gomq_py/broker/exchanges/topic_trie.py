@@ -143,7 +143,7 @@ class TopicTrie:
         return node
 
     def match(self, key, targets):
-        """Add the destinations of all patterns that match a routing key to the dict ``targets``, as keys."""
+        """Add the destinations of all patterns that match the key to the dict ``targets``, as keys."""
         words = split_key(key)
         if self.shards.words:
             self.shards.match(words, targets)

@@ -43,8 +43,8 @@ COMPARED_ARGUMENTS = (
 
 
 def check_exchange_arguments(kind, entity, arguments):
-    """Check the arguments of a new exchange of class ``kind``; ``entity`` names the exchange in error texts.
-    Raises PreconditionFailed.
+    """Check the arguments of a new exchange of class ``kind``; ``entity`` names it in error texts. Raises
+    PreconditionFailed.
     """
     for key in ALTERNATE_ARGUMENTS:
         if key in arguments and not isinstance(arguments[key], str):

@@ -84,7 +84,7 @@ def one_of(reason, *allowed):
 
 
 def milliseconds_of_age(text):
-    """Convert an age such as "7D" or "1h" (a number above 0 and a unit) to ms. Raises ValueError."""
+    """Convert an age in RabbitMQ's form, a number above 0 and a unit ("7D"), to ms. Raises ValueError."""
     match = _AGE.fullmatch(text)
     if match is None or int(match[1]) == 0:
         raise ValueError(f"no age: {text!r}")

@@ -13,7 +13,9 @@ def smallest(feature, arguments, policy):
 
 
 def smallest_time(feature, arguments, policy):
-    """The smaller time of argument and policy in ms, at most MAX_TIMER_MS; None if neither is set."""
+    """The smaller time of argument and policy in ms; None if neither is set. At most the longest timer, which
+    a policy's value may exceed, as in RabbitMQ.
+    """
     return min((min(value, MAX_TIMER_MS) for value in limits(feature, arguments, policy)), default=None)
 
 

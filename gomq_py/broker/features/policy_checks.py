@@ -1,4 +1,4 @@
-"""Checks of policy values. Each check(feature, value) raises PolicyError with RabbitMQ's text."""
+"""Checks values of policies. Each check(feature, value) raises PolicyError with RabbitMQ's text."""
 from gomq_py.broker.features.checks import milliseconds_of_age
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer

@@ -1,4 +1,4 @@
-"""Retry: back-off for returned messages, RabbitMQ's ``x-delayed-retry-*``. Applied by queues.retry."""
+"""Retry: back-off for returned messages, RabbitMQ's ``x-delayed-retry-*``. Applied by broker.queues.retry."""
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count

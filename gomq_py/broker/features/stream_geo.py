@@ -53,7 +53,7 @@ def bbox(value):
 
 
 def polygon(value):
-    """Make the condition that a message's position lies inside a polygon, by casting a ray to the east."""
+    """Make the condition that a position lies inside a polygon, by casting a ray to the east."""
     points = value.get("points") if isinstance(value, dict) else None
     if not isinstance(points, list) or len(points) < 3:
         raise ValueError("geo-polygon: points must be an array of three or more")

@@ -10,8 +10,8 @@ VHOST_LIMITS, USER_LIMITS = (MAX_CONNECTIONS, MAX_QUEUES), (MAX_CONNECTIONS, MAX
 
 
 class LimitsComponent(Component):
-    """Applies the parameter ``limits`` of component ``vhost-limits`` to ``vhost.limits``, {"max-queues": n}.
-    Negative values mean no limit and are left out.
+    """Applies a vhost's limits, the parameter ``limits`` of component ``vhost-limits``, to ``vhost.limits``,
+    {"max-queues": n}. Negative values mean no limit and are left out.
     """
 
     administrators_only = True
@@ -67,7 +67,7 @@ class UserLimits:
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
-        """Remove a user's limit. Returns whether it existed. Raises KeyError for an unknown user, OSError."""
+        """Remove a limit. Returns whether it existed. Raises KeyError for an unknown user, OSError."""
         limits = self.get(user)
         if limits.pop(name, None) is None:
             return False

@@ -50,14 +50,14 @@ class Component:
         """Raise ValueError for an invalid value."""
 
     def check_set_by(self, vhost, name, value, by):
-        """Raise ValueError if the value is invalid, or if user ``by`` (see Parameters.set) may not set it."""
+        """Raise ValueError if the value is invalid, or if ``by`` (see Parameters.set) may not set it."""
         self.check(vhost, name, value)
 
     def fault_of(self, vhost, name, value):
         """Return why a stored value has no effect, as text without passwords; None if it has an effect."""
 
     def changed(self, vhost, name, value):
-        """Apply a value that was just set, or loaded at boot."""
+        """Apply a value that was set, or loaded at boot."""
 
     def cleared(self, vhost, name):
         """Undo the effect of a value that was removed."""
@@ -151,7 +151,7 @@ class Parameters:
         self.on_change(vhost.name, component, name, value)
 
     def clear(self, vhost, component, name):
-        """Remove a vhost's value. Returns whether it existed. Raises OSError."""
+        """Remove a value. Returns whether it existed. Raises OSError."""
         if (component, name) not in vhost.parameters or vhost.is_gone:
             return False
         self._log.append(records.parameter_cleared(vhost.name, component, name))
@@ -247,7 +247,7 @@ class Notes:
         vhost.notes[room, name] = value
 
     def clear(self, vhost, room, name):
-        """Delete a stored value. Raises OSError."""
+        """Delete a value. Raises OSError."""
         if vhost.is_gone or (room, name) not in vhost.notes:
             return
         self._log.append(records.note_cleared(vhost.name, room, name))
@@ -281,7 +281,7 @@ def _why_idle(component):
 
 
 def encoded(value):
-    """Encode a value as JSON for the log. Raises ParameterError if it has no JSON form."""
+    """A value as JSON for the log. Raises ParameterError if it has no JSON form."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -289,7 +289,7 @@ def encoded(value):
 
 
 def decoded(text):
-    """Decode a value from the log. Raises ValueError if it is no JSON or exceeds the limits of stored values,
+    """Decode a value from the log. Raises ValueError if it is no JSON or beyond the limits of stored values,
     RecursionError if it is nested too deep for the decoder.
     """
     value = json.loads(text, parse_constant=_refuse_constant)

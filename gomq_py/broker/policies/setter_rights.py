@@ -88,7 +88,7 @@ def _allows(user, vhost, verb, name):
 
 
 def _reads_all(user, vhost, kind, name):
-    """True if the user may read all messages of the entity: no topic permission excludes some keys."""
+    """True if the user may read all messages of the entity, so no topic permission limits the keys."""
     return _allows(user, vhost, READ, name) and (
         kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 

@@ -53,7 +53,7 @@ class VHostPolicies(Job):
         self._put_under(exchange, EXCHANGE, self._configure_exchange)
 
     def _put_under(self, entity, kind, configure):
-        """Apply the policies in force to an entity; if that fails, log the fault and apply no policy."""
+        """Apply the policies in force to an entity; if this fails, log it and apply no policy."""
         entity.in_force = self._in_force(kind, entity.name)
         try:
             configure(entity, entity.in_force.definition)
@@ -107,8 +107,7 @@ class VHostPolicies(Job):
             policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def change_of(self, entity, kind, policy, would, is_operator):
-        """Return the PolicyChange of an entity, as if ``would``, a PolicySet that contains ``policy``,
-        replaced the present PolicySet.
+        """The PolicyChange of an entity if ``would``, a PolicySet with the new ``policy``, came into force.
         """
         user, operator = (self.user, would) if is_operator else (would, self.operator)
         name = entity.name

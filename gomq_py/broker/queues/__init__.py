@@ -1,1 +1,1 @@
-"""Queues and streams, with their consumers, limits and timers."""
+"""Holds queues and streams, with their consumers, limits and timers."""

@@ -34,7 +34,7 @@ class Cancelling(Job):
 
 
 def cancel_all(queue, consumers, reason):
-    """Cancel, in order, the consumers of a deleted or closed queue, by a job if they are many."""
+    """Cancel, in order, the consumers that a queue has dropped, at once or by a job. Empties the list."""
     consumers.reverse()
     cancelling = Cancelling(queue, consumers, reason)
     if len(consumers) > FEW:

@@ -18,8 +18,8 @@ REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 class Consumer:
     """One subscription to a queue.
 
-    ``priority``: consumers with a higher number are served first, while they have capacity. ``queue``: the
-    queue that the consumer is attached to, or None.
+    ``priority``: the queue serves consumers with a higher number first, while they have capacity. ``queue``:
+    the queue that the consumer is attached to, or None.
     """
 
     __slots__ = ("queue", "tag", "arguments", "priority", "no_ack", "exclusive", "ringed")
@@ -115,7 +115,7 @@ class ConsumerRing:
         self.offer(consumer)
 
     def remove(self, consumer):
-        """Detach a consumer. Returns True if it was attached."""
+        """Detach a consumer. Returns whether it was attached."""
         if consumer not in self.consumers:
             return False
         self.consumers.remove(consumer)
@@ -130,7 +130,9 @@ class ConsumerRing:
         return True
 
     def offer(self, consumer):
-        """Put a consumer with capacity into the ring; with ``single_active`` only the active consumer."""
+        """Put a consumer with capacity into the ring, behind others of its priority. With ``single_active``
+        only the active consumer is put in.
+        """
         if (
             consumer.ringed or (self.single_active and consumer is not self.active)
             or consumer.capacity() <= 0
@@ -179,14 +181,14 @@ class ConsumerRing:
         self.offer(consumer)
 
     def ready_at_top(self):
-        """Count the consumers of the highest priority in the ring; 0 if the ring is empty."""
+        """Count of ready consumers with the highest priority in the ring; 0 if the ring is empty."""
         for level in self.levels:
             if level:
                 return len(level)
         return 0
 
     def ready_priority(self):
-        """Return the highest priority of the consumers in the ring, which must not be empty."""
+        """The highest priority in the ring, which must not be empty."""
         for index, level in enumerate(self.levels):
             if level:
                 return self.priorities[index]

@@ -13,8 +13,8 @@ GROWTH_SHIFT = 3
 
 
 class DueTimer:
-    """Calls ``on_due()`` when the first message is due. The owner then calls ``take`` until no message is
-    due, and ``arm`` to start the timer for the next message.
+    """Calls ``on_due()`` when the first message is due. Its owner then calls ``take`` for each due message,
+    and ``arm`` to start the timer for the next message.
     """
 
     __slots__ = (

@@ -135,7 +135,6 @@ class QueueLimits(guard.QueueGuard):
         return False
 
     def _overflows(self, message):
-        """True if the queue would exceed its length or size limit with this message."""
         queue = self.queue
         return (
             0 <= self.max_length < queue.ready_count + 1
@@ -285,7 +284,7 @@ class QueueLimits(guard.QueueGuard):
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """Return when the message expires by its own or the queue's TTL, in Unix milliseconds; 0: never."""
+        """When the message expires by its own or the queue's TTL, in Unix milliseconds; 0: never."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms

@@ -27,7 +27,7 @@ def next_properties_length(queue, most):
 
 
 def count_refusal(queue):
-    """Count one delivery of the next message, for its delivery limit: its consumer cannot take it."""
+    """Count a delivery of the next message, which its consumer cannot take. Needs a delivery limit."""
     if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
         return
     message = Message()

@@ -109,9 +109,9 @@ class Queue(routes.Destination):
         return 1
 
     def _hand_over(self, message):
-        """Write a large message directly to the next consumer instead of storing it, if that consumer needs
-        no acks and no other message is ready. Returns 1: written; LATER: the consumer may take it soon; 0:
-        store it.
+        """Write a large message directly to the next consumer instead of storing it, which would cost more
+        than all else, if that consumer needs no acks and no other message is ready. Returns 1: written;
+        LATER: the consumer may take it soon; 0: store it.
         """
         if self.paused or self.holds or self.turning or self._waiting_for_files is not None:
             return 0
@@ -312,7 +312,6 @@ class Queue(routes.Destination):
             self.ready_again(location)
 
     def _waits(self, location, how):
-        """True if the limits take care of a returned message, by dead-lettering or a back-off."""
         try:
             return not self.closed and self.limits.returned(location, how)
         except StoreError as error:
@@ -372,7 +371,7 @@ class Queue(routes.Destination):
     def add_consumer(self, consumer):
         """Attach ``consumer``; it gets its first messages in the queue's next turn.
 
-        Raises AccessRefused if an exclusive consumer forbids it.
+        Raises AccessRefused if exclusive use forbids another consumer.
         """
         self.check_exclusive(consumer.exclusive)
         if self.ring is None:
@@ -462,7 +461,7 @@ class Queue(routes.Destination):
 
     @property
     def unacked_count(self):
-        """Count of messages that were delivered and are not settled yet."""
+        """Count of messages delivered and not settled yet."""
         return 0 if self.closed else self.store.unacked_count
 
     def waiting(self):
@@ -538,7 +537,7 @@ class Queue(routes.Destination):
         return octets
 
     def is_outrun(self):
-        """True if messages are published faster than the queue's consumers take them."""
+        """True if messages are published faster than the queue's consumers can take messages."""
         ready = 0 if self.ring is None else self.waiting()
         return ready > 0 and self.ring.rate().is_exceeded(
             self.scheduler.now_ms, self.delivered - self.requeued, ready, self.store.ready_bytes)
@@ -629,7 +628,7 @@ class Queue(routes.Destination):
         self.closed = True
 
     def delete(self):
-        """Cancel the consumers and remove the files. Returns the count of ready messages."""
+        """Cancel the consumers and remove the files; returns the count of ready messages."""
         self._let_go(f"queue '{self.name}' in vhost '{self.vhost}' deleted")
         if self.closed:
             count = 0

@@ -1,10 +1,10 @@
 """Retry back-off: returned messages wait before they are ready again, longer each time (RabbitMQ's
 ``x-delayed-retry-*``).
 
-QueueLimits passes returned messages to Retries. A waiting message stays unacked in its store, so nothing is
-moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
-restart the message waits only for the rest of it. A message that was unacked when the broker crashed counts
-as returned at the boot, if the queue delays all kinds of returns. Never switches; works in slices.
+QueueLimits passes returned messages on to Retries. A waiting message stays unacked in its store, so nothing
+is moved and a restart loses nothing. The store records the end of the back-off, to the second, so after a
+restart the message waits for the rest of it. A message that was unacked when the broker crashed counts as
+returned at the boot, if the queue delays all kinds of returns. Never switches; works in slices.
 """
 from gomq_py.broker.queues.due_timer import DueTimer
 from gomq_py.broker.values import MAX_TIMER_MS

@@ -64,7 +64,7 @@ class StreamQueue(queue.Queue):
         return reader
 
     def close_reader(self, reader):
-        """Close the reader of a consumer that has gone. Its unacked messages stay with the channel."""
+        """Close the reader of a consumer that has gone; its unacked messages stay with the channel."""
         if reader.attached:
             reader.attached = False
             reader.cursor.close()
@@ -76,7 +76,7 @@ class StreamQueue(queue.Queue):
         return not self.closed and self.stream.forget_offset(tag)
 
     def readers(self):
-        """List the StreamReaders whose consumers are still attached."""
+        """The StreamReaders whose consumers are still attached."""
         return [reader for reader in self._readers if reader is not None and reader.attached]
 
     # for management, and for jobs that read many messages
@@ -124,7 +124,7 @@ class StreamQueue(queue.Queue):
         return None if self.closed else self.stream.open_for_reading(number)
 
     def offset_for_timestamp(self, timestamp_ms):
-        """Offset of the first message from this time (Unix milliseconds) on, otherwise the next offset."""
+        """The offset of the first message from this time (Unix milliseconds) on, or else the next offset."""
         cursor = StreamCursor(self.stream, self.stream.offset_for_timestamp(timestamp_ms))
         try:
             return cursor.skip_before(timestamp_ms)
@@ -158,8 +158,8 @@ class StreamQueue(queue.Queue):
         """Settle a delivery that a client returns (basic.nack, basic.recover). As in RabbitMQ this only gives
         credit back: clients can read a message again by its offset.
 
-        If the consumer has gone, its channel is closing: the message was not processed, and the stored
-        position is not moved.
+        If the consumer has gone, the channel is closing: the message was not processed, and the stored
+        position stays.
         """
         if self.closed:
             return
@@ -193,7 +193,9 @@ class StreamQueue(queue.Queue):
         """Do nothing: a stream allows any number of consumers."""
 
     def purge(self):
-        """Drop all messages. Returns their count. Raises OutOfResources if a full disk prevents that."""
+        """Drop all messages; returns their count. Raises OutOfResources if a full disk prevents the purge of
+        the newest messages.
+        """
         try:
             return queue.Queue.purge(self)
         except StoreFull as error:
@@ -220,7 +222,7 @@ class StreamQueue(queue.Queue):
 
     @property
     def unacked_count(self):
-        """Count of unsettled deliveries of all consumers."""
+        """Count of the unsettled deliveries of all consumers."""
         return 0 if self.closed else self._unacked
 
     # turns

@@ -179,7 +179,7 @@ class StreamFlight:
         return self.count < before
 
     def oldest(self):
-        """Return the offset of the oldest message in flight. Requires ``count`` > 0."""
+        """The offset of the oldest message in flight. Requires ``count`` > 0."""
         return self._items[self._place(0)]
 
     def _place(self, index):
@@ -230,7 +230,7 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """True if the message is wanted, or if it is unreadable: the consumer skips such messages."""
+        """True if the message is wanted, or unreadable: the consumer skips unreadable messages."""
         if message.kind == BASIC:
             return self._matches(message, message.buffer, message.properties_at)
         try:
@@ -283,6 +283,6 @@ def headers_of(message):
 
 
 def parse_filter(arguments):
-    """Make the StreamFilter of a consumer's arguments, or None. Raises ValueError with the reason."""
+    """The StreamFilter for a consumer's arguments, or None. Raises ValueError with the reason."""
     wanted = filter_of(arguments)
     return None if wanted is None else StreamFilter(*wanted)

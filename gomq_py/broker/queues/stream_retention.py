@@ -1,6 +1,6 @@
 """Stream retention: drops a stream's oldest segments by size or age.
 
-The stream queue calls it when a segment was begun, settings have changed, or the timer has ended. Whole
+The stream queue calls it when a segment has begun, settings have changed, or the timer has fired. Whole
 segments are dropped, never the newest, so a stream may exceed its limits by up to a segment. The timer runs
 only if a segment will become too old. Never switches.
 """
@@ -12,7 +12,7 @@ SLACK_MS = 1000
 
 
 class StreamRetention:
-    """Drops old segments of one stream. ``wake()`` schedules a turn of the stream, which calls ``apply``."""
+    """Drops old segments of one stream. ``wake()`` requests a turn of the stream, which calls ``apply``."""
 
     def __init__(self, store, timers, wake):
         self._store = store

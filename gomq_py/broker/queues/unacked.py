@@ -146,7 +146,7 @@ class Unacked:
         return self._find_aside(tag) >= 0
 
     def settle(self, tag, multiple):
-        """Acknowledge a delivery (basic.ack).
+        """Settle a delivery as acknowledged (basic.ack).
 
         ``multiple``: settle this tag and all before it; with tag 0 all outstanding messages. For an unknown
         tag returns False and does nothing; otherwise returns True.
@@ -250,11 +250,11 @@ class Unacked:
         return found
 
     def holding(self):
-        """List the Holders with unacked messages."""
+        """The Holders with unacked messages."""
         return [holder for holder in self.holders if holder is not None and holder.unacked_count]
 
     def queue_of(self, tag):
-        """Return the queue of an outstanding message; None for an unknown tag."""
+        """The queue of an outstanding message; None for an unknown tag."""
         if not self.is_outstanding(tag):
             return None
         if tag >= self.first_tag:
@@ -317,7 +317,7 @@ class Unacked:
         return True
 
     def queues(self):
-        """Return the queues of outstanding messages, as keys of a dict."""
+        """The queues of outstanding messages, as keys of a dict."""
         return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):

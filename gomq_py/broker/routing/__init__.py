@@ -1,1 +1,1 @@
-"""Routing: finds the destinations of messages, and caches them as routes."""
+"""Routing: finds the destinations of messages, and remembers them as routes."""

@@ -60,7 +60,7 @@ class Destination(_scheduler.TurnTaker):
         return 0
 
     def next_store(self):
-        """The durable store that will take the next message; None if there is none or it is not known yet."""
+        """The durable store that will take the next message; None if there is no store or it is unknown."""
         return None
 
     def stores(self):
@@ -77,7 +77,7 @@ class Destination(_scheduler.TurnTaker):
         return True
 
     def is_outrun(self):
-        """True if messages are published faster than consumers take them."""
+        """True if messages are published faster than the consumers can take messages."""
         return False
 
     def not_stored(self, error):
@@ -119,7 +119,7 @@ class Route:
         return self.permission is None or self.permission_revision == self.permission.revision
 
     def count(self):
-        """Count one message published to all ``queues``. Returns the number of queues."""
+        """Count a message that was published to all ``queues``. Returns the number of queues."""
         count = len(self.queues)
         self.exchange.publish_in += 1
         if count:

@@ -245,7 +245,7 @@ def takes_onward(exchange, keys):
 
 
 def published(message, destinations):
-    """Publish the message to each destination. Returns those whose stores cannot take it now."""
+    """Publish the message to each destination. Returns the destinations whose stores cannot take it now."""
     return [
         destination for destination in destinations if not destination.publish(message) and destination.unable
     ]

@@ -215,12 +215,12 @@ def queue_created(queue):
 
 
 def entity_deleted(entity):
-    """Make the headers of ``queue.deleted`` and ``exchange.deleted``."""
+    """Headers of ``queue.deleted`` and ``exchange.deleted``."""
     return {"name": entity.name, "vhost": entity.vhost}
 
 
 def binding_made(binding):
-    """Make the headers of ``binding.created`` and ``binding.deleted``."""
+    """Headers of ``binding.created`` and ``binding.deleted``."""
     return {
         "source_name": binding.source.name, "source_kind": "exchange",
         "destination_name": binding.destination.name,
@@ -246,7 +246,7 @@ def vhost_deleted(vhost):
 # headers of events about logins and connections of any door; ``protocol`` is the door's name
 
 def connection_created(connection, protocol):
-    """Make the headers of ``connection.created``, which is emitted when the client has opened its vhost."""
+    """Headers of ``connection.created``, emitted when the client has opened its vhost."""
     limits = connection.limits
     return {
         "name": connection.name, "pid": connection.name,
@@ -260,7 +260,7 @@ def connection_created(connection, protocol):
 
 
 def connection_closed(connection):
-    """Make the headers of ``connection.closed``."""
+    """Headers of ``connection.closed``."""
     return {
         "name": connection.name, "pid": connection.name, "client_properties": connection.client_properties,
         "vhost": connection.vhost.name, "user": connection.user.name,

@@ -52,7 +52,7 @@ class LogExchange(logging.Handler):
 
 
 class LogLines(Job):
-    """Publishes log ``lines``, tuples of (severity, text), in slices."""
+    """Publishes the waiting ``lines``, tuples of (severity, text), in slices."""
 
     name = "log lines"
 

@@ -111,7 +111,9 @@ class ResourceWatch:
         self._warned = low
 
     def judge_folder(self, identity):
-        """Raise an alarm if the data folder is gone (None) or another one than at boot; otherwise lift it."""
+        """Raise an alarm if the data folder is gone (None) or is another folder than at boot, since messages
+        would be lost; otherwise lift it.
+        """
         if self._identity is None or identity == self._identity:
             self._alarms.clear("data folder", f"{self._path} is there again")
         else:

@@ -136,7 +136,7 @@ class Bindings:
         self._vhost.delete_if_unused(list(sources))
 
     def forget(self, destination):
-        """Forget the bindings to an entity that is deleted together with its vhost."""
+        """Forget the bindings to a destination that is deleted with its vhost."""
         self._to.pop(destination, None)
 
     def clear(self):
@@ -208,7 +208,7 @@ class Binding:
 
     @property
     def durable(self):
-        """True if the binding outlives a restart: both ends are durable."""
+        """True if the binding outlives a restart, because both ends are durable."""
         return self.source.durable and self.destination.durable
 
     @property
@@ -252,7 +252,7 @@ def _same(value):
 
 
 def frozen(value):
-    """Make a decoded field value hashable: tables lose their order, booleans differ from numbers."""
+    """Make a decoded field value hashable: tables lose their order, booleans stay apart from numbers."""
     if isinstance(value, dict):
         return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=lambda entry: entry[0]))
     if isinstance(value, list):

@@ -45,7 +45,7 @@ _HASHES_BY_SIZE = {
 # export
 
 def exported(broker):
-    """Return the definitions of the whole broker, as a dict ready for JSON."""
+    """The definitions of the whole broker, as a dict ready for JSON."""
     return {key: value if isinstance(value, str) else list(value) for key, value in sections(broker)}
 
 
@@ -81,7 +81,7 @@ def _of_all(vhosts, entries):
 
 
 def header():
-    """Return the keys of an export that name the broker and version that wrote it."""
+    """The entries of an export that name the broker and version that wrote it."""
     return {
         "rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "gomq-py",
         "product_version": __version__,
@@ -106,7 +106,7 @@ def _rights(users, key):
 
 
 def _parameters(vhost):
-    """Yield a vhost's parameters, including operator policies and limits, but without policies."""
+    """Yield a vhost's parameters, operator policies and limits, but not its policies."""
     for (component, name), value in list(vhost.parameters.items()):
         if component != POLICY:
             yield {"component": component, "name": name, "vhost": vhost.name, "value": value}
@@ -314,7 +314,7 @@ class Importer:
         return work
 
     def _is_in_bounds(self, key, entry):
-        """True if an entry keeps the limits of depth and length; otherwise it is reported as refused."""
+        """True if an entry keeps the limits of depth and length; otherwise False, and it is reported."""
         parts = entry.items() if isinstance(entry, dict) else [(key, entry)]
         try:
             for name, part in parts:

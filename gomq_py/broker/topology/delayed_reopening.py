@@ -53,5 +53,5 @@ class Reopening(RetryJob):
 
 
 def delayed_in_words(exchange):
-    """Format the exchange's name for the log."""
+    """The exchange's name for the log."""
     return f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}"

@@ -113,8 +113,8 @@ class Kinds:
         self._on_exchange.append(added)
 
     def on_policies(self, told):
-        """Call ``told(vhost, entity)`` whenever the policies in force of a queue or exchange were computed:
-        when it is new or recovered, and when policies change. ``told`` must not switch.
+        """Call ``told(vhost, entity)`` when the policies in force of a queue or exchange were computed: when
+        the entity is new or recovered, and when policies change. ``told`` must not switch.
         """
         self._on_policies.append(told)
 
@@ -173,7 +173,7 @@ class Kinds:
         return kind
 
     def declarable_exchange_type(self, name):
-        """The class for an exchange type that clients may declare. Raises UnknownType for all others."""
+        """The class for an exchange type that clients may declare. Raises UnknownType for any other type."""
         if name in self._not_declarable:
             raise _unknown_exchange_type(name)
         return self.exchange_type(name)

@@ -66,5 +66,4 @@ def _sums_by_folder(root, listed):
 
 
 def _has_segments(folder):
-    """True if a queue's folder, or a folder in it, has segment files."""
     return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)

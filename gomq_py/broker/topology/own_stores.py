@@ -56,7 +56,7 @@ class OwnStores:
 
     def reopen(self, name, done):
         """Reopen a store that a fault has closed, then call ``done(store, error)``; one of the two is None.
-        ``done`` is not called if the vhost is closed or deleted before that.
+        ``done`` is not called if the vhost is closed or deleted meanwhile.
         """
         if self._is_closed:
             return
@@ -86,7 +86,7 @@ class OwnStores:
         opened(self._vhost, store)
 
     def closed(self):
-        """List the names of the stores that a fault has closed."""
+        """The names of the stores that a fault has closed."""
         return [
             name for name, (store, _) in self._stores.items() if store is None or store.failure is not None]
 
@@ -94,7 +94,7 @@ class OwnStores:
         return list(self._stores)
 
     def opened(self):
-        """List the stores, except those that could not be opened."""
+        """List the stores, without those that could not be opened."""
         return [store for store, _ in self._stores.values() if store is not None]
 
     def incarnations(self):

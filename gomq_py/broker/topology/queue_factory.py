@@ -127,8 +127,8 @@ class QueueFactory:
         return queue
 
     def reopen(self, queue, is_wanted):
-        """Return a new Queue over the files of a closed queue; a transient queue is empty then. Returns None
-        if ``is_wanted()`` is False after the files are read, because the queue was deleted meanwhile. Raises
+        """Make a new queue over the files of a closed queue; a transient queue is empty then. Returns None
+        if ``is_wanted()`` is False after the files are read: the queue was deleted meanwhile. Raises
         OSError, StoreError. May switch.
         """
         if queue.store is not None:
@@ -232,8 +232,8 @@ class QueueFactory:
             pass
 
     def reopen_delayed_store(self, exchange, done):
-        """Reopen the store of a delayed exchange after a fault, then call ``done(store, error)`` in the hub;
-        one of the two is None. Does nothing if the exchange is deleted or the broker stops.
+        """Reopen a delayed exchange's store after a fault, then call ``done(store, error)`` in the hub; one
+        of the two is None. Does nothing once the exchange is deleted or the broker stops.
         """
         before = exchange.delayed_store
         if not self.has_delayed_store(exchange, before):
@@ -263,7 +263,7 @@ class QueueFactory:
         LOG.warning("%s is open again", delayed_in_words(exchange))
 
     def remove_delayed_store(self, exchange):
-        """Remove the messages of a deleted delayed exchange, once its deletion in the log is on disk."""
+        """Remove the messages of a deleted delayed exchange, once the definitions log is on disk."""
         delayed_store = exchange.delayed_store
         if not exchange.durable:
             delayed_store.delete()
@@ -291,7 +291,7 @@ class QueueFactory:
         return store
 
     def reopen_own(self, vhost, name, store, incarnation, done):
-        """Reopen a vhost's own store after a fault, then call ``done(store, error)``; one of both is None."""
+        """Reopen a vhost's own store after a fault, then call ``done(store, error)``: one of both is None."""
         if store is not None:
             store.listener = None
             store.close()
@@ -402,7 +402,7 @@ class Partings(Job):
         self._waiting = deque()
 
     def add(self, queue):
-        """Free the queue's limits in a later slice, because the caller may still be running in them."""
+        """Free the queue's limits later, because the caller may still be running in them."""
         self._waiting.append(queue)
         self._scheduler.start(self)
 

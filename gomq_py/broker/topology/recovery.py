@@ -21,7 +21,7 @@ SURROUNDINGS = (OSError, MemoryError)
 
 
 class VHostDescription:
-    """The log's records about one vhost: its own, and the latest of each exchange, queue and so on."""
+    """Collects the log's records about a vhost: its own, and the latest of each exchange, queue and so on."""
 
     def __init__(self):
         self.record = None

@@ -30,7 +30,7 @@ class Steps(Job):
         return self._events.on_behalf_of(self._actor, self.some)
 
     def some(self):
-        """Do a slice of steps. Returns True if more steps are left."""
+        """Do a slice of the steps. Returns True if more steps are left."""
         self._clock.begin()
         while self._step():
             if self._clock.is_over():

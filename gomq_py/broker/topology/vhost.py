@@ -93,7 +93,7 @@ class VHost(Routing):
         return f"<VHost {self.name!r}: {len(self.exchanges)} exchanges, {len(self.queues)} queues>"
 
     def predeclare(self, name, type_, internal=False):
-        """Make a durable exchange, unless it exists. Every boot makes it, so the log does not contain it."""
+        """Make a durable exchange, unless it exists. Every run makes it, so the log does not name it."""
         if name not in self.exchanges:
             kind = self.kinds.exchange_type(type_)
             exchange = kind(name, self.name, durable=True, internal=internal)
@@ -127,7 +127,7 @@ class VHost(Routing):
     # looking up
 
     def exchange(self, name):
-        """Return the exchange of this name. Raises NotFound."""
+        """The exchange of this name. Raises NotFound."""
         exchange = self.exchanges.get(cleaned(name))
         if exchange is None:
             raise NotFound(f"no {described('exchange', cleaned(name), self.name)}")
@@ -143,8 +143,8 @@ class VHost(Routing):
         return queue
 
     def _check_open(self, queue):
-        """Raise NotFound for a queue that a fault of its store has closed: it would seem empty. RabbitMQ does
-        the same for a queue whose process has stopped.
+        """Raise NotFound for a queue that a fault of its store has closed, because it would seem empty.
+        RabbitMQ raises the same for a queue whose process has stopped.
         """
         if queue.closed:
             raise NotFound(
@@ -224,7 +224,7 @@ class VHost(Routing):
         return [destination for destination in found if destination is not None]
 
     def _late_route(self, exchange, routing_key):
-        """The Route for due messages of a delayed exchange; None if routing needs each message's headers."""
+        """A Route for due messages of a delayed exchange; None if routing needs each message's headers."""
         ways = self.route_by_delay(exchange, routing_key)
         return None if ways is None else Route(ways[0], exchange.state)
 
@@ -241,7 +241,9 @@ class VHost(Routing):
         return published(message, destinations)
 
     def delete_exchange(self, name, if_unused=False):
-        """Do an exchange.delete. Returns the exchange, or None. Raises AccessRefused, PreconditionFailed."""
+        """Do an exchange.delete. Returns the deleted exchange, or None if there was no such exchange.
+        Raises AccessRefused, PreconditionFailed.
+        """
         name = cleaned(name)
         self.check_not_default(name)
         entity = described("exchange", name, self.name)
@@ -323,7 +325,6 @@ class VHost(Routing):
         return queue
 
     def _check_room(self, name):
-        """Raise PreconditionFailed if the vhost has reached its limit of queues."""
         limit = self.limits.get(MAX_QUEUES)
         if limit is not None and len(self.queues) >= limit:
             raise PreconditionFailed(
@@ -343,7 +344,9 @@ class VHost(Routing):
         return {**arguments, QUEUE_TYPE: kind} if kind else arguments
 
     def delete_queue(self, name, if_unused=False, if_empty=False, owner=None):
-        """Do a queue.delete. Returns the ready messages' count. Raises PreconditionFailed, ResourceLocked."""
+        """Do a queue.delete. Returns the count of ready messages, 0 for a missing queue. Raises
+        PreconditionFailed, ResourceLocked.
+        """
         queue = self.queues.get(cleaned(name))
         if queue is None:
             return 0
@@ -437,8 +440,8 @@ class VHost(Routing):
     # changes of the model
 
     def in_slices(self, step, name, before_rest=None):
-        """Call ``step()`` until it returns False: for some milliseconds now, and afterwards in a background
-        job, which goes on after errors. ``before_rest()`` is called before such a job starts.
+        """Call ``step()`` until it returns False: for some milliseconds of CPU time now, the rest as a job,
+        which goes on after errors. ``before_rest()`` is called before such a job starts.
         """
         steps = Steps(name, step, self._events)
         if steps.some():

@@ -107,7 +107,7 @@ class DeadLetters:
         self._going.start()
 
     def read(self, queue, location, message):
-        """Fill ``message`` with an unacked message, even of a deleted queue. False if it is missing."""
+        """Fill ``message`` with an unacked message, also of a deleted queue. Returns False if it is gone."""
         if queue.closed:
             return queue in self._leaving and queue.store.read(location, message)
         return queue.read(location, message)
@@ -432,11 +432,11 @@ class DeadLetterExchanges(Target):
 
 
 class DeadLetterRoute:
-    """Finds the destinations for dead letters of one queue and reason. Used for one slice, within which
+    """Finds the destinations for dead letters of one queue and reason. It is kept for a slice, within which
     routes do not change.
 
-    ``first_deaths``: a cache for Death. ``addresses``: {(routing, properties): Address}, shared by equal dead
-    letters; ``address``: the Address used last. If ``exchange`` is None, dead letters are dropped.
+    ``first_deaths``: the cache for Death. ``addresses``: {(routing, properties): Address}, shared by equal
+    dead letters; ``address``: the Address used last. If ``exchange`` is None, dead letters are dropped.
     """
 
     __slots__ = (
@@ -615,7 +615,7 @@ def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_
 
 
 def deaths_after(headers, queue, reason, exchange, keys, expiration, at_s):
-    """List the x-death entries; the entry of this queue and reason, added or counted up, comes first."""
+    """List the x-death entries; the entry of this queue and reason, new or counted up, comes first."""
     known = get_key(headers, DEATHS)
     deaths = grouped(known) if isinstance(known, list) else []
     for death in deaths:

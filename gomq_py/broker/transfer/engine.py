@@ -113,7 +113,7 @@ class Target:
         raise NotImplementedError
 
     def slice_over(self):
-        """Called at the end of each slice: a target may write its output and free its buffers."""
+        """Called at the end of each slice, so that a target can write its output and free its buffers."""
 
 
 class CopyRoom:
@@ -148,7 +148,7 @@ class CopyRoom:
         copy.priority = message.priority
 
     def let_go(self):
-        """Free the buffer; called at the end of a slice."""
+        """Free the buffer, at the end of a slice."""
         self.owner = NOTHING
         self._count = 0
         self.p = octets.pointer(self.owner)
@@ -210,7 +210,7 @@ class Transfer(Job):
             self._timer = None
 
     def step(self):
-        """Send a slice of messages. Returns True if more can be sent at once."""
+        """Move a slice of messages. Returns True if more can be moved at once."""
         message = Message()
         clock = CLOCK(SLICE_S)
         more = not (self._closed or self._is_resting)

@@ -64,7 +64,7 @@ class Filter:
 
 
 class MoveResult:
-    """Counts the messages of a move: ``examined``, ``matched`` and ``done``; ``stayed``: {reason: count};
+    """Counts a move's messages: ``examined``, ``matched`` and ``done``; ``stayed``: {reason: count};
     ``targets``: {name: count}. ``fault``: text about the fault that ended the move early, or None.
     """
 
@@ -98,7 +98,7 @@ class Move(Source):
     def __init__(
         self, queue, route, durability, scheduler, done, wanted=None, count=None, keep=False, dry_run=False
     ):
-        """``wanted``: a Filter; None: all messages. ``count``: maximum number of messages; None: no limit.
+        """``wanted``: a Filter; None: all messages. ``count``: most messages to move; None: no limit.
         ``keep``: copy instead of moving; ``dry_run``: only count.
         """
         self.result = MoveResult()
@@ -115,7 +115,7 @@ class Move(Source):
             UNSYNCED_OCTETS)
 
     def start(self):
-        """Begin the move; its first slice runs after the next poll of the event loop."""
+        """Begin the move; its first slice runs after the next poll of the hub's loop."""
         from gomq_py.storage.stores import browser  # only for moves
 
         self._browser = browser.browse(self._queue.store)
@@ -185,7 +185,7 @@ class Move(Source):
         self._queue.fail(error)
 
     def broken(self, error):
-        """End the move after a fault, such as the browser's; messages moved so far stay moved."""
+        """End the move after a fault, such as the browser's. Messages moved before stay moved."""
         self._ended = True
         self.result.fault = described(error)
         return False
@@ -352,7 +352,9 @@ def raw_headers(properties):
 
 
 def copied(message, exchange, routing_key, properties=None):
-    """Copy a message, with its age, to ``exchange`` and key; encoded ``properties`` replace its own."""
+    """Copy a message with its age to another exchange and routing key. Without new ``properties`` (encoded)
+    the copy has the message's properties, kind and flags.
+    """
     fields = message.describe()
     copy = Message()
     copy.assign(

@@ -56,12 +56,12 @@ class Access:
         self._require_topic(WRITE, exchange, routing_keys)
 
     def check_read_topic(self, exchange, routing_key):
-        """Check the topic permission to bind with this routing key, if this is a topic exchange."""
+        """Check the topic permission to bind with this key. Passes for None and for other exchange types."""
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
     def reads_any_topic(self, exchange):
-        """True if check_read_topic() passes for this exchange with every routing key."""
+        """True if check_read_topic() passes for this exchange with any routing key."""
         return (
             exchange is None or exchange.type != TOPIC
             or self.user.topic_permission(self.vhost_name, exchange.name) is None)

@@ -58,7 +58,7 @@ class Answer:
         raise NotImplementedError
 
     def lost(self):
-        """Return the octets to send to the client if its messages may be lost."""
+        """Return the octets to send to the client when its messages may be lost."""
         raise NotImplementedError
 
     def must_wait(self, error, callback):
