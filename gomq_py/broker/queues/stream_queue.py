@@ -167,7 +167,7 @@ class StreamQueue(queue.Queue):
         self.requeued += 1
 
     def reject(self, location, requeue):
-        """Settle a rejected delivery, as requeue() does or, without ``requeue``, as ack() does."""
+        """Settle a rejected delivery: as returned by the client (``requeue``) or else as processed."""
         if requeue:
             self.requeue(location)
         else:

@@ -100,7 +100,7 @@ class StreamReader:
         return cost
 
     def is_behind(self):
-        """True if the stream has messages behind the reader's cursor."""
+        """True if the stream has messages after the reader's cursor."""
         return self.cursor.offset < self.cursor.store.next_offset
 
     def position(self):

@@ -332,9 +332,6 @@ class VHost(Routing):
             )
 
     def _with_default_type(self, existing, may_be_another, arguments):
-        """Return a declare's arguments with a queue type: their own, otherwise that of the existing queue or,
-        for a new queue that ``may_be_another`` type than classic, the vhost's default.
-        """
         if QUEUE_TYPE in arguments:
             return arguments
         kind = (
